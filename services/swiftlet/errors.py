@@ -1,0 +1,105 @@
+"""Domain errors: what can go wrong in Swiftlet, free of any framework's classes.
+
+Stores, listings and transports raise these on either side of the wire; the HTTP front end turns them into
+status codes at one door (`swiftlet.api`), storage servers at another (`swiftlet.storage`). Every message
+says what is wrong and, where somebody can act on it, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from swiftlet.timestamp import Timestamp
+
+
+class SwiftletError(Exception):
+    """Base of all domain errors; `str(error)` is a sentence for a person."""
+
+
+class InvalidName(SwiftletError):
+    """An account, container or object name that the API does not allow."""
+
+
+class NotFound(SwiftletError):
+    """The account, container or object is not here.
+
+    `timestamp` is the deletion's, when a tombstone is held: it takes part in deciding which replica is newest.
+    """
+
+    def __init__(self, message: str, timestamp: Timestamp | None = None) -> None:
+        """Keep the tombstone's timestamp, None when nothing was ever stored here."""
+        super().__init__(message)
+        self.timestamp = timestamp
+
+
+class Superseded(SwiftletError):
+    """A write lost against a newer version that is already here; `timestamp` is that version's."""
+
+    def __init__(self, message: str, timestamp: Timestamp) -> None:
+        """Keep the newer version's timestamp."""
+        super().__init__(message)
+        self.timestamp = timestamp
+
+
+class NotEmpty(SwiftletError):
+    """A container with objects, or an account with containers, can't be deleted."""
+
+
+class PolicyConflict(SwiftletError):
+    """A container exists with another storage policy than the one asked for."""
+
+
+class DiskFull(SwiftletError):
+    """The device is at its reserve; writes are refused, deletes and reads go on (HTTP 507)."""
+
+
+class DeviceFailed(SwiftletError):
+    """The device answered with an I/O error or is not mounted (HTTP 507 within the cluster)."""
+
+
+class ChecksumMismatch(SwiftletError):
+    """Bytes differ from the checksum sent or stored with them."""
+
+
+class SizeMismatch(SwiftletError):
+    """More or fewer bytes arrived than were announced."""
+
+
+class StoreFormatError(SwiftletError):
+    """A file on the device has an unknown format or is damaged."""
+
+
+class DeviceLocked(SwiftletError):
+    """Another process owns the device."""
+
+
+class NodeError(SwiftletError):
+    """A peer could not be asked or answered with a failure of its own; try another replica.
+
+    Subclasses say how; `NodeError` itself stands for an unexpected answer (5xx, malformed reply).
+    """
+
+
+class NodeUnreachable(NodeError):
+    """Connection refused, reset, or the name does not resolve."""
+
+
+class NodeTimeout(NodeError):
+    """No answer within the deadline."""
+
+
+class NodeBusy(NodeError):
+    """The peer sheds load or is draining (HTTP 503 within the cluster)."""
+
+
+class Unauthorized(SwiftletError):
+    """No token, or one that is malformed, expired or not ours (HTTP 401)."""
+
+
+class Forbidden(SwiftletError):
+    """A valid token that does not allow this (HTTP 403)."""
+
+
+class SettingsError(SwiftletError):
+    """A setting is unknown, missing or has an impossible value; the message names the field and the fix."""

@@ -1,0 +1,204 @@
+"""Values that cross boundaries: what stores hold, transports carry and the API shows. No behaviour, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from swiftlet.timestamp import ZERO, Timestamp
+
+DIGEST_SIZE = 16
+"""Bytes of a name's digest."""
+SUFFIX_CHARS = 3
+"""Hex digits at the end of a digest that name its suffix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """Where an object lives on a device: storage policy index, partition, 16-byte digest of its name."""
+
+    policy: int
+    partition: int
+    digest: bytes
+
+    @property
+    def hex(self) -> str:
+        """The digest in hex, 32 digits."""
+        return self.digest.hex()
+
+    @property
+    def suffix(self) -> str:
+        """The digest's last three hex digits: the unit in which partitions are compared."""
+        return self.digest.hex()[-SUFFIX_CHARS:]
+
+
+class Kind(IntEnum):
+    """What the newest record of an object is."""
+
+    DATA = 1
+    TOMBSTONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PutRecord:
+    """Everything about a new version of an object but its bytes.
+
+    `name` is `/account/container/object`; `metadata` is what a POST replaces as a whole (user metadata,
+    Content-Encoding, X-Delete-At, ...); `sysmeta` is fixed by the PUT. Content-Type stands apart because a POST
+    may change it or leave it.
+    """
+
+    name: str
+    timestamp: Timestamp
+    content_type: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    sysmeta: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PutFooter:
+    """What is known once the last byte has passed: size in bytes, MD5 in hex (ETag), xxh3-64 of the data."""
+
+    size: int
+    etag: str
+    xxh3: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostRecord:
+    """Metadata that replaces an object's from `timestamp` on.
+
+    `content_type` None leaves the type as it is; otherwise it counts from `content_type_timestamp` (the same
+    as `timestamp` when a client sends both at once).
+    """
+
+    timestamp: Timestamp
+    metadata: Mapping[str, str]
+    content_type: str | None = None
+    content_type_timestamp: Timestamp = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """A stored object as it stands after all PUTs and POSTs merged.
+
+    `timestamp` is the data's, `meta_timestamp` that of the newest POST (equal to `timestamp` when none),
+    `content_type_timestamp` that of whatever set the content type last.
+    """
+
+    name: str
+    timestamp: Timestamp
+    size: int
+    etag: str
+    xxh3: int
+    content_type: str
+    metadata: Mapping[str, str]
+    sysmeta: Mapping[str, str]
+    meta_timestamp: Timestamp
+    content_type_timestamp: Timestamp
+
+    @property
+    def modified(self) -> Timestamp:
+        """The newest of its timestamps: `X-Timestamp` and `Last-Modified` in the API."""
+        return max(self.timestamp, self.meta_timestamp)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One object in a partition's comparison: which versions of it a device holds, 16 + 1 + 3 x 8 bytes."""
+
+    digest: bytes
+    kind: Kind
+    timestamp: Timestamp
+    meta_timestamp: Timestamp = ZERO
+    content_type_timestamp: Timestamp = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A device's fullness in bytes, and the objects and tombstones on it (None where counting would cost)."""
+
+    total_bytes: int
+    free_bytes: int
+    objects: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRow:
+    """One object's row in its container's listing; `deleted` rows are kept as markers until reclaimed."""
+
+    name: str
+    timestamp: Timestamp
+    size: int = 0
+    etag: str = ""
+    content_type: str = ""
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subdir:
+    """A common prefix in a listing with a delimiter, the delimiter included."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """One container's row in its account's listing."""
+
+    name: str
+    put_timestamp: Timestamp
+    delete_timestamp: Timestamp = ZERO
+    object_count: int = 0
+    bytes_used: int = 0
+    policy: int = 0
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the deletion is newer than the creation."""
+        return self.delete_timestamp > self.put_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """A container's totals and metadata (values with the headers' names as the client sent them, canonical case)."""
+
+    account: str
+    container: str
+    put_timestamp: Timestamp
+    created: Timestamp
+    object_count: int
+    bytes_used: int
+    policy: int
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountInfo:
+    """An account's totals and metadata."""
+
+    account: str
+    put_timestamp: Timestamp
+    created: Timestamp
+    container_count: int
+    object_count: int
+    bytes_used: int
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingQuery:
+    """A listing as the API asks for it; names in `marker` and `end_marker` are excluded from the answer.
+
+    `path` is the older way to list one level (prefix + "/" + delimiter "/" without subdirs); `reverse` turns
+    the order and the meaning of the markers round.
+    """
+
+    limit: int = 10_000
+    marker: str = ""
+    end_marker: str = ""
+    prefix: str = ""
+    delimiter: str = ""
+    path: str | None = None
+    reverse: bool = False

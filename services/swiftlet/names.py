@@ -1,0 +1,113 @@
+"""Names of accounts, containers and objects, and the hash that places them.
+
+Limits are the published Swift defaults. A request path is taken apart here and nowhere else: percent-decoded
+once, strictly as UTF-8, never normalised (an object may be called `..` or `a//b`; it never becomes a path on
+a file system, only a hash does).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes
+
+from swiftlet.errors import InvalidName
+
+MAX_ACCOUNT_NAME = 256
+"""Bytes of UTF-8."""
+MAX_CONTAINER_NAME = 256
+"""Bytes of UTF-8."""
+MAX_OBJECT_NAME = 1024
+"""Bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What a request is about: an account, a container in it, or an object in that."""
+
+    account: str
+    container: str | None = None
+    obj: str | None = None
+
+    def __str__(self) -> str:
+        """`/account[/container[/object]]`, unquoted."""
+        return "/" + "/".join(part for part in (self.account, self.container, self.obj) if part is not None)
+
+    @property
+    def quoted(self) -> str:
+        """Percent-encoded, ready to stand in a URL."""
+        return quote(str(self), safe="/~")
+
+
+def decode(text: str) -> str:
+    """Percent-decode one piece of a URL strictly: InvalidName on broken escapes, bad UTF-8 or NUL."""
+    index = text.find("%")
+    while index >= 0:
+        escape = text[index + 1 : index + 3]
+        if len(escape) != 2 or not all(c in "0123456789abcdefABCDEF" for c in escape):
+            raise InvalidName(f"'%{escape}' in the path is not a percent-encoded byte; write '%25' for '%'")
+        index = text.find("%", index + 1)
+    try:
+        name = unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidName("the path is not valid UTF-8 after percent-decoding") from error
+    if "\0" in name:
+        raise InvalidName("the path contains a NUL byte (%00)")
+    return name
+
+
+def _check(kind: str, name: str, limit: int) -> None:
+    size = len(name.encode("utf-8"))
+    if size > limit:
+        raise InvalidName(f"{kind} name length of {size} bytes is longer than {limit}")
+
+
+def parse_path(raw: str) -> Path:
+    """Take apart the path behind `/v1`: `/account[/container[/object]]`, as it stood in the request line.
+
+    `raw` carries no query. A trailing slash behind an account or container is the same as none. Raises
+    InvalidName with what is wrong: an empty account or container, a name over its limit, bad encoding.
+    """
+    if not raw.startswith("/"):
+        raise InvalidName("the path must begin with /v1/ACCOUNT")
+    pieces = raw[1:].split("/", 2)
+    account = decode(pieces[0])
+    if not account:
+        raise InvalidName("the account name in the path is empty")
+    _check("Account", account, MAX_ACCOUNT_NAME)
+    if len(pieces) == 1 or (len(pieces) == 2 and not pieces[1]):
+        return Path(account)
+    container = decode(pieces[1])
+    if not container:
+        raise InvalidName("the container name in the path is empty")
+    if "/" in container:
+        raise InvalidName("a container name can't contain '/' (%2F)")
+    _check("Container", container, MAX_CONTAINER_NAME)
+    if "/" in account:
+        raise InvalidName("an account name can't contain '/' (%2F)")
+    if len(pieces) == 2 or not pieces[2]:
+        return Path(account, container)
+    obj = decode(pieces[2])
+    _check("Object", obj, MAX_OBJECT_NAME)
+    return Path(account, container, obj)
+
+
+@dataclass(frozen=True, slots=True)
+class HashPath:
+    """Names to 16-byte digests: MD5(prefix + "/account/container/object" + suffix), as in OpenStack Swift.
+
+    The prefix and suffix are secrets of the cluster, fixed for its life: without them a client can't choose
+    names that all fall into one partition. MD5 spreads names here; it protects nothing.
+    """
+
+    prefix: bytes = b""
+    suffix: bytes = b""
+
+    def __call__(self, account: str, container: str | None = None, obj: str | None = None) -> bytes:
+        """The digest of an account's, container's or object's name."""
+        text = str(Path(account, container, obj)).encode("utf-8")
+        return hashlib.md5(self.prefix + text + self.suffix, usedforsecurity=False).digest()
+
+    def of(self, path: Path) -> bytes:
+        """The digest of a parsed path."""
+        return self(path.account, path.container, path.obj)

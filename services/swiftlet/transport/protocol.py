@@ -1,0 +1,257 @@
+"""The boundaries between a caller and a storage device: `ObjectTransport` and `ListingTransport`.
+
+One call is one request to one device; choosing devices, quorums and retries is the caller's. Every call ends
+within the transport's timeouts, by an answer or by an error of `swiftlet.errors`: NodeUnreachable, NodeTimeout,
+NodeBusy, NodeError for the node's own trouble (try another one), the others for what the device decided.
+The current request id travels with every call (`swiftlet.context.request_id`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from swiftlet.model import (
+    AccountInfo,
+    ContainerInfo,
+    ContainerRow,
+    Entry,
+    ListingQuery,
+    ObjectInfo,
+    ObjectKey,
+    ObjectRow,
+    PostRecord,
+    PutFooter,
+    PutRecord,
+    Subdir,
+)
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+
+class RowFate(Enum):
+    """What became of the listing row that a write owes to its container."""
+
+    LISTED = "listed"
+    """The container replica has it, durably."""
+    QUEUED = "queued"
+    """The container replica could not be asked; the row is in the device's durable outbox."""
+    NO_CONTAINER = "no-container"
+    """The container replica answered that there is no such container; nothing was queued."""
+    NONE = "none"
+    """None was asked for, or the write changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowUpdate:
+    """Asks the object server to bring the write's row to these replicas (by index) of the container."""
+
+    account: str
+    container: str
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReply:
+    """A write that is durable on the device."""
+
+    row: RowFate
+    existed: bool = True
+    """For DELETE: whether there was an object to delete."""
+
+
+class PutStream(Protocol):
+    """A large object on its way to one device."""
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk; returns when there is room for the next one (back-pressure)."""
+        ...
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish; returns when the object is durable. Superseded, ChecksumMismatch, SizeMismatch, DiskFull, NodeError."""
+        ...
+
+    async def abort(self) -> None:
+        """Give up; the device keeps nothing. Harmless a second time or after `commit`."""
+        ...
+
+
+class GetStream(Protocol):
+    """An object on its way from one device."""
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object as this device has it."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes asked for; NodeError if they end early."""
+        ...
+
+    async def close(self) -> None:
+        """Stop and let go of the connection; harmless a second time."""
+        ...
+
+
+class ObjectTransport(Protocol):
+    """Objects on other nodes' devices."""
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: RowUpdate | None,
+    ) -> WriteReply:
+        """Store a small object in one round trip. Errors as `PutStream.commit`."""
+        ...
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+    ) -> PutStream:
+        """Begin a large object; returns once the device said that it will take it (it may say Superseded, DiskFull)."""
+        ...
+
+    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> GetStream:
+        """Read bytes `[start, stop)`; a `stop` beyond the end is the end. NotFound with the tombstone's timestamp."""
+        ...
+
+    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+        """Describe an object; NotFound as with `get`."""
+        ...
+
+    async def post(
+        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+    ) -> WriteReply:
+        """Replace metadata; NotFound, Superseded. The row carries the changed content type and time to the listing."""
+        ...
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone; Superseded when a newer version is there."""
+        ...
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        ...
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them on the device."""
+        ...
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        ...
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        ...
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy; see `Store.remove`."""
+        ...
+
+    async def close(self) -> None:
+        """Close cached connections."""
+        ...
+
+
+class ListingTransport(Protocol):
+    """Account and container databases on other nodes' devices. `partition` is the database's in its own ring."""
+
+    async def put_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+    ) -> bool:
+        """Create or update a container; True when created. An empty metadata value removes the item.
+
+        `policy` None keeps the existing container's, or `default_policy` for a new one; PolicyConflict when it exists with
+        another one.
+        """
+        ...
+
+    async def post_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+    ) -> None:
+        """Merge metadata items (each newest wins, an empty value removes); NotFound."""
+        ...
+
+    async def delete_container(
+        self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
+    ) -> None:
+        """Delete; NotEmpty, NotFound."""
+        ...
+
+    async def container_info(
+        self, device: Device, partition: int, account: str, container: str
+    ) -> ContainerInfo:
+        """Totals and metadata; NotFound."""
+        ...
+
+    async def list_objects(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """One page of a container's listing with its totals, from one view of the database; NotFound."""
+        ...
+
+    async def update_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
+    ) -> None:
+        """Merge object rows, newest wins; durable on return. NotFound when there is no such container."""
+        ...
+
+    async def put_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> bool:
+        """Create or update an account; True when created."""
+        ...
+
+    async def post_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """Merge metadata items; NotFound."""
+        ...
+
+    async def delete_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp
+    ) -> None:
+        """Delete; NotEmpty while it has containers, NotFound."""
+        ...
+
+    async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
+        """Totals and metadata; NotFound."""
+        ...
+
+    async def list_containers(
+        self, device: Device, partition: int, account: str, query: ListingQuery
+    ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+        """One page of an account's listing with its totals; NotFound."""
+        ...
+
+    async def update_containers(
+        self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
+    ) -> None:
+        """Merge container rows and totals, newest wins; creates the account's database if it is not there."""
+        ...
+
+    async def close(self) -> None:
+        """Close cached connections."""
+        ...
