@@ -115,7 +115,7 @@ class TimestampClock:
     def __init__(self, now_ns: Callable[[], int] = time.time_ns, nonce: int | None = None) -> None:
         """Start at the wall clock's now."""
         self._now_ns = now_ns
-        self._nonce = (random.getrandbits(NONCE_BITS) if nonce is None else nonce) & _NONCE_MASK  # noqa: S311
+        self._nonce = (random.getrandbits(NONCE_BITS) if nonce is None else nonce) & _NONCE_MASK
         self._last_ticks = 0
 
     def next(self) -> Timestamp:

@@ -200,9 +200,7 @@ class ListingTransport(Protocol):
         """Delete; NotEmpty, NotFound."""
         ...
 
-    async def container_info(
-        self, device: Device, partition: int, account: str, container: str
-    ) -> ContainerInfo:
+    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
         """Totals and metadata; NotFound."""
         ...
 
@@ -230,9 +228,7 @@ class ListingTransport(Protocol):
         """Merge metadata items; NotFound."""
         ...
 
-    async def delete_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp
-    ) -> None:
+    async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
         """Delete; NotEmpty while it has containers, NotFound."""
         ...
 
