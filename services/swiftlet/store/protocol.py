@@ -100,7 +100,8 @@ class Store(Protocol):
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
         """Store a tombstone, also where nothing is: a late copy of an older version must not come back.
 
-        Raises Superseded when a newer version is here; NotFound, after the tombstone is durable, when there was no object.
+        Raises Superseded when a newer version is here; NotFound, once the tombstone is durable, when there was no
+        object to delete.
         """
         ...
 

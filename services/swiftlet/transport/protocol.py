@@ -70,7 +70,7 @@ class PutStream(Protocol):
         ...
 
     async def commit(self, footer: PutFooter) -> WriteReply:
-        """Finish; returns when the object is durable. Superseded, ChecksumMismatch, SizeMismatch, DiskFull, NodeError."""
+        """Finish; returns once durable. Superseded, ChecksumMismatch, SizeMismatch, DiskFull, NodeError."""
         ...
 
     async def abort(self) -> None:
@@ -177,8 +177,8 @@ class ListingTransport(Protocol):
     ) -> bool:
         """Create or update a container; True when created. An empty metadata value removes the item.
 
-        `policy` None keeps the existing container's, or `default_policy` for a new one; PolicyConflict when it exists with
-        another one.
+        `policy` None keeps the existing container's, or `default_policy` for a new one; PolicyConflict when it
+        exists with another one.
         """
         ...
 
