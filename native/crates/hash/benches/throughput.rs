@@ -1,0 +1,40 @@
+//! How fast one core digests: `cargo bench -p swiftlet-hash`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use swiftlet_hash::{Digests, Hasher, md5, xxh3_64, xxh3_128};
+
+const BUFFER_BYTES: usize = 64 << 20;
+const ROUNDS: usize = 5;
+
+/// Print the best of some rounds: the one that was disturbed least.
+fn measure(name: &str, mut digest: impl FnMut()) {
+    let best = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            digest();
+            start.elapsed()
+        })
+        .min()
+        .unwrap_or(Duration::MAX);
+    println!("{name:>12}: {:6.2} GB/s", BUFFER_BYTES as f64 / best.as_secs_f64() / 1e9);
+}
+
+fn main() {
+    let data: Vec<u8> = (0..BUFFER_BYTES).map(|at| (at % 251) as u8).collect();
+    measure("md5", || {
+        black_box(md5(black_box(&data)));
+    });
+    measure("xxh3_64", || {
+        black_box(xxh3_64(black_box(&data)));
+    });
+    measure("xxh3_128", || {
+        black_box(xxh3_128(black_box(&data)));
+    });
+    measure("md5 + xxh3", || {
+        let mut hasher = Hasher::new(Digests::ALL);
+        hasher.update(black_box(&data));
+        black_box((hasher.md5(), hasher.xxh3_128()));
+    });
+}

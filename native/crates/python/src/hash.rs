@@ -1,0 +1,119 @@
+//! Digests for Python: functions for a whole buffer, `Hasher` for a stream.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyBytes;
+use swiftlet_hash::Digests;
+
+use crate::buffer::Bytes;
+
+/// From how many bytes on it pays to let other Python threads run, with MD5 and with xxh3 alone.
+const MD5_DETACH_BYTES: usize = 16 * 1024;
+const XXH3_DETACH_BYTES: usize = 256 * 1024;
+
+/// Digest with other Python threads running if the buffer is large enough.
+fn digest<T: Send>(py: Python<'_>, data: &Bytes, detach_bytes: usize, with: fn(&[u8]) -> T) -> T {
+    let data = data.as_slice();
+    if data.len() < detach_bytes { with(data) } else { py.detach(|| with(data)) }
+}
+
+/// MD5 of a buffer.
+#[pyfunction]
+#[pyo3(signature = (data, /))]
+pub(crate) fn md5<'py>(py: Python<'py>, data: Bytes) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &digest(py, &data, MD5_DETACH_BYTES, swiftlet_hash::md5))
+}
+
+/// xxh3 of a buffer in 64 bits.
+#[pyfunction]
+#[pyo3(signature = (data, /))]
+pub(crate) fn xxh3_64(py: Python<'_>, data: Bytes) -> u64 {
+    digest(py, &data, XXH3_DETACH_BYTES, swiftlet_hash::xxh3_64)
+}
+
+/// xxh3 of a buffer in 128 bits, as 16 big-endian bytes.
+#[pyfunction]
+#[pyo3(signature = (data, /))]
+pub(crate) fn xxh3_128<'py>(py: Python<'py>, data: Bytes) -> Bound<'py, PyBytes> {
+    let digest = digest(py, &data, XXH3_DETACH_BYTES, swiftlet_hash::xxh3_128);
+    PyBytes::new(py, &digest.to_be_bytes())
+}
+
+/// MD5 and xxh3 of a stream, in one pass over it.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct Hasher {
+    // Never locked by a thread that waits for the interpreter: either it is attached and waits by
+    // `lock_py_attached`, which detaches, or it has detached before it locks.
+    state: Mutex<swiftlet_hash::Hasher>,
+    detach_bytes: usize,
+}
+
+impl Hasher {
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, swiftlet_hash::Hasher> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_kept(name: &str) -> PyErr {
+    PyValueError::new_err(format!("this Hasher keeps no {name}: it was made with {name}=False"))
+}
+
+#[pymethods]
+impl Hasher {
+    #[new]
+    #[pyo3(signature = (*, md5 = true, xxh3 = true))]
+    fn new(md5: bool, xxh3: bool) -> Self {
+        Self {
+            state: Mutex::new(swiftlet_hash::Hasher::new(Digests { md5, xxh3 })),
+            detach_bytes: if md5 { MD5_DETACH_BYTES } else { XXH3_DETACH_BYTES },
+        }
+    }
+
+    /// Take in the next bytes of the stream.
+    #[pyo3(signature = (data, /))]
+    fn update(&self, py: Python<'_>, data: Bytes) {
+        let data = data.as_slice();
+        if data.len() < self.detach_bytes {
+            self.lock(py).update(data);
+        } else {
+            py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).update(data));
+        }
+    }
+
+    /// How many bytes have been taken in.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> u64 {
+        self.lock(py).size()
+    }
+
+    /// MD5 of the bytes so far.
+    fn md5_digest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let digest = self.lock(py).md5().ok_or_else(|| not_kept("md5"))?;
+        Ok(PyBytes::new(py, &digest))
+    }
+
+    /// MD5 of the bytes so far in lower-case hexadecimal digits, as in an ETag.
+    fn md5_hexdigest(&self, py: Python<'_>) -> PyResult<String> {
+        let digest = self.lock(py).md5().ok_or_else(|| not_kept("md5"))?;
+        Ok(format!("{:032x}", u128::from_be_bytes(digest)))
+    }
+
+    /// xxh3 of the bytes so far in 64 bits.
+    fn xxh3_64(&self, py: Python<'_>) -> PyResult<u64> {
+        self.lock(py).xxh3_64().ok_or_else(|| not_kept("xxh3"))
+    }
+
+    /// xxh3 of the bytes so far in 128 bits, as 16 big-endian bytes.
+    fn xxh3_128<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let digest = self.lock(py).xxh3_128().ok_or_else(|| not_kept("xxh3"))?;
+        Ok(PyBytes::new(py, &digest.to_be_bytes()))
+    }
+
+    /// A hasher that has seen the same bytes and goes its own way from here.
+    fn copy(&self, py: Python<'_>) -> Self {
+        Self { state: Mutex::new(self.lock(py).clone()), detach_bytes: self.detach_bytes }
+    }
+}

@@ -1,0 +1,21 @@
+//! `swiftlet_native`: what Python sees of the Rust crates.
+//!
+//! Each file here dresses one crate for Python and holds no logic of its own. The treaty between the
+//! two sides is `python/swiftlet_native/__init__.pyi`; a change here begins there.
+
+mod buffer;
+mod hash;
+
+/// The compiled half of the package `swiftlet_native`.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

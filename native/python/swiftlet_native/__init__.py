@@ -1,0 +1,5 @@
+"""What of Swiftlet moves bytes rather than decides; `__init__.pyi` beside this says what there is."""
+
+from swiftlet_native._native import Hasher, __version__, md5, xxh3_64, xxh3_128
+
+__all__ = ["Hasher", "__version__", "md5", "xxh3_64", "xxh3_128"]
