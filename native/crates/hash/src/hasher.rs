@@ -1,7 +1,8 @@
 //! Digests of a stream that arrives in pieces of any size.
 
-use md5::{Digest as _, Md5};
 use xxhash_rust::xxh3::Xxh3;
+
+use crate::md5::Md5;
 
 /// How much is given to one digest before the other gets the same bytes. Half of a common 32 KiB
 /// first-level cache: the second digest finds its bytes there.
@@ -63,7 +64,7 @@ impl Hasher {
     /// MD5 of the bytes so far, if it is kept.
     #[must_use]
     pub fn md5(&self) -> Option<[u8; 16]> {
-        self.md5.as_ref().map(|md5| md5.clone().finalize().into())
+        self.md5.as_ref().map(Md5::digest)
     }
 
     /// xxh3 of the bytes so far in 64 bits, if it is kept.

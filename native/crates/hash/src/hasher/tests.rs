@@ -5,28 +5,8 @@ use proptest::prelude::*;
 use super::{Digests, Hasher, SLICE_BYTES};
 use crate::{md5, xxh3_64, xxh3_128};
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn counting(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8).collect()
-}
-
-#[test]
-fn md5_answers_as_in_rfc_1321() {
-    for (text, digest) in [
-        ("", "d41d8cd98f00b204e9800998ecf8427e"),
-        ("a", "0cc175b9c0f1b6a831c399e269772661"),
-        ("abc", "900150983cd24fb0d6963f7d28e17f72"),
-        ("message digest", "f96b697d7cb7938d525a2f31aaf161d0"),
-        (
-            "12345678901234567890123456789012345678901234567890123456789012345678901234567890",
-            "57edf4a22be3c955ac49da2e2107b67a",
-        ),
-    ] {
-        assert_eq!(hex(&md5(text.as_bytes())), digest, "MD5 of {text:?}");
-    }
 }
 
 #[test]
@@ -78,9 +58,11 @@ fn lengths_around_a_slice_agree_with_one_shot() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn however_it_is_cut_a_stream_has_the_digests_of_the_whole(
-        data in prop::collection::vec(any::<u8>(), 0..4 * SLICE_BYTES),
+        data in prop::collection::vec(any::<u8>(), 0..2 * SLICE_BYTES),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(data.len() + 1)).collect();
