@@ -103,3 +103,7 @@ class Forbidden(SwiftletError):
 
 class SettingsError(SwiftletError):
     """A setting is unknown, missing or has an impossible value; the message names the field and the fix."""
+
+
+class Unavailable(SwiftletError):
+    """Too few replicas could be asked for the answer to be trusted (HTTP 503); retry later."""

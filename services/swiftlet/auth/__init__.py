@@ -1,0 +1,5 @@
+"""Who a request comes from and what they may do.
+
+In here: users and their secrets, tokens, roles and the decision. Not in here: HTTP (the token endpoints are in
+`api`), or where users come from in Kubernetes (the operator writes the users file).
+"""

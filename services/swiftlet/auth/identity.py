@@ -1,0 +1,58 @@
+"""Identities, roles, and the one decision: may this identity do this here?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from swiftlet.errors import Forbidden
+from swiftlet.names import Path
+
+READ_METHODS = frozenset({"GET", "HEAD"})
+
+
+class Role(StrEnum):
+    """What a user may do; the widest of a user's roles counts."""
+
+    READER = "reader"
+    """Reads everything in the own account."""
+    USER = "user"
+    """Reads and writes containers and objects of the own account."""
+    ADMIN = "admin"
+    """All of `user`, and the account's own metadata."""
+    RESELLER_ADMIN = "reseller_admin"
+    """Everything in every account; creates and deletes accounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user of an account, as a valid token proves it. `account` is the storage account in the path."""
+
+    account: str
+    user: str
+    roles: frozenset[Role]
+
+    def __str__(self) -> str:
+        """`account:user`."""
+        return f"{self.account}:{self.user}"
+
+
+def authorize(identity: Identity, method: str, path: Path) -> None:
+    """Raise Forbidden unless `identity` may do `method` on `path`; the message says what is missing."""
+    if Role.RESELLER_ADMIN in identity.roles:
+        return
+    if identity.account != path.account:
+        raise Forbidden(f"{identity} has no access to account {path.account}")
+    if method in READ_METHODS and identity.roles:
+        return
+    if path.container is None:
+        _authorize_account_write(identity, method)
+    elif not identity.roles & {Role.USER, Role.ADMIN}:
+        raise Forbidden(f"{identity} may only read: writing needs the role user or admin")
+
+
+def _authorize_account_write(identity: Identity, method: str) -> None:
+    if method in {"PUT", "DELETE"}:
+        raise Forbidden(f"{method} of an account needs the role reseller_admin")
+    if Role.ADMIN not in identity.roles:
+        raise Forbidden(f"{method} of an account needs the role admin")

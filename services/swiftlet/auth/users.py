@@ -1,0 +1,134 @@
+"""Users and their secrets, from a YAML file.
+
+    - account: test                 # the account part of X-Auth-User
+      user: tester
+      roles: [admin]                # admin | user | reader | reseller_admin
+      secret_hash: $argon2id$...    # made by `hash_secret`
+
+The storage account is `AUTH_` + account. The file is read again when it changes; a file that can't be read or
+has a mistake leaves the last good users in force. Secrets are checked with argon2, which takes its time by
+design: callers run `check` outside the event loop. An unknown user costs as much time as a wrong secret.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.errors import SettingsError, Unauthorized
+
+RESELLER_PREFIX = "AUTH_"
+"""Before the account's name in storage URLs, as in TempAuth."""
+
+# argon2id at the lower of RFC 9106's recommended cost points for constrained memory: a login costs tens of
+# milliseconds of CPU and 19 MiB, a token then lasts a day.
+_hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+_concurrent = threading.BoundedSemaphore(2)
+
+
+def hash_secret(secret: str) -> str:
+    """The argon2id hash of a secret, for the users file."""
+    return _hasher.hash(secret)
+
+
+_DUMMY = hash_secret("no such user")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One entry of the users file."""
+
+    account: str
+    user: str
+    roles: frozenset[Role]
+    secret_hash: str
+
+    @property
+    def identity(self) -> Identity:
+        """Who this user is in tokens."""
+        return Identity(RESELLER_PREFIX + self.account, self.user, self.roles)
+
+
+_FIELDS = {"account", "user", "roles", "secret_hash"}
+
+
+def _parse_user(entry: Any, where: str) -> User:
+    if not isinstance(entry, dict):
+        raise SettingsError(f"{where}: expected a mapping with account, user, roles, secret_hash")
+    unknown = set(entry) - _FIELDS
+    missing = _FIELDS - set(entry)
+    if unknown or missing:
+        wrong = [f"unknown field {name!r}" for name in sorted(map(str, unknown))]
+        wrong += [f"missing field {name!r}" for name in sorted(missing)]
+        raise SettingsError(f"{where}: {', '.join(wrong)}")
+    for name in ("account", "user", "secret_hash"):
+        if not isinstance(entry[name], str) or not entry[name]:
+            raise SettingsError(f"{where}: {name} must be a non-empty string")
+    if any(c in entry["account"] + entry["user"] for c in ":/"):
+        raise SettingsError(f"{where}: account and user can't contain ':' or '/'")
+    known = ", ".join(Role)
+    if not isinstance(entry["roles"], list) or not all(role in list(Role) for role in entry["roles"]):
+        raise SettingsError(f"{where}: roles must be a list of {known}")
+    return User(entry["account"], entry["user"], frozenset(Role(r) for r in entry["roles"]), entry["secret_hash"])
+
+
+def parse_users(text: str, where: str) -> dict[tuple[str, str], User]:
+    """Users by (account, user); SettingsError names the entry and the field."""
+    try:
+        entries = yaml.safe_load(text) or []
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{where}: not YAML: {error}") from error
+    if not isinstance(entries, list):
+        raise SettingsError(f"{where}: expected a list of users")
+    users: dict[tuple[str, str], User] = {}
+    for number, entry in enumerate(entries, 1):
+        user = _parse_user(entry, f"{where}, user {number}")
+        if (user.account, user.user) in users:
+            raise SettingsError(f"{where}, user {number}: {user.account}:{user.user} is listed twice")
+        users[user.account, user.user] = user
+    return users
+
+
+class Users:
+    """The users file, reloaded when it changes."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Read the file; SettingsError when it can't be used."""
+        self._path = Path(path)
+        self._seen: tuple[int, int, int] | None = None
+        self._users: dict[tuple[str, str], User] = {}
+        self.reload()
+
+    def reload(self) -> bool:
+        """Read the file if it changed; whether it had. SettingsError leaves the last good users in force."""
+        try:
+            stat = self._path.stat()
+            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if seen == self._seen:
+                return False
+            self._users = parse_users(self._path.read_text("utf-8"), str(self._path))
+        except OSError as error:
+            raise SettingsError(f"users file {self._path}: {error.strerror}") from error
+        self._seen = seen
+        return True
+
+    def check(self, login: str, secret: str) -> Identity:
+        """The identity behind `account:user` and its secret; Unauthorized. Blocks for the hash's time."""
+        account, _, name = login.partition(":")
+        user = self._users.get((account, name))
+        with _concurrent:
+            try:
+                _hasher.verify(user.secret_hash if user else _DUMMY, secret)
+            except (VerificationError, InvalidHashError) as error:
+                raise Unauthorized("unknown user or wrong key") from error
+        if user is None:
+            raise Unauthorized("unknown user or wrong key")
+        return user.identity

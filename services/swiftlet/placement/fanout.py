@@ -1,0 +1,152 @@
+"""Runs plans: one write to all replicas at once, one read down a list of devices.
+
+Trouble with a node (`NODE_TROUBLE`) makes the fan-out try the next device. Every other domain error is the
+device's considered answer (superseded, not empty, ...) and is handed back as such.
+
+Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone.
+A write that did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the
+replicas converge to either outcome later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from swiftlet.errors import DeviceFailed, DiskFull, NodeError, SwiftletError, Unavailable
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.plan import WritePlan
+from swiftlet.ring.model import Device
+
+T = TypeVar("T")
+E = TypeVar("E", bound=SwiftletError)
+
+NODE_TROUBLE = (NodeError, DiskFull, DeviceFailed)
+"""Errors after which another device is tried."""
+
+
+@dataclass(slots=True)
+class Outcome(Generic[T]):
+    """What a fan-out learned: answers by replica index, considered refusals, and nodes in trouble."""
+
+    replies: list[tuple[int, Device, T]] = field(default_factory=list)
+    refusals: list[tuple[Device, SwiftletError]] = field(default_factory=list)
+    troubles: list[tuple[Device, SwiftletError]] = field(default_factory=list)
+
+    def snapshot(self) -> Outcome[T]:
+        """A copy that later answers do not change."""
+        return Outcome(list(self.replies), list(self.refusals), list(self.troubles))
+
+    def refused_by(self, kind: type[E]) -> list[E]:
+        """Refusals of one kind."""
+        return [error for _, error in self.refusals if isinstance(error, kind)]
+
+    def unavailable(self, what: str, needed: int) -> Unavailable:
+        """The 503 of this outcome: how many replicas were needed, how many answered, what ailed the others."""
+        ailments = "; ".join(f"{device.name}: {error}" for device, error in self.troubles) or "none answered"
+        answered = len(self.replies) + len(self.refusals)
+        return Unavailable(f"{what}: {needed} replicas must answer, {answered} did ({ailments})")
+
+
+class SlotRunner(Generic[T]):
+    """Runs one operation per slot of a write plan, replacing devices in trouble by the plan's spares."""
+
+    def __init__(self, plan: WritePlan, health: NodeHealth) -> None:
+        """Nothing runs yet."""
+        self._spares: Iterator[Device] = iter(plan.spares)
+        self._plan = plan
+        self._health = health
+        self.outcome: Outcome[T] = Outcome()
+
+    async def _slot(self, index: int, operation: Callable[[int, Device], Awaitable[T]]) -> None:
+        device: Device | None = self._plan.slots[index]
+        while device is not None:
+            try:
+                reply = await operation(index, device)
+            except NODE_TROUBLE as error:
+                self._health.failed(device)
+                self.outcome.troubles.append((device, error))
+                device = next(self._spares, None)
+            except SwiftletError as error:
+                self._health.succeeded(device)
+                self.outcome.refusals.append((device, error))
+                return
+            else:
+                self._health.succeeded(device)
+                self.outcome.replies.append((index, device, reply))
+                return
+
+    async def run(self, operation: Callable[[int, Device], Awaitable[T]], post_quorum_wait_s: float) -> Outcome[T]:
+        """All slots at once; returns when all ended, or `post_quorum_wait_s` after a quorum of successes.
+
+        Slots still running then go on in the background: a slow replica gets its copy all the same.
+        """
+        slots = {asyncio.ensure_future(self._slot(i, operation)) for i in range(len(self._plan.slots))}
+        pending = slots
+        deadline: float | None = None
+        clock = asyncio.get_running_loop().time
+        try:
+            while pending:
+                if deadline is None and len(self.outcome.replies) >= self._plan.quorum:
+                    deadline = clock() + post_quorum_wait_s
+                wait_s = None if deadline is None else deadline - clock()
+                if wait_s is not None and wait_s <= 0:
+                    break
+                done, pending = await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        except BaseException:
+            for task in slots:
+                task.cancel()
+            raise
+        for task in pending:
+            _background.add(task)
+            task.add_done_callback(_background.discard)
+        return self.outcome.snapshot()
+
+
+_background: set[asyncio.Future[None]] = set()
+"""Slots that outlived their request; held so that they are not collected while they run."""
+
+
+async def drain_background(timeout_s: float) -> None:
+    """Wait for slots that outlived their requests; for shutdown."""
+    if _background:
+        await asyncio.wait(_background, timeout=timeout_s)
+
+
+async def write_all(
+    plan: WritePlan,
+    operation: Callable[[int, Device], Awaitable[T]],
+    health: NodeHealth,
+    post_quorum_wait_s: float = 0.5,
+) -> Outcome[T]:
+    """Run `operation(replica index, device)` for every slot of the plan; see `SlotRunner.run`."""
+    return await SlotRunner[T](plan, health).run(operation, post_quorum_wait_s)
+
+
+async def read_each(
+    devices: Sequence[Device],
+    operation: Callable[[Device], Awaitable[T]],
+    health: NodeHealth,
+    good_enough: Callable[[Outcome[T]], bool],
+) -> Outcome[T]:
+    """Ask devices one after the other until `good_enough` says so or none is left."""
+    outcome: Outcome[T] = Outcome()
+    for index, device in enumerate(devices):
+        try:
+            reply = await operation(device)
+        except NODE_TROUBLE as error:
+            health.failed(device)
+            outcome.troubles.append((device, error))
+        except SwiftletError as error:
+            health.succeeded(device)
+            outcome.refusals.append((device, error))
+        else:
+            health.succeeded(device)
+            outcome.replies.append((index, device, reply))
+        if good_enough(outcome):
+            break
+    return outcome

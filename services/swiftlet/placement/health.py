@@ -1,0 +1,51 @@
+"""Which nodes failed lately, as one process saw it.
+
+A device that failed `limit` times in a row is suppressed for `interval_s` after its last failure: plans ask it
+last. One success clears it. The table holds only devices that fail, so it is bounded by the ring.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.ring.model import Device
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    last: float
+
+
+class NodeHealth:
+    """Failures per device; `clock` in monotonic seconds."""
+
+    def __init__(self, limit: int = 3, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """Suppress after `limit` failures in a row, for `interval_s` seconds."""
+        self._limit = limit
+        self._interval_s = interval_s
+        self._clock = clock
+        self._failures: dict[int, _Failures] = {}
+
+    def failed(self, device: Device) -> None:
+        """Count a failure."""
+        entry = self._failures.setdefault(device.id, _Failures(0, 0.0))
+        entry.count += 1
+        entry.last = self._clock()
+
+    def succeeded(self, device: Device) -> None:
+        """Forget earlier failures."""
+        if self._failures:
+            self._failures.pop(device.id, None)
+
+    def suppressed(self, device: Device) -> bool:
+        """Whether plans should ask others first; forgets what lies longer back than the interval."""
+        entry = self._failures.get(device.id) if self._failures else None
+        if entry is None:
+            return False
+        if self._clock() - entry.last > self._interval_s:
+            del self._failures[device.id]
+            return False
+        return entry.count >= self._limit

@@ -1,0 +1,183 @@
+"""Accounts and containers of the whole cluster: quorum writes, first-good-copy reads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from swiftlet.errors import NotFound
+from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.names import HashPath
+from swiftlet.placement.fanout import read_each, write_all
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.objects import refusal
+from swiftlet.placement.plan import plan_read, plan_write, write_quorum
+from swiftlet.placement.rings import Rings
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.protocol import ListingTransport
+
+T = TypeVar("T")
+
+
+class ClusterListings:
+    """The account and container databases, wherever they are."""
+
+    def __init__(
+        self,
+        rings: Rings,
+        transport: ListingTransport,
+        hash_path: HashPath,
+        health: NodeHealth,
+        post_quorum_wait_s: float = 0.5,
+    ) -> None:
+        """`post_quorum_wait_s`: how long a write waits for its slowest replicas after its quorum."""
+        self._rings = rings
+        self._transport = transport
+        self._hash_path = hash_path
+        self._health = health
+        self._post_quorum_wait_s = post_quorum_wait_s
+
+    async def _write(
+        self, ring: Ring, partition: int, what: str, operation: Callable[[Device], Awaitable[T]]
+    ) -> list[T]:
+        plan = plan_write(ring, partition, self._health.suppressed)
+        outcome = await write_all(plan, lambda _, device: operation(device), self._health, self._post_quorum_wait_s)
+        if len(outcome.replies) >= plan.quorum:
+            return [reply for _, _, reply in outcome.replies]
+        raise refusal(outcome, plan.quorum, what)
+
+    async def _read(self, ring: Ring, partition: int, what: str, operation: Callable[[Device], Awaitable[T]]) -> T:
+        plan = plan_read(ring, partition, self._health.suppressed)
+        outcome = await read_each(plan, operation, self._health, lambda o: bool(o.replies))
+        if outcome.replies:
+            return outcome.replies[0][2]
+        quorum = write_quorum(len(ring.primaries(partition)))
+        if len(outcome.refused_by(NotFound)) >= quorum:
+            raise outcome.refused_by(NotFound)[0]
+        others = [error for _, error in outcome.refusals if not isinstance(error, NotFound)]
+        raise others[0] if others else outcome.unavailable(what, quorum)
+
+    def _container(self, account: str, container: str) -> tuple[Ring, int, str]:
+        ring = self._rings.container()
+        return ring, ring.partition_of(self._hash_path(account, container)), f"/{account}/{container}"
+
+    def _account(self, account: str) -> tuple[Ring, int, str]:
+        ring = self._rings.account()
+        return ring, ring.partition_of(self._hash_path(account)), f"/{account}"
+
+    async def put_container(
+        self,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+    ) -> bool:
+        """Create or update; True when any replica created it. PolicyConflict, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        created = await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.put_container(
+                device, partition, account, container, timestamp, metadata, policy, default_policy
+            ),
+        )
+        return any(created)
+
+    async def post_container(
+        self, account: str, container: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """Merge metadata; NotFound, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.post_container(device, partition, account, container, timestamp, metadata),
+        )
+
+    async def delete_container(self, account: str, container: str, timestamp: Timestamp) -> None:
+        """Delete; NotEmpty, NotFound, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.delete_container(device, partition, account, container, timestamp),
+        )
+
+    async def container_info(self, account: str, container: str) -> ContainerInfo:
+        """Totals and metadata; NotFound, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        return await self._read(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.container_info(device, partition, account, container),
+        )
+
+    async def list_objects(
+        self, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """One page of a container's listing; NotFound, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        return await self._read(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.list_objects(device, partition, account, container, query),
+        )
+
+    async def put_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
+        """Create or update; True when any replica created it."""
+        ring, partition, what = self._account(account)
+        created = await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.put_account(device, partition, account, timestamp, metadata),
+        )
+        return any(created)
+
+    async def post_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> None:
+        """Merge metadata; NotFound, Unavailable."""
+        ring, partition, what = self._account(account)
+        await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.post_account(device, partition, account, timestamp, metadata),
+        )
+
+    async def delete_account(self, account: str, timestamp: Timestamp) -> None:
+        """Delete; NotEmpty, NotFound, Unavailable."""
+        ring, partition, what = self._account(account)
+        await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.delete_account(device, partition, account, timestamp),
+        )
+
+    async def account_info(self, account: str) -> AccountInfo:
+        """Totals and metadata; NotFound, Unavailable."""
+        ring, partition, what = self._account(account)
+        return await self._read(
+            ring, partition, what, lambda device: self._transport.account_info(device, partition, account)
+        )
+
+    async def list_containers(
+        self, account: str, query: ListingQuery
+    ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+        """One page of an account's listing; NotFound, Unavailable."""
+        ring, partition, what = self._account(account)
+        return await self._read(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.list_containers(device, partition, account, query),
+        )

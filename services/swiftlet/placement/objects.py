@@ -1,0 +1,345 @@
+"""Objects of the whole cluster: quorum writes, first-good-copy reads, streamed uploads.
+
+Between the API (which knows HTTP and what a client may do) and the transport (which knows one device). A caller
+gets one answer or one domain error: NotFound, Superseded, Unavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from swiftlet.errors import NodeError, NodeTimeout, NotFound, Superseded, SwiftletError, Unavailable
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.names import HashPath, Path
+from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.plan import plan_read, plan_write, write_quorum
+from swiftlet.placement.rings import Rings
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import ZERO, Timestamp
+from swiftlet.transport.protocol import GetStream, ObjectTransport, PutStream, RowFate, RowUpdate, WriteReply
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write that reached its quorum."""
+
+    existed: bool
+    container_missing: bool
+    """Whether most container replicas said that the container is gone: the caller undoes the write."""
+
+
+def _written(outcome: Outcome[WriteReply], quorum: int) -> Written:
+    missing = sum(reply.row is RowFate.NO_CONTAINER for _, _, reply in outcome.replies)
+    existed = any(reply.existed for _, _, reply in outcome.replies)
+    return Written(existed, missing >= quorum)
+
+
+class ClusterObjects:
+    """The objects of all policies, wherever they are."""
+
+    def __init__(
+        self,
+        rings: Rings,
+        transport: ObjectTransport,
+        hash_path: HashPath,
+        health: NodeHealth,
+        post_quorum_wait_s: float = 0.5,
+        write_timeout_s: float = 10.0,
+    ) -> None:
+        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped."""
+        self._rings = rings
+        self._transport = transport
+        self._hash_path = hash_path
+        self._health = health
+        self._post_quorum_wait_s = post_quorum_wait_s
+        self._write_timeout_s = write_timeout_s
+
+    def key(self, path: Path, policy: int) -> ObjectKey:
+        """The object's place in the policy's ring as it is now."""
+        digest = self._hash_path.of(path)
+        return ObjectKey(policy, self._rings.objects(policy).partition_of(digest), digest)
+
+    def _row(self, path: Path, index: int, slots: int) -> RowUpdate:
+        """Which container replicas slot `index` of `slots` tells: together, all slots tell all of them."""
+        assert path.container is not None
+        ring = self._rings.container()
+        partition = ring.partition_of(self._hash_path(path.account, path.container))
+        count = len(ring.primaries(partition))
+        told = {index % count} | set(range(index, count, slots))
+        return RowUpdate(path.account, path.container, tuple(sorted(told)))
+
+    async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
+        """Store a small object; Superseded when a newer version is on a quorum, Unavailable without a quorum."""
+        key = self.key(path, policy)
+
+        async def operation(index: int, device: Device, slots: int) -> WriteReply:
+            row = self._row(path, index, slots)
+            return await self._transport.put(device, key, record, body, footer, row)
+
+        return await self._write(path, key, operation)
+
+    async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
+        """Replace metadata; NotFound, Superseded, Unavailable."""
+        key = self.key(path, policy)
+
+        async def operation(index: int, device: Device, slots: int) -> WriteReply:
+            return await self._transport.post(device, key, record, self._row(path, index, slots))
+
+        return await self._write(path, key, operation)
+
+    async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
+        """Delete; `existed` says whether there was an object. Superseded, Unavailable."""
+        key = self.key(path, policy)
+
+        async def operation(index: int, device: Device, slots: int) -> WriteReply:
+            return await self._transport.delete(device, key, timestamp, str(path), self._row(path, index, slots))
+
+        return await self._write(path, key, operation)
+
+    async def _write(
+        self, path: Path, key: ObjectKey, operation: Callable[[int, Device, int], Awaitable[WriteReply]]
+    ) -> Written:
+        plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+        slots = len(plan.slots)
+        outcome = await write_all(
+            plan, lambda i, device: operation(i, device, slots), self._health, self._post_quorum_wait_s
+        )
+        return settle(outcome, plan.quorum, str(path))
+
+    async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
+        """Begin a streamed object; returns when a quorum of devices is ready for its bytes."""
+        key = self.key(path, policy)
+        plan = plan_write(self._rings.objects(policy), key.partition, self._health.suppressed)
+        slots = len(plan.slots)
+        runner: SlotRunner[PutStream] = SlotRunner(plan, self._health)
+
+        async def operation(index: int, device: Device) -> PutStream:
+            return await self._transport.open_put(device, key, record, size, self._row(path, index, slots))
+
+        # Every slot is waited for: a stream that opened late would miss the first bytes.
+        outcome = await runner.run(operation, post_quorum_wait_s=self._write_timeout_s)
+        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s)
+        if len(outcome.replies) < plan.quorum:
+            await upload.abort()
+            raise refusal(outcome, plan.quorum, str(path))
+        return upload
+
+    async def head(self, path: Path, policy: int, newest: bool = False) -> ObjectInfo:
+        """Describe an object: by the first replica that has it, or with `newest` by the newest of all primaries."""
+        key = self.key(path, policy)
+        if newest:
+            return (await self._newest(path, key))[0]
+
+        async def operation(device: Device) -> ObjectInfo:
+            return await self._transport.head(device, key)
+
+        return await self._first_copy(path, key, operation)
+
+    async def get(
+        self, path: Path, policy: int, start: int = 0, stop: int | None = None, newest: bool = False
+    ) -> Download:
+        """Open bytes `[start, stop)` of an object; NotFound, Unavailable.
+
+        A range beyond the end opens and is empty: the caller sees the size in `info`.
+        """
+        key = self.key(path, policy)
+        floor = (await self._newest(path, key))[0].timestamp if newest else ZERO
+
+        async def operation(device: Device) -> tuple[Device, GetStream]:
+            stream = await self._transport.get(device, key, start, stop)
+            if stream.info.timestamp < floor:
+                await stream.close()
+                raise NotFound("an older version than the newest is here", stream.info.timestamp)
+            return device, stream
+
+        device, stream = await self._first_copy(path, key, operation)
+        return Download(self, key, device, stream, start, stop)
+
+    async def reopen(
+        self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
+    ) -> tuple[Device, GetStream]:
+        """The same version from another device, from byte `start` on; Unavailable when none is left."""
+        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+
+        async def operation(device: Device) -> tuple[Device, GetStream]:
+            stream = await self._transport.get(device, key, start, stop)
+            if stream.info.timestamp != info.timestamp:
+                await stream.close()
+                raise NotFound("another version is here")
+            return device, stream
+
+        outcome = await read_each(
+            [device for device in plan if device.id not in without],
+            operation,
+            self._health,
+            lambda o: bool(o.replies),
+        )
+        if not outcome.replies:
+            raise outcome.unavailable(info.name, 1)
+        return outcome.replies[0][2]
+
+    async def _newest(self, path: Path, key: ObjectKey) -> tuple[ObjectInfo, Device]:
+        ring = self._rings.objects(key.policy)
+        devices = ring.primaries(key.partition)
+        answers = await asyncio.gather(
+            *(self._transport.head(device, key) for device in devices), return_exceptions=True
+        )
+        found = [(a, d) for a, d in zip(answers, devices, strict=True) if isinstance(a, ObjectInfo)]
+        gone = [a.timestamp for a in answers if isinstance(a, NotFound) and a.timestamp is not None]
+        odd = [a for a in answers if isinstance(a, BaseException) and not isinstance(a, SwiftletError)]
+        if odd:
+            raise odd[0]
+        answered = len(found) + sum(isinstance(a, NotFound) for a in answers)
+        if answered < write_quorum(len(devices)):
+            raise Unavailable(f"{path}: {answered} of {len(devices)} replicas answered, too few to know the newest")
+        if not found or (gone and max(gone) > max(info.modified for info, _ in found)):
+            raise NotFound(f"{path} does not exist", max(gone, default=None))
+        return max(found, key=lambda pair: (pair[0].timestamp, pair[0].meta_timestamp))
+
+    async def _first_copy(self, path: Path, key: ObjectKey, operation: Callable[[Device], Awaitable[T]]) -> T:
+        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+        outcome = await read_each(plan, operation, self._health, lambda o: bool(o.replies))
+        if outcome.replies:
+            return outcome.replies[0][2]
+        absent = outcome.refused_by(NotFound)
+        quorum = write_quorum(len(self._rings.objects(key.policy).primaries(key.partition)))
+        if len(absent) >= quorum:
+            raise NotFound(f"{path} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
+        raise outcome.unavailable(str(path), quorum)
+
+
+def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
+    """The error of a write without a quorum of successes: what most devices decided, or Unavailable."""
+    superseded = outcome.refused_by(Superseded)
+    if superseded and len(superseded) + len(outcome.replies) >= quorum:
+        return max(superseded, key=lambda error: error.timestamp)
+    for kind in (NotFound,):
+        if len(outcome.refused_by(kind)) >= quorum:
+            return outcome.refused_by(kind)[0]
+    others = [e for _, e in outcome.refusals if not isinstance(e, Superseded | NotFound)]
+    if len(others) >= quorum:
+        return others[0]
+    return outcome.unavailable(what, quorum)
+
+
+def settle(outcome: Outcome[WriteReply], quorum: int, what: str) -> Written:
+    """A write's answer: by its quorum of successes, or the error that says why there is none."""
+    if len(outcome.replies) >= quorum:
+        return _written(outcome, quorum)
+    raise refusal(outcome, quorum, what)
+
+
+class Upload:
+    """A streamed object on its way to all replicas; each chunk is handed to every live replica uncopied.
+
+    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with
+    Unavailable once fewer than a quorum are left.
+    """
+
+    def __init__(
+        self, what: str, outcome: Outcome[PutStream], quorum: int, health: NodeHealth, write_timeout_s: float
+    ) -> None:
+        """`outcome` holds the streams that opened."""
+        self._what = what
+        self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
+        self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
+        self._quorum = quorum
+        self._health = health
+        self._write_timeout_s = write_timeout_s
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
+        for slot in list(self._live):
+            try:
+                async with asyncio.timeout(self._write_timeout_s):
+                    await slot[2].write(chunk)
+            except TimeoutError:
+                await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
+            except SwiftletError as error:
+                await self._drop(slot, error)
+        if len(self._live) < self._quorum:
+            await self.abort()
+            raise refusal(self._history, self._quorum, self._what)
+
+    async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
+        _, device, stream = slot
+        self._live.remove(slot)
+        if isinstance(error, Superseded):
+            self._history.refusals.append((device, error))
+        else:
+            self._health.failed(device)
+            self._history.troubles.append((device, error))
+        await stream.abort()
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make it durable on all live replicas; Superseded, Unavailable."""
+
+        async def one(slot: tuple[int, Device, PutStream]) -> None:
+            index, device, stream = slot
+            try:
+                reply = await stream.commit(footer)
+            except SwiftletError as error:
+                kind = self._history.troubles if isinstance(error, NodeError) else self._history.refusals
+                kind.append((device, error))
+            else:
+                self._history.replies.append((index, device, reply))
+
+        await asyncio.gather(*(one(slot) for slot in self._live))
+        return settle(self._history, self._quorum, self._what)
+
+    async def abort(self) -> None:
+        """Give up everywhere; no device keeps anything."""
+        live, self._live = self._live, []
+        await asyncio.gather(*(slot[2].abort() for slot in live))
+
+
+class Download:
+    """An object on its way to a client; a device that fails in the middle is replaced by another one."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        key: ObjectKey,
+        device: Device,
+        stream: GetStream,
+        start: int,
+        stop: int | None,
+    ) -> None:
+        """`stream` stands at byte `start` and ends before `stop`, or at the object's end."""
+        self._objects = objects
+        self._key = key
+        self._stream = stream
+        self._tried = {device.id}
+        self.info = stream.info
+        self.stop = self.info.size if stop is None else min(stop, self.info.size)
+        self.start = min(start, self.stop)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All bytes of the range in order; Unavailable when no device has the rest."""
+        position = self.start
+        while True:
+            try:
+                async for chunk in self._stream.chunks():
+                    position += len(chunk)
+                    yield chunk
+                if position >= self.stop:
+                    return
+                raise NodeError(f"ended {self.stop - position} bytes early")
+            except NodeError:
+                with contextlib.suppress(NodeError):
+                    await self._stream.close()
+                device, self._stream = await self._objects.reopen(
+                    self._key, self.info, position, self.stop, self._tried
+                )
+                self._tried.add(device.id)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._stream.close()

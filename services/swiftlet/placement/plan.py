@@ -1,0 +1,76 @@
+"""Read and write plans: pure orders of devices for one partition.
+
+A write goes to the partition's primaries; a primary in trouble is replaced by the next handoff, so that the
+number of copies is right from the first moment. A read asks primaries in random order (load spreads), then
+handoffs in ring order. Devices that failed lately are asked last: skipped while others can answer, never
+refused when they are all that is left.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+
+Suppressed = Callable[[Device], bool]
+"""Whether a device failed so often lately that others should be asked first."""
+
+
+def _never(_device: Device) -> bool:
+    return False
+
+
+def write_quorum(replicas: int) -> int:
+    """How many durable copies acknowledge a write: floor(r/2) + 1, so that two quorums always share a copy."""
+    return replicas // 2 + 1
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order."""
+
+    slots: tuple[Device, ...]
+    spares: tuple[Device, ...]
+    quorum: int
+
+
+def _spares(ring: Ring, partition: int, count: int) -> list[Device]:
+    found: list[Device] = []
+    for device in ring.handoffs(partition):
+        if len(found) == count:
+            break
+        found.append(device)
+    return found
+
+
+def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> WritePlan:
+    """Primaries as slots, as many handoffs as spares; suppressed devices change places with sound spares."""
+    primaries = ring.primaries(partition)
+    spares = _spares(ring, partition, len(primaries))
+    sound = [device for device in spares if not suppressed(device)]
+    slots: list[Device] = []
+    last: list[Device] = []
+    for device in primaries:
+        if suppressed(device) and sound:
+            last.append(device)
+            slots.append(sound.pop(0))
+        else:
+            slots.append(device)
+    last.extend(device for device in spares if suppressed(device))
+    return WritePlan(tuple(slots), (*sound, *last), write_quorum(len(primaries)))
+
+
+def plan_read(
+    ring: Ring,
+    partition: int,
+    suppressed: Suppressed = _never,
+    shuffle: Callable[[list[Device]], None] = random.shuffle,
+) -> tuple[Device, ...]:
+    """Primaries shuffled, then as many handoffs; suppressed devices at the very end."""
+    primaries = list(ring.primaries(partition))
+    shuffle(primaries)
+    order = primaries + _spares(ring, partition, len(primaries))
+    return (*(d for d in order if not suppressed(d)), *(d for d in order if suppressed(d)))

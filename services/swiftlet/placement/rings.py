@@ -1,0 +1,23 @@
+"""The boundary through which placement sees rings: always the newest that is loaded, swapped as a whole."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from swiftlet.ring.lookup import Ring
+
+
+class Rings(Protocol):
+    """The rings of a cluster as this process knows them."""
+
+    def account(self) -> Ring:
+        """The ring of account databases."""
+        ...
+
+    def container(self) -> Ring:
+        """The ring of container databases."""
+        ...
+
+    def objects(self, policy: int) -> Ring:
+        """The ring of a storage policy's objects; Unavailable when it is not loaded."""
+        ...
