@@ -1,0 +1,55 @@
+"""Typed settings of every service, from one YAML file and the environment.
+
+What belongs here: names, types, defaults, units and reasons of everything an operator can set, how a file and
+`SWIFTLET_<SECTION>__<FIELD>` variables become one frozen object, and the reference rendered from it. What does
+not: reading a setting. Composition roots (`swiftlet.main`) load an object once and hand each part its section.
+
+One file may serve all services of a cluster: a service reads its own sections and passes over those of the
+others, but a name that no service knows is an error.
+"""
+
+from swiftlet.settings.load import load_settings
+from swiftlet.settings.reference import render_reference
+from swiftlet.settings.sections import (
+    AuthSection,
+    ClusterSection,
+    ContainerSection,
+    LimitsSection,
+    LogSection,
+    MetadataSection,
+    ObjectSection,
+    PolicySection,
+    ProxySection,
+    ReplicatorSection,
+)
+from swiftlet.settings.services import (
+    SERVICES,
+    ContainerSettings,
+    MetadataSettings,
+    ObjectSettings,
+    ProxySettings,
+    ReplicatorSettings,
+    ServiceSettings,
+)
+
+__all__ = [
+    "SERVICES",
+    "AuthSection",
+    "ClusterSection",
+    "ContainerSection",
+    "ContainerSettings",
+    "LimitsSection",
+    "LogSection",
+    "MetadataSection",
+    "MetadataSettings",
+    "ObjectSection",
+    "ObjectSettings",
+    "PolicySection",
+    "ProxySection",
+    "ProxySettings",
+    "ReplicatorSection",
+    "ReplicatorSettings",
+    "ServiceSettings",
+    "load_settings",
+    "render_reference",
+]

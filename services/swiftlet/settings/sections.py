@@ -1,0 +1,342 @@
+"""The sections of the settings file. Each field's description gives its meaning, its unit, and why it is what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from swiftlet.names import HashPath
+from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
+from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file
+
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
+
+
+class ClusterSection(Section):
+    """What every service of one cluster must agree on."""
+
+    name: str = Field(
+        default="swiftlet",
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="Name of the cluster, in logs and metrics. Lower-case letters, digits and '-'.",
+    )
+    hash_path_prefix: SecretStr = Field(
+        default=SecretStr(""),
+        description="Secret text hashed before every name. Fixed for the cluster's life: a change loses all data. "
+        "Keeps clients from choosing names that all fall into one partition. "
+        "At least one of prefix and suffix must be set.",
+    )
+    hash_path_suffix: SecretStr = Field(
+        default=SecretStr(""), description="Secret text hashed behind every name; see hash_path_prefix."
+    )
+    key: SecretStr | None = Field(
+        default=None,
+        description=f"Secret that signs requests between nodes, tokens and grants; at least {MIN_KEY_BYTES} bytes. "
+        "Give either key or key_file; a file keeps it out of environments and process listings.",
+    )
+    key_file: Path | None = Field(
+        default=None,
+        description="File that holds the secret described at key; surrounding white space is not part of it.",
+    )
+    rings: Path = Field(
+        default=Path("/etc/swiftlet/rings"),
+        description="Directory with account.ring, container.ring and object-<policy index>.ring; read again when "
+        "they change.",
+    )
+    ring_check_interval_s: Seconds = Field(
+        default=5.0,
+        description="Seconds between looks at the ring files. A look is a few stat calls; a new ring takes effect "
+        "within this time.",
+    )
+
+    @model_validator(mode="after")
+    def _secrets_are_given(self) -> ClusterSection:
+        if not (self.hash_path_prefix.get_secret_value() or self.hash_path_suffix.get_secret_value()):
+            raise ValueError("set hash_path_suffix (or hash_path_prefix) to a random text, the same on all nodes")
+        if (self.key is None) == (self.key_file is None):
+            raise ValueError("set exactly one of key and key_file")
+        if self.key is not None and len(self.key.get_secret_value().encode()) < MIN_KEY_BYTES:
+            raise ValueError(f"key is shorter than {MIN_KEY_BYTES} bytes")
+        return self
+
+    @property
+    def hash_path(self) -> HashPath:
+        """Places names with this cluster's secrets."""
+        return HashPath(
+            self.hash_path_prefix.get_secret_value().encode(), self.hash_path_suffix.get_secret_value().encode()
+        )
+
+    def read_key(self) -> bytes:
+        """The cluster's secret, from `key` or `key_file`; SettingsError when the file can't serve."""
+        if self.key is not None:
+            return self.key.get_secret_value().encode()
+        assert self.key_file is not None, "the validator demands one of both"
+        return read_key_file(self.key_file)
+
+
+class PolicySection(Section):
+    """One storage policy: an object ring and the name clients choose it by."""
+
+    index: int = Field(
+        ge=0,
+        le=255,
+        description="Number of the policy, fixed for its life: it is stored with every object and container, and "
+        "names the ring file object-<index>.ring.",
+    )
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
+        description="Name in X-Storage-Policy and /info. Letters, digits and '-'; compared without regard to case.",
+    )
+    default: bool = Field(
+        default=False, description="Whether containers created without X-Storage-Policy get this policy."
+    )
+
+
+class LimitsSection(Section):
+    """Limits that the API enforces and publishes in /info; the defaults are those of OpenStack Swift."""
+
+    max_file_size: int = Field(
+        default=5_368_709_122,
+        ge=1,
+        le=1 << 62,
+        description="Largest single object in bytes; larger ones go in segments.",
+    )
+    max_meta_name_length: int = Field(
+        default=128, ge=1, description="Bytes of one metadata item's name without its prefix."
+    )
+    max_meta_value_length: int = Field(default=256, ge=1, description="Bytes of one metadata item's value.")
+    max_meta_count: int = Field(default=90, ge=1, description="Metadata items on one account, container or object.")
+    max_meta_overall_size: int = Field(
+        default=4096, ge=1, description="Bytes of all metadata names and values together."
+    )
+    max_header_size: int = Field(
+        default=8192, ge=1024, le=MIB, description="Bytes of one header line, and of the request line, that are read."
+    )
+    container_listing_limit: int = Field(
+        default=10_000, ge=1, description="Most rows in one page of a container's listing."
+    )
+    account_listing_limit: int = Field(
+        default=10_000, ge=1, description="Most rows in one page of an account's listing."
+    )
+
+
+class AuthSection(Section):
+    """Who may use the API."""
+
+    users_file: Path = Field(
+        default=Path("/etc/swiftlet/users.yaml"),
+        description="YAML list of users: account, user, roles (admin, user, reader, reseller_admin) and secret_hash "
+        "(argon2id). Read again when it changes.",
+    )
+    users_check_interval_s: Seconds = Field(
+        default=5.0, description="Seconds between looks at users_file; a changed user takes effect within this time."
+    )
+    token_life_s: int = Field(
+        default=86_400,
+        ge=60,
+        le=31 * 86_400,
+        description="Seconds that a token is valid. A day, as in OpenStack Swift.",
+    )
+    reseller_prefix: str = Field(
+        default="AUTH_",
+        pattern=r"^[A-Za-z0-9]{0,31}_?$",
+        description="Put before a user's account in storage URLs, so that accounts of several auth systems stay apart.",
+    )
+    max_failures: int = Field(
+        default=10,
+        ge=1,
+        description="Failed logins of one user or one address within failure_window_s after which more are refused "
+        "(429). Enough for typing errors, too few for guessing.",
+    )
+    failure_window_s: Seconds = Field(default=60.0, description="Seconds over which failed logins are counted.")
+
+
+class NodeTimeouts(Section):
+    """How long a service waits for another."""
+
+    connect_timeout_s: Seconds = Field(
+        default=0.5,
+        description="Seconds to connect to a storage node. Nodes are in the same network: one that takes longer is "
+        "down or overloaded, and another replica is asked.",
+    )
+    answer_timeout_s: Seconds = Field(
+        default=10.0, description="Seconds to wait for a storage node's answer, or for the next piece of it."
+    )
+
+
+class ProxySection(NodeTimeouts):
+    """The Swift API server."""
+
+    host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
+    port: Port = Field(default=8080, description="TCP port of the API.")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Processes that share the port. One per core the proxy may use; 1 starts no extra process.",
+    )
+    client_timeout_s: Seconds = Field(
+        default=60.0, description="Seconds to wait for the next bytes from a client, or for it to take some."
+    )
+    small_object_bytes: int = Field(
+        default=MIB,
+        ge=0,
+        le=64 * MIB,
+        description="Objects up to this many bytes are buffered and stored in one round trip per replica; larger "
+        "ones are streamed. Each such upload in flight holds this much memory at most.",
+    )
+    chunk_bytes: int = Field(
+        default=256 * 1024,
+        ge=4096,
+        le=16 * MIB,
+        description="Bytes per piece when streaming. Larger costs memory per request, smaller costs processor time.",
+    )
+    post_quorum_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=0.5,
+        description="Seconds to wait for the remaining replicas once a quorum has answered. Lets slow replicas "
+        "finish so that the replicator need not bring them the object.",
+    )
+    container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=10.0,
+        description="Seconds that a worker remembers a container's policy, ACLs and existence. Changed ACLs take "
+        "effect everywhere within this time; 0 asks for every request.",
+    )
+    storage_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$",
+        description="Base URL of the API as clients reach it, such as https://objects.example.org; stands in "
+        "X-Storage-Url. Not set: taken from the request's Host header.",
+    )
+    backlog: int = Field(
+        default=1024,
+        ge=1,
+        le=65_535,
+        description="Connections that may wait per worker to be accepted; the kernel caps it at net.core.somaxconn.",
+    )
+
+
+class ObjectSection(NodeTimeouts):
+    """The object server: the devices of one pod or node."""
+
+    host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
+    port: Port = Field(default=6200, description="TCP port; part of the devices' addresses in the ring.")
+    devices_dir: Path = Field(
+        default=Path("/srv/swiftlet"), description="Directory below which each device is mounted under its name."
+    )
+    devices: tuple[DeviceName, ...] = Field(
+        min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
+    )
+    reserve_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes kept free on each device; writes are refused (507) below. The larger of this and "
+        "reserve_percent counts.",
+    )
+    reserve_percent: Annotated[float, Field(ge=0, lt=100)] = Field(
+        default=1.0,
+        description="Per cent of each device kept free: deletes, compaction and repair need room on a full device.",
+    )
+    threads_per_device: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Threads that work on one device. A slow device blocks its own threads only; more helps fast "
+        "devices with deep queues.",
+    )
+    row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0,
+        description="Seconds that a write waits for its row in the container's listing, so that a client sees what it "
+        "just wrote. After that the row follows from the outbox.",
+    )
+    outbox_interval_s: Seconds = Field(
+        default=5.0, description="Seconds between deliveries of rows that a container server could not take at once."
+    )
+
+
+class ContainerSection(NodeTimeouts):
+    """The account and container server: the databases on one pod or node."""
+
+    host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
+    port: Port = Field(default=6300, description="TCP port; part of the devices' addresses in the ring.")
+    devices_dir: Path = Field(
+        default=Path("/srv/swiftlet"), description="Directory below which each device is mounted under its name."
+    )
+    devices: tuple[DeviceName, ...] = Field(
+        min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
+    )
+    threads_per_device: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Threads that work on one device's databases; SQLite blocks while it syncs.",
+    )
+    open_databases: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="Databases kept open per device; each costs a few descriptors and some memory.",
+    )
+    sync_interval_s: Seconds = Field(
+        default=5.0,
+        description="Seconds between rounds in which replicas of a database exchange what the others lack.",
+    )
+    account_update_interval_s: Seconds = Field(
+        default=1.0, description="Seconds between reports of changed container totals to their accounts."
+    )
+    reclaim_age_s: Seconds = Field(
+        default=7 * 86_400.0,
+        description="Seconds that deleted rows are remembered. Must be longer than any node may stay away: an older "
+        "row of a returning node would come back otherwise.",
+    )
+
+
+class MetadataSection(NodeTimeouts):
+    """The metadata server: tells authorised clients where objects are."""
+
+    host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
+    port: Port = Field(default=8090, description="TCP port of the metadata server.")
+    workers: int = Field(
+        default=1, ge=1, le=256, description="Processes that share the port; 1 starts no extra process."
+    )
+    container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=10.0, description="Seconds that a worker remembers a container's policy; 0 asks for every request."
+    )
+
+
+class ReplicatorSection(NodeTimeouts):
+    """The replicator: brings replicas of the local devices and their peers into agreement."""
+
+    host: Host = Field(default=ALL_INTERFACES, description="Address for health checks and metrics.")
+    port: Port = Field(default=6400, description="TCP port for health checks and metrics.")
+    devices: tuple[Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], ...] = Field(
+        min_length=1,
+        description="The devices this replicator works for, as host:port/device with host and port as in the ring.",
+    )
+    interval_s: Seconds = Field(
+        default=10.0,
+        description="Seconds between the starts of two rounds; a round that takes longer is followed at once.",
+    )
+    concurrency: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="Partitions compared at a time. More finds differences sooner and loads disks more.",
+    )
+    reclaim_age_s: Seconds = Field(
+        default=7 * 86_400.0,
+        description="Seconds that tombstones are kept. Must be longer than any device may stay away: a deleted object "
+        "would come back otherwise.",
+    )
+
+
+class LogSection(Section):
+    """What is logged, and how it is written to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is written; the access log is at info."
+    )
+    format: Literal["json", "console"] = Field(
+        default="json", description="json: one object a line, for machines. console: aligned text, for eyes."
+    )

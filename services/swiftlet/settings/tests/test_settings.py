@@ -1,0 +1,177 @@
+"""Settings: defaults, files, environment, and what operators read when something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from swiftlet.errors import SettingsError
+from swiftlet.names import HashPath
+from swiftlet.settings import (
+    SERVICES,
+    ContainerSettings,
+    ObjectSettings,
+    ProxySettings,
+    ServiceSettings,
+    load_settings,
+    render_reference,
+)
+
+KEY = "0123456789abcdef0123456789abcdef"
+CLUSTER = {"hash_path_suffix": "end", "key": KEY}
+
+
+def write(tmp_path: Path, **sections: object) -> Path:
+    path = tmp_path / "swiftlet.yaml"
+    path.write_text(yaml.safe_dump({"cluster": CLUSTER, **sections}))
+    return path
+
+
+def refusal(model: type[ServiceSettings], path: Path | None, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(model, path, environ or {})
+    return str(caught.value)
+
+
+def test_defaults_fill_what_the_file_leaves_out(tmp_path: Path) -> None:
+    settings = load_settings(ProxySettings, write(tmp_path), {})
+    assert settings.proxy.port == 8080
+    assert settings.limits.max_file_size == 5_368_709_122
+    assert settings.default_policy.name == "Policy-0"
+    assert settings.cluster.hash_path == HashPath(b"", b"end")
+    assert settings.cluster.read_key() == KEY.encode()
+
+
+def test_environment_overlays_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, object={"devices": ["a"], "port": 7000}, drain_s=3)
+    environ = {
+        "SWIFTLET_CONFIG": str(path),
+        "SWIFTLET_OBJECT__PORT": "7001",
+        "SWIFTLET_OBJECT__DEVICES": "[sda, sdb]",
+        "SWIFTLET_DRAIN_S": "7",
+        "SWIFTLET_PROXY_SERVICE_HOST": "10.0.0.1",
+    }
+    settings = load_settings(ObjectSettings, None, environ)
+    assert settings.object.port == 7001
+    assert settings.object.devices == ("sda", "sdb")
+    assert settings.drain_s == 7
+
+
+def test_one_file_serves_all_services(tmp_path: Path) -> None:
+    path = write(tmp_path, object={"devices": ["a"]}, container={"devices": ["b"]}, proxy={"port": 1234})
+    assert load_settings(ProxySettings, path, {"SWIFTLET_OBJECT__PORT": "1"}).proxy.port == 1234
+    assert load_settings(ContainerSettings, path, {}).container.devices == ("b",)
+
+
+def test_unknown_names_are_refused_with_the_nearest_known_one(tmp_path: Path) -> None:
+    path = write(tmp_path, proxy={"prot": 1}, proxi={})
+    message = refusal(ProxySettings, path, {"SWIFTLET_PROXY__WORKER": "2", "SWIFTLET_LIMIT__X": "1"})
+    assert f"proxy.prot: unknown setting in {path}; did you mean 'proxy.port'?" in message
+    assert "proxi: unknown setting" in message
+    assert "did you mean 'proxy'?" in message
+    assert "did you mean 'SWIFTLET_PROXY__WORKERS'?" in message
+    assert "did you mean 'SWIFTLET_LIMITS'?" in message
+
+
+def test_all_problems_come_in_one_message(tmp_path: Path) -> None:
+    path = write(tmp_path, proxy={"port": 99999, "workers": "many"}, log={"level": "loud"})
+    message = refusal(ProxySettings, path, {"SWIFTLET_PROXY__CHUNK_BYTES": "-1"})
+    assert f"proxy.port: 99999 in {path}: input should be less than or equal to 65535" in message
+    assert "proxy.workers: 'many'" in message
+    assert "'debug', 'info', 'warning' or 'error'" in message
+    assert "proxy.chunk_bytes: '-1' in SWIFTLET_PROXY__CHUNK_BYTES" in message
+    assert "4 problems" in message
+
+
+def test_missing_values_say_what_is_missing(tmp_path: Path) -> None:
+    message = refusal(ObjectSettings, write(tmp_path, object={}))
+    assert "object.devices: missing" in message
+    assert "Names of the devices served" in message
+    assert "cluster: missing in defaults" in refusal(ProxySettings, None)
+
+
+@pytest.mark.parametrize(
+    ("policies", "says"),
+    [
+        ([{"index": 0, "name": "gold"}], "exactly one policy must have default: true; now it is none"),
+        ([{"index": 0, "name": "a", "default": True}, {"index": 0, "name": "b"}], "index 0 is given to more than one"),
+        ([{"index": 0, "name": "a", "default": True}, {"index": 1, "name": "A"}], "name a is given to more than one"),
+        ([{"index": 0, "name": "a b", "default": True}], "policies[0].name: 'a b'"),
+        ([{"index": 0, "nam": "a", "default": True}], "did you mean 'policies[0].name'?"),
+        ([], "policies: []"),
+    ],
+)
+def test_policies_are_checked(tmp_path: Path, policies: list[object], says: str) -> None:
+    assert says in refusal(ProxySettings, write(tmp_path, policies=policies))
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {hash_path_suffix: 12345678, key: tooshort}")
+    message = refusal(ProxySettings, path)
+    assert "12345678" not in message
+    assert "tooshort" not in message
+    assert KEY not in repr(load_settings(ProxySettings, write(tmp_path), {}))
+
+
+def test_exactly_one_key_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {hash_path_suffix: x}")
+    assert "set exactly one of key and key_file" in refusal(ProxySettings, path)
+    assert "openssl" not in refusal(ProxySettings, path, {"SWIFTLET_CLUSTER__KEY": "short"})
+    assert "shorter than 16 bytes" in refusal(ProxySettings, path, {"SWIFTLET_CLUSTER__KEY": "short"})
+
+
+def test_key_file(tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    environ = {"SWIFTLET_CLUSTER__HASH_PATH_SUFFIX": "x", "SWIFTLET_CLUSTER__KEY_FILE": str(key_file)}
+    cluster = load_settings(ProxySettings, None, environ).cluster
+    with pytest.raises(SettingsError, match="No such file"):
+        cluster.read_key()
+    key_file.write_text("short\n")
+    with pytest.raises(SettingsError, match="at least 16"):
+        cluster.read_key()
+    key_file.write_text(KEY + "\n")
+    assert cluster.read_key() == KEY.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("a: [", "not valid YAML"), ("- a", "must hold a mapping"), ("cluster: 5", "cluster: 5"), ("\x00", "not valid")],
+)
+def test_broken_files(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(content)
+    assert says in refusal(ProxySettings, path)
+
+
+def test_absent_file() -> None:
+    assert "can't read the settings file /nowhere.yaml: No such file" in refusal(ProxySettings, Path("/nowhere.yaml"))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_reference_loads_back_to_the_defaults(service: str, tmp_path: Path) -> None:
+    model = SERVICES[service]
+    document = yaml.safe_load(render_reference(model))
+    document["cluster"].update(CLUSTER)
+    minimal: dict[str, dict[str, object]] = {
+        "object": {"devices": ["a"]},
+        "container": {"devices": ["a"]},
+        "replicator": {"devices": ["h:1/a"]},
+    }
+    for section, required in minimal.items():
+        if section in model.model_fields:
+            document[section].update(required)
+    path = tmp_path / "reference.yaml"
+    path.write_text(yaml.safe_dump(document))
+    needed = {key: value for key, value in minimal.items() if key in model.model_fields}
+    assert load_settings(model, path, {}) == load_settings(model, write(tmp_path, **needed), {})
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_field_is_described(service: str) -> None:
+    for name, section in SERVICES[service].model_fields.items():
+        assert section.description, name
+    assert "#   " not in render_reference(SERVICES[service])
