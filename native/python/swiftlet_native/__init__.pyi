@@ -9,8 +9,9 @@ Rules that hold for all of it:
 - Every object may be used from several threads at once.
 """
 
-from typing_extensions import Buffer
 from typing import Final, final
+
+from typing_extensions import Buffer
 
 __all__ = ["Hasher", "__version__", "md5", "xxh3_64", "xxh3_128"]
 
