@@ -1,0 +1,79 @@
+# Everything one does here by hand or in CI. The work is in hack/; this is its table of contents.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+# make up SWIFTLET_PORT=9090 DATA=/somewhere
+SWIFTLET_PORT ?= 8080
+DATA ?= var
+# make test WORKERS=2 PYTEST_ARGS='-k ring -x'
+WORKERS ?=
+PYTEST_ARGS ?=
+# make image IMAGE=registry/name:tag NATIVE=prebuilt
+IMAGE ?= swiftlet:dev
+NATIVE ?= built
+BUILDER ?= $(firstword $(shell command -v docker buildah podman 2>/dev/null))
+
+export WORKERS PYTEST_ARGS SWIFTLET_PORT
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## .venv with everything in it; quick when nothing has changed
+	@hack/setup
+
+.PHONY: up
+up: setup ## a whole store on this machine, in the foreground: port SWIFTLET_PORT, data in DATA
+	@exec .venv/bin/swiftlet standalone --port $(SWIFTLET_PORT) --data $(DATA)
+
+.PHONY: down
+down: ## stop the store that `make up` started
+	@exec .venv/bin/swiftlet standalone --stop --data $(DATA)
+
+.PHONY: check
+check: ## everything that must be green before a change lands
+	@hack/setup --tests
+	@hack/check
+
+.PHONY: quick
+quick: setup ## linters, types and the Python tests that take seconds
+	@hack/check --quick
+
+.PHONY: fmt
+fmt: setup ## format Python and Rust
+	@.venv/bin/ruff check --quiet --fix-only .
+	@.venv/bin/ruff format --quiet .
+	@cargo fmt --manifest-path native/Cargo.toml
+
+.PHONY: lint
+lint: ## linters, import contracts and types
+	@hack/setup --tests
+	@hack/check ruff format imports mypy shell rustfmt clippy
+
+.PHONY: test
+test: setup ## all tests, of Rust and of Python
+	@hack/check rust-tests python-tests
+
+.PHONY: native
+native: ## build the native package anew and install it
+	@hack/setup --native
+
+.PHONY: bench
+bench: ## how fast one core digests
+	@cargo bench --quiet --manifest-path native/Cargo.toml --workspace
+
+.PHONY: image
+image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
+	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }
+	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --tag $(IMAGE) .
+
+.PHONY: lock
+lock: ## pin requirements/*.in anew
+	@hack/lock
+
+.PHONY: clean
+clean: ## remove what was built; the data in DATA stays
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist native/target
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
