@@ -21,6 +21,10 @@ class InvalidName(SwiftletError):
     """An account, container or object name that the API does not allow."""
 
 
+class NameTooLong(InvalidName):
+    """A name over the API's limit."""
+
+
 class NotFound(SwiftletError):
     """The account, container or object is not here.
 
@@ -107,3 +111,12 @@ class SettingsError(SwiftletError):
 
 class Unavailable(SwiftletError):
     """Too few replicas could be asked for the answer to be trusted (HTTP 503); retry later."""
+
+
+class TooManyFailures(SwiftletError):
+    """Too many failed logins lately (HTTP 429); `retry_after_s` says when to come back."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        """Keep the seconds to wait."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from swiftlet.errors import InvalidName
+from swiftlet.errors import InvalidName, NameTooLong
 
 MAX_ACCOUNT_NAME = 256
 """Bytes of UTF-8."""
@@ -59,7 +59,7 @@ def decode(text: str) -> str:
 def _check(kind: str, name: str, limit: int) -> None:
     size = len(name.encode("utf-8"))
     if size > limit:
-        raise InvalidName(f"{kind} name length of {size} bytes is longer than {limit}")
+        raise NameTooLong(f"{kind} name length of {size} bytes is longer than {limit}")
 
 
 def parse_path(raw: str) -> Path:

@@ -1,0 +1,83 @@
+"""Accounts: HEAD, GET (containers), POST (metadata), and for reseller admins PUT and DELETE.
+
+Accounts come into being with their first container or metadata; one that nobody has written to yet shows as empty.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from swiftlet.api.core import Call
+from swiftlet.api.listings import choose_type, parse_listing, render
+from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
+from swiftlet.errors import NotFound
+from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
+from swiftlet.timestamp import ZERO
+
+
+def _nothing_yet(account: str) -> AccountInfo:
+    return AccountInfo(account, ZERO, ZERO, 0, 0, 0, {})
+
+
+def account_headers(info: AccountInfo) -> dict[str, str]:
+    """Totals and metadata as response headers."""
+    headers = {
+        "X-Account-Container-Count": str(info.container_count),
+        "X-Account-Object-Count": str(info.object_count),
+        "X-Account-Bytes-Used": str(info.bytes_used),
+        "X-Timestamp": info.created.normal,
+        "X-Put-Timestamp": info.put_timestamp.normal,
+        "Accept-Ranges": "bytes",
+    }
+    return headers | dict(info.metadata)
+
+
+async def head(call: Call) -> web.Response:
+    """HEAD /v1/{account}: totals and metadata, 204."""
+    try:
+        info = await call.api.listings.account_info(call.path.account)
+    except NotFound:
+        info = _nothing_yet(call.path.account)
+    return web.Response(status=204, headers=account_headers(info))
+
+
+async def get(call: Call) -> web.Response:
+    """GET /v1/{account}: a page of containers."""
+    query = parse_listing(call.query, call.api.options.limits.account_listing_limit)
+    media_type = choose_type(call.query, call.request.headers.get("Accept"))
+    info, rows = await _page(call, query)
+    return render(rows, media_type, "account", call.path.account, account_headers(info))
+
+
+async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
+    try:
+        info, rows = await call.api.listings.list_containers(call.path.account, query)
+    except NotFound:
+        return _nothing_yet(call.path.account), []
+    return info, list(rows)
+
+
+async def post(call: Call) -> web.Response:
+    """POST /v1/{account}: merge metadata, 204."""
+    refuse_unsupported(call.request.headers)
+    items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
+    timestamp = call.api.clock.next()
+    try:
+        await call.api.listings.post_account(call.path.account, timestamp, items)
+    except NotFound:
+        await call.api.listings.put_account(call.path.account, timestamp, items)
+    return web.Response(status=204)
+
+
+async def put(call: Call) -> web.Response:
+    """PUT /v1/{account}: create (201) or update (202)."""
+    refuse_unsupported(call.request.headers)
+    items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
+    created = await call.api.listings.put_account(call.path.account, call.api.clock.next(), items)
+    return web.Response(status=201 if created else 202)
+
+
+async def delete(call: Call) -> web.Response:
+    """DELETE /v1/{account}: 204, 409 while it has containers."""
+    await call.api.listings.delete_account(call.path.account, call.api.clock.next())
+    return web.Response(status=204)

@@ -1,0 +1,125 @@
+"""Dispatch: from a request line to the handler of its resource and method, through authentication."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import hdrs, web
+
+from swiftlet.api import accounts, containers, get_object, info, objects, put_object, tokens
+from swiftlet.api.body import defer_continue
+from swiftlet.api.core import Call, SwiftApi, parse_query
+from swiftlet.api.problems import ApiError, answer, status_of
+from swiftlet.auth.identity import Identity, authorize
+from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.names import Path, parse_path
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+PlainHandler = Callable[[SwiftApi, web.Request], Awaitable[web.StreamResponse]]
+
+_log = structlog.get_logger("api")
+
+_ACCOUNT: dict[str, Handler] = {
+    "GET": accounts.get,
+    "HEAD": accounts.head,
+    "PUT": accounts.put,
+    "POST": accounts.post,
+    "DELETE": accounts.delete,
+}
+_CONTAINER: dict[str, Handler] = {
+    "GET": containers.get,
+    "HEAD": containers.head,
+    "PUT": containers.put,
+    "POST": containers.post,
+    "DELETE": containers.delete,
+}
+_OBJECT: dict[str, Handler] = {
+    "GET": get_object.get,
+    "HEAD": objects.head,
+    "PUT": put_object.put,
+    "POST": objects.post,
+    "DELETE": objects.delete,
+}
+_PLAIN: dict[str, PlainHandler] = {
+    "/info": info.get,
+    "/healthcheck": info.healthcheck,
+} | dict.fromkeys(tokens.PATHS, tokens.get)
+
+_NOT_YET = frozenset({"COPY"})
+
+
+def add_api_routes(app: web.Application, api: SwiftApi) -> None:
+    """Everything that no earlier route of `app` takes goes to the Swift API."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await _dispatch(api, request)
+        except SwiftletError as error:
+            return _problem(request, error)
+
+    async def expect(request: web.Request) -> web.StreamResponse | None:
+        try:
+            await defer_continue(request)
+        except SwiftletError as error:
+            return _problem(request, error)
+        return None
+
+    app.router.add_route("*", "/{tail:.*}", handle, expect_handler=expect)
+
+
+def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
+    status = status_of(error)
+    if status >= 500:
+        _log.warning("request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
+    if request.method == hdrs.METH_HEAD:
+        response = answer(error, _realm(request))
+        return web.Response(status=status, headers={k: v for k, v in response.headers.items() if k in _KEPT})
+    return answer(error, _realm(request))
+
+
+_KEPT = frozenset({"WWW-Authenticate", "Retry-After", "Allow", "Content-Range"})
+
+
+def _realm(request: web.Request) -> str:
+    pieces = request.rel_url.raw_path.split("/", 3)
+    return pieces[2][:256] if len(pieces) > 2 and pieces[1] == "v1" else "unknown"
+
+
+async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
+    raw = request.rel_url.raw_path
+    if raw in _PLAIN:
+        if request.method not in {"GET", "HEAD"}:
+            raise _not_allowed(request.method, ["GET", "HEAD"])
+        return await _PLAIN[raw](api, request)
+    version, slash, rest = raw[1:].partition("/")
+    if version not in {"v1", "v1.0"}:
+        raise ApiError(404, "nothing is here; the API begins at /v1/ACCOUNT, tokens are at /auth/v1.0")
+    path = parse_path(slash + rest)
+    return await _call(api, request, path)
+
+
+async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamResponse:
+    handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
+    if request.method == "OPTIONS":
+        return web.Response(status=200, headers={"Allow": ", ".join([*handlers, "OPTIONS"])})
+    if request.method in _NOT_YET:
+        raise ApiError(501, f"{request.method} is not supported")
+    if request.method not in handlers:
+        raise _not_allowed(request.method, list(handlers))
+    identity = _authenticate(api, request)
+    authorize(identity, request.method, path)
+    query = parse_query(request.rel_url.raw_query_string)
+    return await handlers[request.method](Call(api, request, path, query, identity))
+
+
+def _not_allowed(method: str, allowed: list[str]) -> ApiError:
+    names = ", ".join(allowed)
+    return ApiError(405, f"{method} is not allowed here; {names} are", {"Allow": names})
+
+
+def _authenticate(api: SwiftApi, request: web.Request) -> Identity:
+    token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
+    if not token:
+        raise Unauthorized("send X-Auth-Token; tokens are at /auth/v1.0")
+    return api.tokens.check(token)

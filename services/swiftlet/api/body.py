@@ -1,0 +1,70 @@
+"""A request's body: read in pieces, never faster than it is stored, within the client's time and size limits.
+
+Fault model: a client may announce less or more than it sends, stop sending, close the connection at any byte, or
+send broken chunked encoding. All of these end in an error before anything is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import BadHttpMessage
+
+from swiftlet.api.problems import CLIENT_GONE, ApiError
+
+
+async def defer_continue(request: web.Request) -> None:
+    """The expectation's handler: says nothing yet, so that a refused upload is never sent."""
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        raise ApiError(417, f"Expect: {request.headers.get('Expect')} is not supported; only 100-continue is")
+
+
+class Body:
+    """One request's body."""
+
+    def __init__(self, request: web.Request, max_size: int, timeout_s: float) -> None:
+        """Check the announcement: 411 without a length or chunked encoding, 413 over `max_size` bytes."""
+        self._request = request
+        self._max_size = max_size
+        self._timeout_s = timeout_s
+        self.announced = request.content_length
+        self.size = 0
+        chunked = "chunked" in request.headers.get("Transfer-Encoding", "").lower()
+        if self.announced is None and not chunked:
+            raise ApiError(411, "Missing Content-Length header: send it, or Transfer-Encoding: chunked")
+        if self.announced is not None and self.announced > max_size:
+            raise self._too_large(self.announced)
+
+    def _too_large(self, size: int) -> ApiError:
+        return ApiError(413, f"Your request is too large: {size} bytes or more, at most {self._max_size} fit")
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Pieces as they arrive; ends after the last byte or raises: 408, 413, 400, or 499 when the client went."""
+        if "Expect" in self._request.headers:
+            await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._request.writer.output_size = 0
+        while True:
+            piece = await self._next()
+            if not piece:
+                break
+            self.size += len(piece)
+            if self.size > self._max_size:
+                raise self._too_large(self.size)
+            yield piece
+        if self.announced is not None and self.size != self.announced:
+            raise ApiError(CLIENT_GONE, f"{self.announced} bytes were announced and {self.size} came")
+
+    async def _next(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._request.content.readany()
+        except TimeoutError as error:
+            raise ApiError(408, f"no data came for {self._timeout_s:g} s") from error
+        except (ClientPayloadError, BadHttpMessage) as error:
+            if self._request.transport is None or self._request.transport.is_closing():
+                raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error
+            raise ApiError(400, f"the body is malformed: {error}") from error
+        except ConnectionError as error:
+            raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error

@@ -1,0 +1,74 @@
+"""Conditional requests: If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since (RFC 9110, section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What the conditions make of a request."""
+
+    GO = 200
+    NOT_MODIFIED = 304
+    FAILED = 412
+
+
+def parse_http_date(text: str) -> int | None:
+    """Whole seconds since the epoch; None for anything that is not an HTTP date (it is then ignored)."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return int(moment.timestamp())
+    except (OverflowError, ValueError):
+        return None
+
+
+def etags(header: str) -> set[str]:
+    """The entity tags of a list, unquoted, weak marks dropped; `*` stays as it is."""
+    tags = (tag.strip() for tag in header.split(","))
+    return {tag.removeprefix("W/").strip('"') for tag in tags if tag}
+
+
+def _matches(header: str, etag: str) -> bool:
+    tags = etags(header)
+    return "*" in tags or etag in tags
+
+
+def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
+    """Weigh a GET's or HEAD's conditions against an entity tag and its Last-Modified in whole seconds.
+
+    The precedence is RFC 9110's: a date is looked at only where its entity-tag twin is absent.
+    """
+    if "If-Match" in headers:
+        if not _matches(headers["If-Match"], etag):
+            return Verdict.FAILED
+    elif "If-Unmodified-Since" in headers:
+        limit = parse_http_date(headers["If-Unmodified-Since"])
+        if limit is not None and modified_s > limit:
+            return Verdict.FAILED
+    if "If-None-Match" in headers:
+        if _matches(headers["If-None-Match"], etag):
+            return Verdict.NOT_MODIFIED
+    elif "If-Modified-Since" in headers:
+        since = parse_http_date(headers["If-Modified-Since"])
+        if since is not None and modified_s <= since:
+            return Verdict.NOT_MODIFIED
+    return Verdict.GO
+
+
+def range_applies(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
+    """Whether If-Range (an entity tag or a date) still allows the Range; true when there is none."""
+    condition = headers.get("If-Range")
+    if condition is None:
+        return True
+    date = parse_http_date(condition)
+    if date is not None:
+        return modified_s == date
+    return condition.strip('"') == etag

@@ -1,0 +1,68 @@
+"""Containers: PUT, HEAD, GET (objects), POST (metadata), DELETE."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from swiftlet.api.core import Call
+from swiftlet.api.listings import choose_type, parse_listing, render
+from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
+from swiftlet.model import ContainerInfo
+
+
+def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
+    """Totals, policy and metadata as response headers."""
+    headers = {
+        "X-Container-Object-Count": str(info.object_count),
+        "X-Container-Bytes-Used": str(info.bytes_used),
+        "X-Timestamp": info.created.normal,
+        "X-Put-Timestamp": info.put_timestamp.normal,
+        "Last-Modified": info.put_timestamp.http_date,
+        "X-Storage-Policy": call.api.options.policy_name(info.policy),
+        "Accept-Ranges": "bytes",
+    }
+    return headers | dict(info.metadata)
+
+
+async def head(call: Call) -> web.Response:
+    """HEAD /v1/{account}/{container}: totals and metadata, 204."""
+    info = await call.api.listings.container_info(call.path.account, call.container)
+    return web.Response(status=204, headers=container_headers(call, info))
+
+
+async def get(call: Call) -> web.Response:
+    """GET /v1/{account}/{container}: a page of objects."""
+    query = parse_listing(call.query, call.api.options.limits.container_listing_limit)
+    media_type = choose_type(call.query, call.request.headers.get("Accept"))
+    info, rows = await call.api.listings.list_objects(call.path.account, call.container, query)
+    return render(rows, media_type, "container", call.container, container_headers(call, info))
+
+
+async def put(call: Call) -> web.Response:
+    """PUT /v1/{account}/{container}: create (201) or update metadata (202)."""
+    refuse_unsupported(call.request.headers)
+    options = call.api.options
+    items = collect(call.request.headers, CONTAINER_META, options.limits)
+    wanted = call.request.headers.get("X-Storage-Policy")
+    policy = options.policy_named(wanted).index if wanted else None
+    created = await call.api.listings.put_container(
+        call.path.account, call.container, call.api.clock.next(), items, policy, options.default_policy.index
+    )
+    call.api.containers.forget(call.path.account, call.container)
+    return web.Response(status=201 if created else 202)
+
+
+async def post(call: Call) -> web.Response:
+    """POST /v1/{account}/{container}: merge metadata, 204."""
+    refuse_unsupported(call.request.headers)
+    items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
+    await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items)
+    call.api.containers.forget(call.path.account, call.container)
+    return web.Response(status=204)
+
+
+async def delete(call: Call) -> web.Response:
+    """DELETE /v1/{account}/{container}: 204, 409 while it has objects."""
+    call.api.containers.forget(call.path.account, call.container)
+    await call.api.listings.delete_container(call.path.account, call.container, call.api.clock.next())
+    return web.Response(status=204)

@@ -1,0 +1,110 @@
+"""What handlers work with: the collaborators of a proxy (`SwiftApi`) and one request's context (`Call`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
+
+from aiohttp import web
+
+from swiftlet.api.container_cache import ContainerCache
+from swiftlet.api.problems import ApiError
+from swiftlet.auth.failures import FailureLimit
+from swiftlet.auth.identity import Identity
+from swiftlet.auth.tokens import Tokens
+from swiftlet.auth.users import Users
+from swiftlet.names import Path
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.objects import ClusterObjects
+from swiftlet.settings.sections import LimitsSection, PolicySection
+from swiftlet.timestamp import TimestampClock
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOptions:
+    """How the API behaves; from the settings of the same names."""
+
+    limits: LimitsSection
+    policies: tuple[PolicySection, ...]
+    client_timeout_s: float = 60.0
+    small_object_bytes: int = 1 << 20
+    container_info_ttl_s: float = 10.0
+    storage_url: str | None = None
+
+    @property
+    def default_policy(self) -> PolicySection:
+        """The policy of containers created without X-Storage-Policy."""
+        return next(policy for policy in self.policies if policy.default)
+
+    def policy_named(self, name: str) -> PolicySection:
+        """The policy of that name, without regard to case; 400 when there is none."""
+        for policy in self.policies:
+            if policy.name.lower() == name.lower():
+                return policy
+        known = ", ".join(policy.name for policy in self.policies)
+        raise ApiError(400, f"Invalid X-Storage-Policy {name!r}; the policies here are: {known}")
+
+    def policy_name(self, index: int) -> str:
+        """The name of a policy, or its number when it is not configured here."""
+        return next((policy.name for policy in self.policies if policy.index == index), str(index))
+
+
+@dataclass(frozen=True, slots=True)
+class SwiftApi:
+    """The collaborators of one proxy process."""
+
+    listings: ClusterListings
+    objects: ClusterObjects
+    tokens: Tokens
+    users: Users
+    failures: FailureLimit
+    clock: TimestampClock
+    options: ApiOptions
+    containers: ContainerCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Build the cache on top of the listings."""
+        cache = ContainerCache(self.listings.container_info, self.options.container_info_ttl_s)
+        object.__setattr__(self, "containers", cache)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One authorised request."""
+
+    api: SwiftApi
+    request: web.Request
+    path: Path
+    query: Mapping[str, str]
+    identity: Identity
+
+    @property
+    def container(self) -> str:
+        """The container's name; only for calls about a container or object."""
+        assert self.path.container is not None
+        return self.path.container
+
+    def flag(self, header: str) -> bool:
+        """Whether a header says yes, in any of the ways that Swift takes for one."""
+        return self.request.headers.get(header, "").lower() in {"true", "1", "yes", "on", "t", "y"}
+
+
+def parse_query(raw: str) -> dict[str, str]:
+    """The last value of each parameter, percent-decoded strictly; 400 on bad UTF-8 or NUL."""
+    query: dict[str, str] = {}
+    for piece in raw.split("&"):
+        if piece:
+            name, _, value = piece.partition("=")
+            query[_decode(name)] = _decode(value)
+    return query
+
+
+def _decode(text: str) -> str:
+    try:
+        plain = unquote_to_bytes(text.replace("+", " ").encode("utf-8", "surrogateescape")).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "a query parameter is not valid UTF-8") from error
+    if "\0" in plain:
+        raise ApiError(400, "a query parameter contains a NUL byte (%00)")
+    return plain

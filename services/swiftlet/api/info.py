@@ -1,0 +1,48 @@
+"""`/info`: what this cluster can do and the limits in force; `/healthcheck`: OK."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from swiftlet import __version__
+from swiftlet.api.core import SwiftApi
+from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
+
+
+def capabilities(api: SwiftApi) -> dict[str, object]:
+    """The document behind `/info`, in OpenStack Swift's shape."""
+    limits = api.options.limits
+    policies = [
+        {"name": policy.name, "aliases": policy.name} | ({"default": True} if policy.default else {})
+        for policy in api.options.policies
+    ]
+    return {
+        "swift": {
+            "version": __version__,
+            "account_autocreate": True,
+            "allow_account_management": True,
+            "policies": policies,
+            "max_file_size": limits.max_file_size,
+            "max_meta_name_length": limits.max_meta_name_length,
+            "max_meta_value_length": limits.max_meta_value_length,
+            "max_meta_count": limits.max_meta_count,
+            "max_meta_overall_size": limits.max_meta_overall_size,
+            "max_header_size": limits.max_header_size,
+            "max_account_name_length": MAX_ACCOUNT_NAME,
+            "max_container_name_length": MAX_CONTAINER_NAME,
+            "max_object_name_length": MAX_OBJECT_NAME,
+            "container_listing_limit": limits.container_listing_limit,
+            "account_listing_limit": limits.account_listing_limit,
+            "valid_api_versions": ["v1", "v1.0"],
+        }
+    }
+
+
+async def get(api: SwiftApi, request: web.Request) -> web.Response:
+    """GET /info."""
+    return web.json_response(capabilities(api))
+
+
+async def healthcheck(api: SwiftApi, request: web.Request) -> web.Response:
+    """GET /healthcheck, as Swift's middleware answers it."""
+    return web.Response(text="OK")

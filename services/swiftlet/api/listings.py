@@ -1,0 +1,125 @@
+"""Listings: the query that asks for one, and the three formats that answer it (text, JSON, XML).
+
+https://docs.openstack.org/api-ref/object-store/ (show container details and list objects; show account details).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from aiohttp import web
+
+from swiftlet.api.problems import ApiError
+from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+
+Row = ObjectRow | ContainerRow | Subdir
+
+_FORMATS = {"plain": "text/plain", "json": "application/json", "xml": "application/xml"}
+_TYPES = ("text/plain", "application/json", "application/xml", "text/xml")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
+    """A listing's parameters; 412 names what is wrong with the limit."""
+    text = query.get("limit", "")
+    limit = max_limit
+    if text:
+        if not (text.isascii() and text.isdigit()) or len(text) > 10:
+            raise ApiError(412, f"limit must be a whole number from 0 to {max_limit}")
+        limit = int(text)
+        if limit > max_limit:
+            raise ApiError(412, f"Maximum limit is {max_limit}")
+    return ListingQuery(
+        limit=limit,
+        marker=query.get("marker", ""),
+        end_marker=query.get("end_marker", ""),
+        prefix=query.get("prefix", ""),
+        delimiter=query.get("delimiter", ""),
+        path=query.get("path"),
+        reverse=query.get("reverse", "").lower() in {"true", "1", "yes", "on", "t", "y"},
+    )
+
+
+def choose_type(query: Mapping[str, str], accept: str | None) -> str:
+    """The answer's media type: by `format`, else by Accept, else plain text; 406 when none is acceptable."""
+    if "format" in query:
+        return _FORMATS.get(query["format"].lower(), "text/plain")
+    if not accept or not accept.strip():
+        return "text/plain"
+    best: tuple[float, int] | None = None
+    chosen = ""
+    for kind, quality in _accepted(accept):
+        for order, offered in enumerate(_TYPES):
+            if quality > 0 and kind in {offered, "*/*", offered.partition("/")[0] + "/*"}:
+                exact = 0 if kind == offered else 1
+                if best is None or (-quality, exact * 10 + order) < best:
+                    best, chosen = (-quality, exact * 10 + order), offered
+    if not chosen:
+        raise ApiError(406, f"listings come as {', '.join(_TYPES)}; Accept allows none of them")
+    return chosen
+
+
+def _accepted(accept: str) -> list[tuple[str, float]]:
+    ranges = []
+    for piece in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in piece.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    quality = float(parameter[2:])
+                except ValueError as error:
+                    raise ApiError(400, f"Invalid Accept header: {parameter!r}") from error
+        ranges.append((kind, quality))
+    return ranges
+
+
+def _plain(rows: Sequence[Row]) -> str:
+    return "".join(f"{row.name}\n" for row in rows)
+
+
+def _json_row(row: Row) -> dict[str, object]:
+    if isinstance(row, Subdir):
+        return {"subdir": row.name}
+    if isinstance(row, ContainerRow):
+        modified = row.put_timestamp.isoformat
+        return {"name": row.name, "count": row.object_count, "bytes": row.bytes_used, "last_modified": modified}
+    return {
+        "name": row.name,
+        "hash": row.etag,
+        "bytes": row.size,
+        "content_type": row.content_type,
+        "last_modified": row.timestamp.isoformat,
+    }
+
+
+def _xml_row(row: Row) -> str:
+    if isinstance(row, Subdir):
+        return f"<subdir name={quoteattr(row.name)}><name>{escape(row.name)}</name></subdir>"
+    kind = "container" if isinstance(row, ContainerRow) else "object"
+    fields = "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in _json_row(row).items())
+    return f"<{kind}>{fields}</{kind}>"
+
+
+def _xml(rows: Sequence[Row], element: str, name: str) -> str:
+    body = "".join(map(_xml_row, rows))
+    text = f'<?xml version="1.0" encoding="UTF-8"?>\n<{element} name={quoteattr(name)}>{body}</{element}>'
+    if _NOT_XML.search(text):
+        raise ApiError(406, "a name in this listing can't be written in XML; ask for format=json")
+    return text
+
+
+def render(rows: Sequence[Row], media_type: str, element: str, name: str, headers: Mapping[str, str]) -> web.Response:
+    """A listing's response; an empty plain one is 204. `element` is the XML root, `account` or `container`."""
+    if media_type == "text/plain" and not rows:
+        return web.Response(status=204, headers=headers)
+    writers: dict[str, Callable[[], str]] = {
+        "text/plain": lambda: _plain(rows),
+        "application/json": lambda: json.dumps([_json_row(row) for row in rows]),
+        "application/xml": lambda: _xml(rows, element, name),
+        "text/xml": lambda: _xml(rows, element, name),
+    }
+    return web.Response(text=writers[media_type](), content_type=media_type, charset="utf-8", headers=headers)

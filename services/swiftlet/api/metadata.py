@@ -1,0 +1,109 @@
+"""Metadata in headers: which ones are kept, and their published limits.
+
+https://docs.openstack.org/api-ref/object-store/ (create or update metadata); limits as in `/info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from swiftlet.api.problems import ApiError
+from swiftlet.settings.sections import LimitsSection
+
+OBJECT_META = "X-Object-Meta-"
+CONTAINER_META = "X-Container-Meta-"
+ACCOUNT_META = "X-Account-Meta-"
+
+OBJECT_HEADERS = frozenset(
+    {"Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control", "Expires", "X-Robots-Tag"}
+)
+"""Headers kept with an object beside its own metadata and returned as they came."""
+
+_UNSUPPORTED = frozenset(
+    {
+        "X-Container-Read",
+        "X-Container-Write",
+        "X-Container-Sync-To",
+        "X-Container-Sync-Key",
+        "X-Account-Access-Control",
+        "X-Versions-Location",
+        "X-History-Location",
+        "X-Versions-Enabled",
+        "X-Object-Manifest",
+        "X-Static-Large-Object",
+        "X-Symlink-Target",
+        "X-Copy-From",
+        "X-Delete-At",
+        "X-Delete-After",
+    }
+)
+
+
+def canonical(name: str) -> str:
+    """A header's name in the spelling the API shows: `X-Object-Meta-Color`."""
+    return "-".join(part.capitalize() for part in name.split("-"))
+
+
+def refuse_unsupported(headers: Iterable[str]) -> None:
+    """501 for features that would be silently ignored otherwise, and mean something to who asks for them."""
+    for name in headers:
+        if canonical(name) in _UNSUPPORTED:
+            raise ApiError(501, f"{canonical(name)} is not supported")
+
+
+def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> dict[str, str]:
+    """The items under a prefix by their full canonical names, checked against the limits; 400 names the item.
+
+    For accounts and containers an empty value, or `X-Remove-...`, removes an item: it is returned as "".
+    """
+    items: dict[str, str] = {}
+    remove = "X-Remove-" + prefix.removeprefix("X-")
+    for name, value in headers.items():
+        full = canonical(name)
+        if full.startswith(prefix):
+            items[full] = value.strip()
+        elif full.startswith(remove):
+            items[prefix + full[len(remove) :]] = ""
+    _check(items, prefix, limits)
+    return items
+
+
+def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None:
+    total = 0
+    for full, value in items.items():
+        name_size = len(full) - len(prefix)
+        value_size = _size(full, value)
+        if not name_size:
+            raise ApiError(400, f"Metadata name cannot be empty: write {prefix}NAME: value")
+        if name_size > limits.max_meta_name_length:
+            raise ApiError(
+                400, f"Metadata name too long: {full} has {name_size} bytes, {limits.max_meta_name_length} fit"
+            )
+        if value_size > limits.max_meta_value_length:
+            raise ApiError(
+                400, f"Metadata value longer than {limits.max_meta_value_length}: {full} has {value_size} bytes"
+            )
+        total += name_size + value_size
+    if len(items) > limits.max_meta_count:
+        raise ApiError(400, f"Too many metadata items: {len(items)} given, at most {limits.max_meta_count}")
+    if total > limits.max_meta_overall_size:
+        raise ApiError(400, f"Total metadata too large: {total} bytes, at most {limits.max_meta_overall_size}")
+
+
+def _size(name: str, value: str) -> int:
+    try:
+        return len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ApiError(400, f"{name} is not valid UTF-8") from error
+
+
+def object_metadata(headers: Mapping[str, str], limits: LimitsSection) -> dict[str, str]:
+    """Everything a PUT or POST of an object keeps: its own metadata and the well-known headers."""
+    items = collect(headers, OBJECT_META, limits)
+    items = {name: value for name, value in items.items() if value}
+    for name, value in headers.items():
+        full = canonical(name)
+        if full in OBJECT_HEADERS and value:
+            _size(full, value)
+            items[full] = value
+    return items

@@ -1,0 +1,66 @@
+"""The one door where errors become HTTP answers.
+
+The body is one line of plain text that says what is wrong and, where there is one, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from swiftlet import errors
+from swiftlet.errors import SwiftletError
+
+CLIENT_GONE = 499
+"""Status for the log when the client went away before its answer."""
+
+
+class ApiError(SwiftletError):
+    """An answer other than success that the API itself decides."""
+
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        """`status` is the HTTP status, `reason` a sentence for a person."""
+        super().__init__(reason)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+_STATUS: dict[type[SwiftletError], int] = {
+    errors.NameTooLong: 400,
+    errors.InvalidName: 412,
+    errors.NotFound: 404,
+    errors.Superseded: 409,
+    errors.NotEmpty: 409,
+    errors.PolicyConflict: 409,
+    errors.ChecksumMismatch: 422,
+    errors.SizeMismatch: 400,
+    errors.DiskFull: 507,
+    errors.DeviceFailed: 503,
+    errors.NodeError: 503,
+    errors.Unavailable: 503,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.TooManyFailures: 429,
+}
+
+
+def status_of(error: SwiftletError) -> int:
+    """The HTTP status of a domain error; 500 for one that should never reach a client."""
+    if isinstance(error, ApiError):
+        return error.status
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
+def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
+    """The response to a domain error; `realm` is the account for 401's challenge."""
+    status = status_of(error)
+    headers = dict(error.headers) if isinstance(error, ApiError) else {}
+    if status == 401:
+        quoted = "".join(c if c.isalnum() or c in "_-." else "%" for c in realm)
+        headers["WWW-Authenticate"] = f'Swift realm="{quoted}"'
+    if status == 503:
+        headers.setdefault("Retry-After", "1")
+    if isinstance(error, errors.TooManyFailures):
+        headers["Retry-After"] = str(error.retry_after_s)
+    return web.Response(status=status, text=f"{error}\n", headers=headers)
