@@ -1,0 +1,56 @@
+# One image for all services and the operator; the subcommand says which.
+#
+#   docker build -t swiftlet:dev .
+#   docker build --build-arg NATIVE=prebuilt ...   takes native/target/wheels/*.whl instead of compiling
+
+ARG PYTHON_IMAGE=python:3.11-slim
+ARG RUST_IMAGE=rust:1.95-slim
+ARG NATIVE=built
+
+# --- the native package, compiled here ---
+FROM ${RUST_IMAGE} AS native-built
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && python3 -m venv /build
+WORKDIR /src
+COPY requirements/build.txt requirements/
+RUN /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
+COPY native native
+RUN /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels
+
+# --- or compiled before, on a machine like the image ---
+FROM ${PYTHON_IMAGE} AS native-prebuilt
+COPY native/target/wheels/*.whl /wheels/
+
+FROM native-${NATIVE} AS native
+
+# --- everything that goes to /usr/local ---
+FROM ${PYTHON_IMAGE} AS install
+WORKDIR /src
+COPY requirements/build.txt requirements/runtime.txt requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
+    && pip install --no-cache-dir --prefix=/install --require-hashes -r requirements/runtime.txt
+COPY --from=native /wheels /wheels
+COPY pyproject.toml README.md LICENSE ./
+COPY requirements/runtime.in requirements/
+COPY services services
+RUN pip install --no-cache-dir --prefix=/install --no-deps --no-index /wheels/*.whl \
+    && pip install --no-cache-dir --prefix=/install --no-deps --no-build-isolation .
+
+# --- the image ---
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="Swiftlet" \
+      org.opencontainers.image.description="An object store for Kubernetes that speaks the OpenStack Swift API" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=install /install /usr/local
+# Modules are compiled when they are installed, and the root file system may be read-only.
+ENV PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp
+# By number, so that Kubernetes can see that it is not root (runAsNonRoot).
+USER 65532:65532
+WORKDIR /tmp
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["swiftlet"]
+CMD ["--help"]
