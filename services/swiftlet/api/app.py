@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from aiohttp import hdrs, web
@@ -41,7 +41,7 @@ _OBJECT: dict[str, Handler] = {
     "POST": objects.post,
     "DELETE": objects.delete,
 }
-_PLAIN: dict[str, PlainHandler] = {
+_PLAIN: Mapping[str, PlainHandler] = {
     "/info": info.get,
     "/healthcheck": info.healthcheck,
 } | dict.fromkeys(tokens.PATHS, tokens.get)
