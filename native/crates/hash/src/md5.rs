@@ -118,11 +118,7 @@ pub(crate) struct Md5 {
 
 impl Md5 {
     pub(crate) fn new() -> Self {
-        Self {
-            state: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476],
-            size: 0,
-            partial: [0; BLOCK_BYTES],
-        }
+        Self { state: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], size: 0, partial: [0; BLOCK_BYTES] }
     }
 
     /// How many bytes wait for their block to be full.
