@@ -45,7 +45,7 @@ quick: setup ## linters, types and the Python tests that take seconds
 fmt: setup ## format Python and Rust
 	@.venv/bin/ruff check --quiet --fix-only .
 	@.venv/bin/ruff format --quiet .
-	@cargo fmt --manifest-path native/Cargo.toml
+	@cargo fmt --all --manifest-path native/Cargo.toml
 
 .PHONY: lint
 lint: ## linters, import contracts and types
