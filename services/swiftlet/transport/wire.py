@@ -1,0 +1,214 @@
+"""The vocabulary that storage servers and their clients share: paths, frames, JSON forms, errors.
+
+Both ends import this module and nothing of each other. Everything that arrives is taken for garbage until it
+has been parsed: a length over its limit, JSON of another shape or a missing field is a `WireError`, never a
+KeyError further down. `docs/wire.md` describes the same for people.
+
+Fault model: a connection may end after any byte. A PUT's body therefore ends in a footer that says how much
+there was and its checksum; without the whole footer nothing is stored. A GET's body has a known length, so that
+a short one shows. A peer may be of another version: unknown JSON fields are ignored, unknown error kinds
+become NodeError.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from swiftlet.errors import (
+    ChecksumMismatch,
+    DeviceFailed,
+    DeviceLocked,
+    DiskFull,
+    Forbidden,
+    InvalidName,
+    NameTooLong,
+    NodeBusy,
+    NodeError,
+    NodeTimeout,
+    NodeUnreachable,
+    NotEmpty,
+    NotFound,
+    PolicyConflict,
+    SizeMismatch,
+    StoreFormatError,
+    Superseded,
+    SwiftletError,
+    Unauthorized,
+    Unavailable,
+)
+from swiftlet.timestamp import Timestamp
+
+SIGNATURE_HEADER = "X-Swiftlet-Signature"
+"""Proof that the sender holds the cluster's key; see `swiftlet.transport.signing`."""
+JSON_TYPE = "application/json"
+FRAMES_TYPE = "application/vnd.swiftlet.frames"
+
+MAX_HEADER_FRAME = 64 * 1024
+"""Bytes of the JSON that begins a PUT or a GET's answer: names and metadata at their limits fit several times."""
+MAX_FOOTER_FRAME = 1024
+"""Bytes of the JSON that ends a PUT."""
+MAX_DATA_FRAME = 1024 * 1024
+"""Bytes of data in one frame; senders cut larger chunks."""
+MAX_JSON_BODY = 64 * 1024
+"""Bytes of a JSON request about one object."""
+
+_LENGTH = struct.Struct(">I")
+LENGTH_SIZE = _LENGTH.size
+"""Bytes of the length before each frame."""
+
+
+class WireError(SwiftletError):
+    """A message that is garbage, cut off or over a limit (HTTP 400); nothing of it was acted upon."""
+
+
+_KINDS: dict[type[SwiftletError], int] = {
+    WireError: 400,
+    InvalidName: 400,
+    NameTooLong: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Superseded: 409,
+    NotEmpty: 409,
+    PolicyConflict: 409,
+    ChecksumMismatch: 422,
+    SizeMismatch: 422,
+    StoreFormatError: 500,
+    DeviceLocked: 500,
+    NodeError: 500,
+    NodeUnreachable: 502,
+    NodeBusy: 503,
+    Unavailable: 503,
+    NodeTimeout: 504,
+    DiskFull: 507,
+    DeviceFailed: 507,
+}
+_BY_NAME = {kind.__name__: kind for kind in _KINDS}
+_PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, StoreFormatError, DeviceLocked)
+"""What a peer says about itself or about how we talk to it: to our caller it is a failed node, no answer."""
+
+
+def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:
+    """HTTP status and JSON body of a domain error: `{"error": kind, "message": text[, "timestamp": value]}`."""
+    for kind in type(error).__mro__:
+        if kind in _KINDS:
+            body: dict[str, Any] = {"error": kind.__name__, "message": str(error)}
+            timestamp = getattr(error, "timestamp", None)
+            if isinstance(timestamp, Timestamp):
+                body["timestamp"] = timestamp.value
+            return _KINDS[kind], body
+    return 500, {"error": "NodeError", "message": str(error)}
+
+
+def error_from_wire(status: int, body: bytes | Mapping[str, Any]) -> SwiftletError:
+    """The domain error in a peer's answer of `status`; NodeError (or NodeBusy for 503) when it is not one of ours."""
+    try:
+        fields = json_object(body) if isinstance(body, bytes) else body
+        kind = _BY_NAME[text(fields, "error")]
+        message = text(fields, "message")
+        return _rebuild(kind, message, fields)
+    except (WireError, KeyError):
+        if status == 503:
+            return NodeBusy("the node answered 503")
+        return NodeError(f"the node answered {status} without saying why")
+
+
+def _rebuild(kind: type[SwiftletError], message: str, fields: Mapping[str, Any]) -> SwiftletError:
+    if kind is Superseded:
+        return Superseded(message, timestamp(fields, "timestamp"))
+    if kind is NotFound:
+        return NotFound(message, timestamp(fields, "timestamp") if fields.get("timestamp") is not None else None)
+    if kind is Unavailable:
+        return NodeBusy(message)
+    if kind in _PEERS_TROUBLE:
+        return NodeError(f"{kind.__name__}: {message}")
+    return kind(message)
+
+
+def json_bytes(value: object) -> bytes:
+    """Compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def json_object(data: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """A JSON object; WireError for anything else."""
+    try:
+        value = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the message is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise WireError("the message is not a JSON object")
+    return value
+
+
+def text(fields: Mapping[str, Any], name: str) -> str:
+    """A field that must be text."""
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise WireError(f"field {name!r} is missing or not text")
+    return value
+
+
+def number(fields: Mapping[str, Any], name: str) -> int:
+    """A field that must be an integer of 0 or more."""
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise WireError(f"field {name!r} is missing or not an integer of 0 or more")
+    return value
+
+
+def flag(fields: Mapping[str, Any], name: str) -> bool:
+    """A field that must be true or false."""
+    value = fields.get(name)
+    if not isinstance(value, bool):
+        raise WireError(f"field {name!r} is missing or neither true nor false")
+    return value
+
+
+def timestamp(fields: Mapping[str, Any], name: str) -> Timestamp:
+    """A field that must be a timestamp's 64-bit value."""
+    try:
+        return Timestamp(number(fields, name))
+    except ValueError as error:
+        raise WireError(f"field {name!r} is not a timestamp: {error}") from error
+
+
+def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    """A field that must be an object of texts."""
+    value = fields.get(name)
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise WireError(f"field {name!r} is missing or not an object of texts")
+    return value
+
+
+def array(fields: Mapping[str, Any], name: str) -> list[Any]:
+    """A field that must be an array."""
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise WireError(f"field {name!r} is missing or not an array")
+    return value
+
+
+def frame_length(prefix: bytes | memoryview, limit: int) -> int:
+    """The length that stands before a frame; WireError when it is over `limit`."""
+    length = int(_LENGTH.unpack(prefix)[0])
+    if length > limit:
+        raise WireError(f"a frame of {length} bytes is over the limit of {limit}")
+    return length
+
+
+def length_prefix(length: int) -> bytes:
+    """The four bytes before a frame of this length."""
+    return _LENGTH.pack(length)
+
+
+def frame(data: bytes) -> bytes:
+    """A whole frame: its length and its bytes."""
+    return _LENGTH.pack(len(data)) + data
+
+
+END_OF_DATA = length_prefix(0)
+"""An empty data frame: the footer comes next."""
