@@ -30,13 +30,13 @@ FROM ${PYTHON_IMAGE} AS install
 WORKDIR /src
 COPY requirements/build.txt requirements/runtime.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
-    && pip install --no-cache-dir --prefix=/install --require-hashes -r requirements/runtime.txt
+    && pip install --no-cache-dir --prefix=/install --ignore-installed --require-hashes -r requirements/runtime.txt
 COPY --from=native /wheels /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements/runtime.in requirements/
 COPY services services
-RUN pip install --no-cache-dir --prefix=/install --no-deps --no-index /wheels/*.whl \
-    && pip install --no-cache-dir --prefix=/install --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-index /wheels/*.whl \
+    && pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-build-isolation .
 
 # --- the image ---
 FROM ${PYTHON_IMAGE}

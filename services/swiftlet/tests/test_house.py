@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,22 @@ def test_no_source_file_is_too_long_to_read() -> None:
         if path.suffix in SOURCE_SUFFIXES and path.name != "LICENSE"
     }
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_every_dependency_has_a_reason_and_every_reason_a_dependency() -> None:
+    asked_for = set()
+    for path in (ROOT / "requirements").glob("*.in"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        asked_for |= {re.split(r"[\[<>=~!; ]", line)[0] for line in lines if line and line[0] not in "#-"}
+    crates = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["dependencies"]
+    for name, crate in crates.items():
+        if isinstance(crate, str) or "path" not in crate:
+            asked_for.add(crate.get("package", name) if isinstance(crate, dict) else name)
+
+    table = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| ([\w-]+) \|", table, re.MULTILINE)) - {"package", "crate"}
+
+    assert explained == asked_for
 
 
 @pytest.mark.parametrize(
