@@ -1,0 +1,177 @@
+"""HTTP to storage nodes: one connection pool, deadlines, the request id, signatures, foreign errors turned into ours.
+
+What both transports over HTTP (objects and listings) stand on. aiohttp's exceptions end in this module.
+
+Fault model: a node may refuse the connection, accept it and never answer, answer half, answer garbage or go
+away between two requests of a kept-alive connection. Each of these ends in a NodeError within the settings'
+times. A request that failed may have been carried out all the same; nothing is repeated here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from swiftlet.context import REQUEST_ID_HEADER, request_id
+from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable
+from swiftlet.ring.model import Device
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import FRAMES_TYPE, JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
+
+MAX_ERROR_BODY = 64 * 1024
+"""Bytes of a refusal's body that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How patient a client of storage nodes is and how much it opens."""
+
+    connect_timeout_s: float = 0.5
+    """Seconds to connect. Nodes are in one network: one that takes longer is down or overloaded."""
+    answer_timeout_s: float = 10.0
+    """Seconds from the end of a request to the head of its answer; covers the node's fsync and its listing row."""
+    idle_timeout_s: float = 10.0
+    """Seconds that a transfer may stand still in either direction before the node is given up."""
+    connections_per_host: int = 256
+    """Connections to one node at a time; further requests wait for one, within `answer_timeout_s`."""
+    keepalive_s: float = 30.0
+    """Seconds that an unused connection is kept; shorter than the servers keep it."""
+    window_bytes: int = 2 * 1024 * 1024
+    """Bytes of a streamed upload that may wait for one node before its writer has to wait."""
+
+
+class NodeClient:
+    """A shared pool of connections to storage nodes. Lives in one event loop."""
+
+    def __init__(self, settings: HttpSettings | None = None, key: ClusterKey | None = None) -> None:
+        """No connection is made before the first request; `key` None sends unsigned requests."""
+        self.settings = settings or HttpSettings()
+        self._key = key
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The pool, made on first use because it belongs to the running loop."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0,
+                limit_per_host=self.settings.connections_per_host,
+                keepalive_timeout=self.settings.keepalive_s,
+                ttl_dns_cache=30,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.settings.connect_timeout_s),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+                read_bufsize=256 * 1024,
+            )
+        return self._session
+
+    async def start(
+        self,
+        device: Device,
+        method: str,
+        target: str,
+        body: Any = None,
+        meaning: bytes = b"",
+        length: int | None = None,
+    ) -> aiohttp.ClientResponse:
+        """Send a request and wait for the head of its answer; NodeError in its kinds.
+
+        `target` is path and query, already quoted; `meaning` the part of the body that the signature covers;
+        `length` the body's bytes where `body` can't tell. The caller releases or closes the response.
+        """
+        headers = {REQUEST_ID_HEADER: request_id.get()}
+        if body is not None:
+            headers["Content-Type"] = JSON_TYPE if body is meaning else FRAMES_TYPE
+        if length is not None:
+            headers["Content-Length"] = str(length)
+        if self._key is not None:
+            headers[SIGNATURE_HEADER] = self._key.sign(method, target, meaning)
+        url = URL(f"{_origin(device)}{target}", encoded=True)
+        async with node_errors(device, self.settings.answer_timeout_s):
+            return await self.session().request(method, url, data=body, headers=headers, allow_redirects=False)
+
+    async def call(
+        self,
+        device: Device,
+        method: str,
+        target: str,
+        body: Any = None,
+        meaning: bytes = b"",
+        length: int | None = None,
+        max_answer: int = 64 * 1024 * 1024,
+    ) -> bytes:
+        """A whole request with a short answer; its body, or the domain error that it holds."""
+        response = await self.start(device, method, target, body, meaning, length)
+        try:
+            if response.status >= 400:
+                raise await refusal(response, device, self.settings.idle_timeout_s)
+            return await read_body(response, device, self.settings.idle_timeout_s, max_answer)
+        finally:
+            finish(response)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _origin(device: Device) -> str:
+    host = f"[{device.host}]" if ":" in device.host else device.host
+    return f"http://{host}:{device.port}"
+
+
+def finish(response: aiohttp.ClientResponse) -> None:
+    """Give the connection back when its answer was read to the end, else close it."""
+    if response.content.at_eof() and response.content.exception() is None:
+        response.release()
+    else:
+        response.close()
+
+
+async def read_body(response: aiohttp.ClientResponse, device: Device, idle_s: float, limit: int) -> bytes:
+    """An answer's whole body, at most `limit` bytes, none of them later than `idle_s` after the one before."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        async with node_errors(device, idle_s):
+            piece = await response.content.readany()
+        if not piece:
+            if response.content.at_eof():
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            continue
+        size += len(piece)
+        if size > limit:
+            raise NodeError(f"{device.address} sent an answer of more than {limit} bytes")
+        pieces.append(piece)
+
+
+async def refusal(response: aiohttp.ClientResponse, device: Device, idle_s: float) -> Exception:
+    """The domain error in an answer of status 400 or more."""
+    body = await read_body(response, device, idle_s, MAX_ERROR_BODY)
+    return error_from_wire(response.status, body)
+
+
+@asynccontextmanager
+async def node_errors(device: Device, timeout_s: float) -> AsyncIterator[None]:
+    """Bound what happens inside by `timeout_s`, and turn what goes wrong on the way to `device` into NodeErrors."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except (TimeoutError, aiohttp.ServerTimeoutError) as error:
+        raise NodeTimeout(f"{device.address} did not answer within {timeout_s:g} s") from error
+    except (aiohttp.ClientConnectionError, ConnectionError) as error:
+        raise NodeUnreachable(f"{device.address} is unreachable: {error or type(error).__name__}") from error
+    except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
+        raise NodeError(f"{device.address} broke off its answer: {error or type(error).__name__}") from error
+    except WireError as error:
+        raise NodeError(f"{device.address} sent garbage: {error}") from error
