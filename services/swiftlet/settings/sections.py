@@ -139,11 +139,6 @@ class AuthSection(Section):
         le=31 * 86_400,
         description="Seconds that a token is valid. A day, as in OpenStack Swift.",
     )
-    reseller_prefix: str = Field(
-        default="AUTH_",
-        pattern=r"^[A-Za-z0-9]{0,31}_?$",
-        description="Put before a user's account in storage URLs, so that accounts of several auth systems stay apart.",
-    )
     max_failures: int = Field(
         default=10,
         ge=1,

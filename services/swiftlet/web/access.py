@@ -1,0 +1,58 @@
+"""The access log and the request metrics: written once an answer has left, so sizes and times are what they were."""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+
+from swiftlet.web.logs import get_logger
+from swiftlet.web.metrics import HttpMetrics
+from swiftlet.web.requests import ID, path_of
+
+_QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds by machines; at debug level."""
+
+_WITHOUT_BODY = frozenset({204, 304})
+
+
+def _body_bytes(request: web.BaseRequest, response: web.StreamResponse) -> int:
+    """Bytes of the body that went out; aiohttp counts them together with the head and the framing of chunks."""
+    if not response.prepared or request.method == "HEAD" or response.status in _WITHOUT_BODY:
+        return 0
+    length = response.content_length
+    return response.body_length if length is None else min(length, response.body_length)
+
+
+def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
+    """The access logger class for aiohttp's runner."""
+    log = get_logger("access")
+
+    class AccessLog(AbstractAccessLogger):
+        """Logs and counts each request."""
+
+        def __init__(self, logger: logging.Logger, log_format: str) -> None:
+            """As aiohttp wants it; both arguments go unused."""
+            super().__init__(logger, log_format)
+
+        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+            """Called by aiohttp once the answer is out or its reader gone."""
+            received = request.content.total_bytes if request.body_exists else 0
+            sent = _body_bytes(request, response)
+            metrics.answered(request.method, response.status, time, received, sent)
+            path = path_of(request)
+            write = log.debug if path in _QUIET_PATHS else log.info
+            write(
+                "request",
+                method=request.method,
+                path=path,
+                status=response.status,
+                bytes_in=received,
+                bytes_out=sent,
+                duration_s=round(time, 6),
+                remote=request.remote,
+                request_id=request.get(ID, "-"),
+            )
+
+    return AccessLog

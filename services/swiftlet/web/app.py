@@ -1,0 +1,40 @@
+"""The application that every service starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from swiftlet.web.health import READINESS, Readiness, add_health_routes
+from swiftlet.web.metrics import HttpMetrics
+from swiftlet.web.requests import around_requests, mark_response
+
+METRICS = web.AppKey("http_metrics", HttpMetrics)
+
+_UNLIMITED = 0
+"""For `client_max_size`: services read bodies in pieces and enforce their own limits."""
+
+
+def create_base_app(
+    service: str,
+    *,
+    trust_request_ids: bool,
+    middlewares: Sequence[Middleware] = (),
+    client_max_size: int = _UNLIMITED,
+) -> web.Application:
+    """An application with request ids, error door, metrics and health routes.
+
+    `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
+    does not (proxies). `middlewares` run inside of it, the first one outermost.
+    """
+    metrics = HttpMetrics(service)
+    app = web.Application(
+        middlewares=[around_requests(metrics, trust_request_ids), *middlewares], client_max_size=client_max_size
+    )
+    app[METRICS] = metrics
+    app[READINESS] = Readiness()
+    app.on_response_prepare.append(mark_response)
+    add_health_routes(app)
+    return app

@@ -1,0 +1,63 @@
+"""`/healthz`: the process answers. `/readyz`: it can serve, and is not on its way out. `/metrics`: for Prometheus."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from swiftlet.web.metrics import metrics_page
+
+Check = Callable[[], "str | Awaitable[str | None] | None"]
+"""Why the service can't serve now, or None."""
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Whether this process should get requests; `draining` once it has been asked to end."""
+
+    draining: bool = False
+    checks: dict[str, Check] = field(default_factory=dict)
+
+    def add(self, name: str, check: Check) -> None:
+        """Ask `check` from now on."""
+        self.checks[name] = check
+
+    async def reasons(self) -> list[str]:
+        """What stands against serving; empty when ready."""
+        found = ["draining: the process is about to end"] if self.draining else []
+        for name, check in self.checks.items():
+            reason = check()
+            if inspect.isawaitable(reason):
+                reason = await reason
+            if reason is not None:
+                found.append(f"{name}: {reason}")
+        return found
+
+
+READINESS = web.AppKey("readiness", Readiness)
+
+
+def add_health_routes(app: web.Application) -> None:
+    """The routes that probes and Prometheus ask."""
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/readyz", _readyz)
+    app.router.add_get("/metrics", _metrics)
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    reasons = await request.app[READINESS].reasons()
+    if reasons:
+        return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
+    return web.Response(text="ready\n")
+
+
+async def _metrics(_request: web.Request) -> web.Response:
+    body, content_type = metrics_page()
+    return web.Response(body=body, headers={"Content-Type": content_type})

@@ -1,0 +1,112 @@
+"""Structured logging to standard error: one JSON object a line, or aligned text for eyes.
+
+`get_logger(name)` anywhere; `configure_logging` once per process. The request id of the current task is part of
+every line. Values under names that sound like secrets are replaced, whoever logs them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from swiftlet.context import request_id
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["json", "console"]
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_SECRET_WORDS = ("secret", "token", "password", "authorization", "signature", "cookie")
+_SECRET_NAMES = frozenset({"key", "hash_path_prefix", "hash_path_suffix", "hash_prefix", "hash_suffix"})
+_NAME = "_name"
+"""Carries a logger's name until it is rendered; structlog has uses of its own for the word `logger`."""
+HIDDEN = "[hidden]"
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """A logger whose lines carry `logger: name`."""
+    return cast(FilteringBoundLogger, structlog.get_logger(**{_NAME: name}))
+
+
+def configure_logging(service: str, level: Level = "info", format: Format = "json") -> None:
+    """Send this process's logs, and those of libraries that use `logging`, to standard error."""
+    shared: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _with_service(service),
+        _with_request_id,
+        hide_secrets,
+    ]
+    rendering = _rendering(format)
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    _redirect_stdlib(shared, rendering, _LEVELS[level])
+
+
+def _rendering(format: Format) -> list[Processor]:
+    if format == "console":
+        # The default traceback shows local variables, secrets included.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _with_service(service: str) -> Processor:
+    def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = service
+        if _NAME in event:
+            event["logger"] = event.pop(_NAME)
+        return event
+
+    return add
+
+
+def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    current = request_id.get()
+    if current != "-":
+        event.setdefault("request_id", current)
+    return event
+
+
+def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace values whose names say that they are secrets."""
+    for name in event:
+        lowered = name.lower()
+        if lowered in _SECRET_NAMES or any(word in lowered for word in _SECRET_WORDS):
+            event[name] = HIDDEN
+    return event
+
+
+def _redirect_stdlib(shared: list[Processor], rendering: list[Processor], level: int) -> None:
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.INFO))
+
+
+def log_loop_errors(logger: FilteringBoundLogger) -> Callable[[Any, dict[str, Any]], None]:
+    """An event loop's exception handler that logs what no one awaited."""
+
+    def handle(_loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        logger.error("unhandled error in the event loop", detail=context.get("message"), exc_info=error or False)
+
+    return handle

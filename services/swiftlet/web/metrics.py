@@ -1,0 +1,72 @@
+"""HTTP metrics of a service, and the page that Prometheus reads.
+
+With several worker processes each writes its numbers to a shared directory and `/metrics` of any of them shows the
+sum. prometheus-client decides this when it is imported, so `share_metrics` comes before (see `swiftlet.web.workers`).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from swiftlet.web.shared_metrics import DIRECTORY_VARIABLE
+
+_DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "COPY", "OPTIONS", "PATCH"})
+
+REQUESTS = Counter("swiftlet_http_requests_total", "HTTP requests answered.", ["service", "method", "status"])
+DURATION = Histogram(
+    "swiftlet_http_request_duration_seconds",
+    "Time from a request's head to its answer's last byte.",
+    ["service", "method"],
+    buckets=_DURATION_BUCKETS_S,
+)
+IN_FLIGHT = Gauge(
+    "swiftlet_http_requests_in_flight", "HTTP requests being worked on.", ["service"], multiprocess_mode="livesum"
+)
+RECEIVED = Counter("swiftlet_http_received_bytes_total", "Bytes of request bodies read.", ["service"])
+SENT = Counter("swiftlet_http_sent_bytes_total", "Bytes of response bodies written.", ["service"])
+
+
+class HttpMetrics:
+    """The metrics of one service, their labels resolved once."""
+
+    def __init__(self, service: str) -> None:
+        """Start counting for `service`."""
+        self._service = service
+        self.in_flight = IN_FLIGHT.labels(service)
+        self._received = RECEIVED.labels(service)
+        self._sent = SENT.labels(service)
+
+    def answered(self, method: str, status: int, duration_s: float, received: int, sent: int) -> None:
+        """Count a finished request."""
+        known = method if method in _METHODS else "other"
+        _requests(self._service, known, status).inc()
+        _durations(self._service, known).observe(duration_s)
+        if received:
+            self._received.inc(received)
+        if sent:
+            self._sent.inc(sent)
+
+
+@cache
+def _requests(service: str, method: str, status: int) -> Counter:
+    return REQUESTS.labels(service, method, str(status))
+
+
+@cache
+def _durations(service: str, method: str) -> Histogram:
+    return DURATION.labels(service, method)
+
+
+def metrics_page() -> tuple[bytes, str]:
+    """The page and its content type: of this process, or of all workers together."""
+    registry: CollectorRegistry = REGISTRY
+    if os.environ.get(DIRECTORY_VARIABLE):
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry), CONTENT_TYPE_LATEST

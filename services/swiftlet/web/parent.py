@@ -1,0 +1,18 @@
+"""A child that does not outlive its parent, even when that is killed without a chance to say so (Linux)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent_pid: int, number: int = signal.SIGTERM) -> None:
+    """Have the kernel send `number` to this process once its parent is gone; at once if it already is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), number)

@@ -1,0 +1,117 @@
+"""Run an application until it is asked to end, then end without breaking anybody's request.
+
+On SIGTERM or SIGINT: readiness turns 503, the listeners close, idle connections close, requests in flight finish
+within `drain_s`, what is left is cut, and the process exits with 0. A second signal cuts at once.
+
+A handler is not cancelled when its client disconnects: a write that has begun on some replicas should reach the
+others. Handlers that stream notice by the failing write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import uvloop
+from aiohttp import web
+
+from swiftlet.web.access import access_log_for
+from swiftlet.web.app import METRICS
+from swiftlet.web.health import READINESS
+from swiftlet.web.logs import get_logger, log_loop_errors
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_log = get_logger("serve")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How connections are treated; sizes in bytes, times in seconds."""
+
+    drain_s: float = 25.0
+    max_line_size: int = 8192
+    """Of the request line."""
+    max_field_size: int = 8192
+    """Of one header line."""
+    max_headers: int = 256
+    keepalive_s: float = 75.0
+    """How long a connection may stay idle; longer than peers keep theirs, so that they close first."""
+    read_buffer_bytes: int = 256 * 1024
+    backlog: int = 1024
+
+
+class StopRequest:
+    """How often the process was asked to end."""
+
+    def __init__(self) -> None:
+        """Not yet."""
+        self.once = asyncio.Event()
+        self.twice = asyncio.Event()
+
+    def again(self) -> None:
+        """Ask once more."""
+        (self.twice if self.once.is_set() else self.once).set()
+
+
+def run(create_app: Callable[[], web.Application], sockets: Sequence[socket.socket], options: ServeOptions) -> None:
+    """Serve on uvloop until SIGTERM or SIGINT; returns once drained."""
+    uvloop.run(_main(create_app, sockets, options))
+
+
+async def _main(
+    create_app: Callable[[], web.Application], sockets: Sequence[socket.socket], options: ServeOptions
+) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_errors(_log))
+    asked = StopRequest()
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue  # Somebody above (the parent of workers, nohup) keeps this signal from us.
+        loop.add_signal_handler(number, asked.again)
+    await serve(create_app(), sockets, options, asked)
+
+
+async def serve(
+    app: web.Application, sockets: Sequence[socket.socket], options: ServeOptions, asked: StopRequest
+) -> None:
+    """Serve `app` on listening sockets until asked to end, then drain."""
+    runner = web.AppRunner(
+        app,
+        access_log_class=access_log_for(app[METRICS]),
+        shutdown_timeout=options.drain_s,
+        handler_cancellation=False,
+        keepalive_timeout=options.keepalive_s,
+        max_line_size=options.max_line_size,
+        max_field_size=options.max_field_size,
+        max_headers=options.max_headers,
+        read_bufsize=options.read_buffer_bytes,
+        auto_decompress=False,
+    )
+    try:
+        await runner.setup()
+        for sock in sockets:
+            await web.SockSite(runner, sock, backlog=options.backlog).start()
+        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in runner.addresses])
+        await asked.once.wait()
+        app[READINESS].draining = True
+        _log.info("draining", drain_s=options.drain_s)
+    finally:
+        await _drain(runner, asked)
+    _log.info("stopped")
+
+
+async def _drain(runner: web.AppRunner, asked: StopRequest) -> None:
+    cleanup = asyncio.ensure_future(runner.cleanup())
+    impatient = asyncio.ensure_future(asked.twice.wait())
+    await asyncio.wait({cleanup, impatient}, return_when=asyncio.FIRST_COMPLETED)
+    if not cleanup.done():
+        _log.warning("asked again to stop: requests in flight are cut")
+        cleanup.cancel()
+    impatient.cancel()
+    await asyncio.gather(cleanup, impatient, return_exceptions=True)
+    if not cleanup.cancelled():
+        cleanup.result()

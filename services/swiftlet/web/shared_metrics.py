@@ -1,0 +1,41 @@
+"""The directory through which worker processes share their metrics. Imports nothing of prometheus-client early."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+
+@contextmanager
+def share_metrics() -> Iterator[None]:
+    """Make the processes forked within the block share their metrics; must begin before prometheus-client is imported.
+
+    A directory given in the environment is used and left alone; otherwise a temporary one comes and goes.
+    """
+    if os.environ.get(DIRECTORY_VARIABLE):
+        yield
+        return
+    assert "prometheus_client" not in sys.modules, "share_metrics must be entered before prometheus_client is imported"
+    owner = os.getpid()
+    directory = tempfile.mkdtemp(prefix="swiftlet-metrics-")
+    os.environ[DIRECTORY_VARIABLE] = directory
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:
+            del os.environ[DIRECTORY_VARIABLE]
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def forget_worker(pid: int) -> None:
+    """Drop a dead worker's gauges from the shared metrics; its counters stay counted."""
+    if os.environ.get(DIRECTORY_VARIABLE):
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(pid)  # type: ignore[no-untyped-call]

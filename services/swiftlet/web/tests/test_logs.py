@@ -1,0 +1,66 @@
+"""Log lines: their shape, the request id, and what never stands in them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from swiftlet.context import request_id
+from swiftlet.web.logs import configure_logging, get_logger
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_trace() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_one_json_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("proxy")
+    token = request_id.set("tx1")
+    get_logger("here").info("an event", answer=42, x_auth_token="abc", key="abc", client_secret="abc")
+    request_id.reset(token)
+    get_logger("here").debug("not shown")
+    [line] = lines(capsys)
+    assert line.pop("timestamp")
+    assert line == {
+        "event": "an event",
+        "answer": 42,
+        "level": "info",
+        "logger": "here",
+        "service": "proxy",
+        "request_id": "tx1",
+        "x_auth_token": "[hidden]",
+        "key": "[hidden]",
+        "client_secret": "[hidden]",
+    }
+
+
+def test_tracebacks_and_other_libraries_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("proxy")
+    try:
+        raise ValueError("wrong")
+    except ValueError:
+        get_logger("here").exception("it failed")
+    logging.getLogger("library").warning("from %s", "outside")
+    first, second = lines(capsys)
+    assert "ValueError: wrong" in str(first["exception"])
+    assert (second["event"], second["logger"], second["level"]) == ("from outside", "library", "warning")
+
+
+def test_console_lines_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("proxy", "debug", "console")
+    get_logger("here").debug("an event", answer=42)
+    assert "answer=42" in capsys.readouterr().err

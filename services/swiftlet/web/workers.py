@@ -1,0 +1,192 @@
+"""Several worker processes on one port.
+
+The parent opens one listening socket per worker (SO_REUSEPORT) before it forks and keeps all of them open: when a
+worker dies, the connections queued on its socket wait for its successor instead of being reset. The parent itself
+serves nothing, holds no threads and no event loop, so it can fork at any time. It restarts workers that die, with
+growing pauses, and gives up when they die again and again before they lived a while: then starting is what fails,
+and whoever supervises this process should know.
+
+SIGTERM and SIGINT close the parent's sockets and reach every worker, which drains (`swiftlet.web.serve`).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.errors import SwiftletError
+from swiftlet.web.logs import get_logger
+from swiftlet.web.parent import end_with_parent
+from swiftlet.web.shared_metrics import forget_worker
+
+_ENDINGS = frozenset({signal.SIGTERM, signal.SIGINT})
+_WATCHED = frozenset({*_ENDINGS, signal.SIGCHLD})
+
+_log = get_logger("workers")
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a dead worker comes back; times in seconds."""
+
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+    healthy_after_s: float = 10.0
+    """A worker that lived this long starts again without a pause."""
+    give_up_after: int = 8
+    """Deaths in a row of one worker that did not live that long."""
+
+    def pause(self, deaths: int) -> float:
+        """Seconds before the start that follows this many deaths in a row."""
+        return min(self.first_pause_s * 2 ** (deaths - 1), self.longest_pause_s) if deaths else 0.0
+
+
+@dataclass(slots=True)
+class _Worker:
+    """One place among the workers: its socket, and who serves it."""
+
+    number: int
+    sock: socket.socket
+    pid: int = 0
+    started: float = 0.0
+    deaths: int = 0
+    start_at: float = 0.0
+
+
+class Workers:
+    """The parent of the worker processes; `work(socket)` runs in each of them and returns when drained."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        work: Callable[[socket.socket], None],
+        stop_s: float,
+        restarts: RestartPolicy | None = None,
+    ) -> None:
+        """`stop_s`: how long workers may take to end once asked before they are killed."""
+        self._workers = [_Worker(number, sock) for number, sock in enumerate(sockets)]
+        self._work = work
+        self._stop_s = stop_s
+        self._restarts = restarts or RestartPolicy()
+        self._parent = os.getpid()
+
+    def run(self) -> int:
+        """Keep the workers running until asked to end; the exit code for the process."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        gc.freeze()
+        try:
+            code = self._supervise()
+            stopped = self._stop()
+            return code or stopped
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+
+    def _supervise(self) -> int:
+        """Start what is due and wait for a signal, over and over; 0 when asked to end, 1 to give up."""
+        while True:
+            self._start_due()
+            got = signal.sigtimedwait(_WATCHED, self._until_next_start())
+            if got is not None and got.si_signo in _ENDINGS:
+                return 0
+            for worker, status in self._reap():
+                if not self._died(worker, status):
+                    return 1
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        for worker in self._workers:
+            if not worker.pid and worker.start_at <= now:
+                worker.pid = self._fork(worker)
+                worker.started = now
+
+    def _until_next_start(self) -> float:
+        waiting = [worker.start_at for worker in self._workers if not worker.pid]
+        return max(0.0, min(waiting) - time.monotonic()) if waiting else 60.0
+
+    def _fork(self, worker: _Worker) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            _log.info("worker started", worker=worker.number, pid=pid)
+            return pid
+        os._exit(self._as_worker(worker))
+
+    def _as_worker(self, worker: _Worker) -> int:
+        """What the child does; its exit code. Must not return into the parent's code."""
+        try:
+            # A terminal sends Ctrl-C to all processes at once; the parent passes it on as SIGTERM, once.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+            end_with_parent(self._parent)
+            for other in self._workers:
+                if other is not worker:
+                    other.sock.close()
+            self._work(worker.sock)
+        except SwiftletError as error:
+            _log.error("worker can't run", worker=worker.number, error=str(error))
+            return 1
+        except BaseException:
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stderr.flush()
+        return 0
+
+    def _reap(self) -> list[tuple[_Worker, int]]:
+        """Workers that have ended, each with its exit code (negative: the signal that killed it)."""
+        ended = []
+        for worker in self._workers:
+            if worker.pid:
+                pid, status = os.waitpid(worker.pid, os.WNOHANG)
+                if pid:
+                    forget_worker(pid)
+                    ended.append((worker, os.waitstatus_to_exitcode(status)))
+        return ended
+
+    def _died(self, worker: _Worker, status: int) -> bool:
+        """Plan the successor; False when there have been enough."""
+        now = time.monotonic()
+        healthy = now - worker.started >= self._restarts.healthy_after_s
+        worker.deaths = 0 if healthy else worker.deaths + 1
+        pause_s = self._restarts.pause(worker.deaths)
+        _log.error("worker died", worker=worker.number, pid=worker.pid, status=status, restart_in_s=pause_s)
+        worker.pid = 0
+        worker.start_at = now + pause_s
+        if worker.deaths < self._restarts.give_up_after:
+            return True
+        _log.error("worker keeps dying, giving up; its earlier log lines say why", worker=worker.number)
+        return False
+
+    def _stop(self) -> int:
+        """Let the workers drain, kill what is left in the end; 0 when all ended well."""
+        for worker in self._workers:
+            worker.sock.close()
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + self._stop_s
+        code = 0
+        while any(worker.pid for worker in self._workers):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                _log.warning("workers did not end in time and are killed")
+                self._signal(signal.SIGKILL)
+            got = signal.sigtimedwait(_WATCHED, max(0.1, left_s))
+            if got is not None and got.si_signo in _ENDINGS:
+                self._signal(signal.SIGTERM)
+            for worker, status in self._reap():
+                worker.pid = 0
+                # One asked before it could listen for signals has ended as it should, too.
+                code = code or (0 if status in (0, -signal.SIGTERM) else 1)
+        return code
+
+    def _signal(self, number: int) -> None:
+        for worker in self._workers:
+            if worker.pid:
+                os.kill(worker.pid, number)
