@@ -1,0 +1,118 @@
+"""A bare HTTP client over a socket: sends exactly the bytes it is given, malformed ones included."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+
+class _Canned(io.BytesIO):
+    """Received bytes in the shape that http.client reads a response from."""
+
+    def makefile(self, *_: object, **__: object) -> _Canned:
+        """Itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response; status 0 when the server closed the connection without one."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+def parse_answer(received: bytes, method: str = "GET") -> Answer:
+    """The first response in what was received, interim ones skipped."""
+    while received.startswith(b"HTTP/1.1 100"):
+        received = received.partition(b"\r\n\r\n")[2]
+    if not received:
+        return Answer(0, {}, b"")
+    response = http.client.HTTPResponse(_Canned(received), method=method)  # type: ignore[arg-type]
+    response.begin()
+    return Answer(response.status, dict(response.headers.items()), response.read())
+
+
+def exchange(endpoint: str, request: bytes, *, hang_up: bool = False, timeout_s: float = 30.0) -> Answer:
+    """Send raw bytes; with `hang_up` close the sending side at once. Reads until the server closes or goes quiet."""
+    parts = urlsplit(endpoint)
+    assert parts.hostname is not None
+    method = request.split(b" ", 1)[0].decode("latin-1")
+    with socket.create_connection((parts.hostname, parts.port or 80), timeout=timeout_s) as connection:
+        try:
+            connection.sendall(request)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused before it was read to the end: the answer is what counts
+        if hang_up:
+            connection.shutdown(socket.SHUT_WR)
+        received = bytearray()
+        try:
+            while chunk := connection.recv(65_536):
+                received += chunk
+        except ConnectionResetError:
+            pass
+    return parse_answer(bytes(received), method)
+
+
+def raw(method: str, target: str, headers: Mapping[str, str | bytes], body: bytes = b"", *, length: bool = True) -> bytes:
+    """A request as bytes, closing the connection after its answer; Content-Length is added unless told not to."""
+    lines = [f"{method} {target} HTTP/1.1".encode("latin-1"), b"Host: test", b"Connection: close"]
+    for name, value in headers.items():
+        lines.append(name.encode("latin-1") + b": " + (value if isinstance(value, bytes) else value.encode()))
+    if length:
+        lines.append(f"Content-Length: {len(body)}".encode())
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+class Client:
+    """The Swift API of one account, a fresh connection per call so that servers may die in between."""
+
+    def __init__(self, endpoint: str, user: str, key: str) -> None:
+        """Get a token for `account:user`."""
+        self.endpoint = endpoint
+        answer = self.plain("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key})
+        assert answer.status == 200, answer
+        self.token = answer.headers["X-Auth-Token"]
+        self.base = urlsplit(answer.headers["X-Storage-Url"]).path
+
+    def plain(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+        """A request without a token; `target` stands in the request line as it is."""
+        parts = urlsplit(self.endpoint)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+        try:
+            connection.putrequest(method, target, skip_accept_encoding=True)
+            for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+                connection.putheader(name, value.encode())
+            connection.endheaders(body if body else None)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.headers.items()), response.read())
+        finally:
+            connection.close()
+
+    def call(
+        self,
+        method: str,
+        path: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        query: str = "",
+    ) -> Answer:
+        """A request below the account; `path` is `container/object`, quoted here."""
+        target = self.base + ("/" + quote(path) if path else "") + ("?" + query if query else "")
+        return self.plain(method, target, {"X-Auth-Token": self.token, **(headers or {})}, body)
