@@ -1,29 +1,30 @@
 # One image for all services and the operator; the subcommand says which.
 #
 #   docker build -t swiftlet:dev .
-#   docker build --build-arg NATIVE=prebuilt ...   takes native/target/wheels/*.whl instead of compiling
+#   make image NATIVE=prebuilt      takes native/target/wheels/*.whl (`make setup` leaves it there) and no Rust image
 
 ARG PYTHON_IMAGE=python:3.11-slim
 ARG RUST_IMAGE=rust:1.95-slim
-ARG NATIVE=built
 
-# --- the native package, compiled here ---
-FROM ${RUST_IMAGE} AS native-built
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends python3 python3-venv \
-    && rm -rf /var/lib/apt/lists/* \
-    && python3 -m venv /build
+# --- the native package: compiled here, or before on a machine like the image ---
+FROM ${RUST_IMAGE} AS native
+ARG NATIVE=built
 WORKDIR /src
 COPY requirements/build.txt requirements/
-RUN /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
+RUN if [ "$NATIVE" = built ]; then \
+        apt-get update \
+        && apt-get install -y --no-install-recommends python3 python3-venv \
+        && rm -rf /var/lib/apt/lists/* \
+        && python3 -m venv /build \
+        && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt; \
+    fi
 COPY native native
-RUN /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels
-
-# --- or compiled before, on a machine like the image ---
-FROM ${PYTHON_IMAGE} AS native-prebuilt
-COPY native/target/wheels/*.whl /wheels/
-
-FROM native-${NATIVE} AS native
+RUN if [ "$NATIVE" = built ]; then \
+        rm -rf native/target \
+        && /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels; \
+    else \
+        mkdir /wheels && cp native/target/wheels/*.whl /wheels/; \
+    fi
 
 # --- everything that goes to /usr/local ---
 FROM ${PYTHON_IMAGE} AS install

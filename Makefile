@@ -12,6 +12,8 @@ PYTEST_ARGS ?=
 # make image IMAGE=registry/name:tag NATIVE=prebuilt
 IMAGE ?= swiftlet:dev
 NATIVE ?= built
+PYTHON_IMAGE ?= python:3.11-slim
+RUST_IMAGE ?= $(if $(filter prebuilt,$(NATIVE)),$(PYTHON_IMAGE),rust:1.95-slim)
 BUILDER ?= $(firstword $(shell command -v docker buildah podman 2>/dev/null))
 
 export WORKERS PYTEST_ARGS SWIFTLET_PORT
@@ -67,7 +69,8 @@ bench: ## how fast one core digests
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }
-	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --tag $(IMAGE) .
+	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
+		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
 .PHONY: lock
 lock: ## pin requirements/*.in anew
