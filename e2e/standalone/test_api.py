@@ -224,7 +224,10 @@ def test_container_life(client: Client) -> None:
     assert head.headers["X-Container-Bytes-Used"] == "0"
     assert head.headers["X-Container-Meta-Color"] == "red"
     assert head.headers["X-Storage-Policy"]
-    assert client.call("POST", "life", {"X-Container-Meta-Shape": "round", "X-Remove-Container-Meta-Gone": "x"}).status == 204
+    assert (
+        client.call("POST", "life", {"X-Container-Meta-Shape": "round", "X-Remove-Container-Meta-Gone": "x"}).status
+        == 204
+    )
     after = client.call("HEAD", "life").headers
     assert (after["X-Container-Meta-Color"], after["X-Container-Meta-Shape"]) == ("red", "round")
     assert "X-Container-Meta-Gone" not in after
@@ -306,7 +309,11 @@ def test_listing_formats(client: Client, tree: str) -> None:
     for accept, kind in (("application/json", "application/json"), ("text/xml", "text/xml"), ("*/*", "text/plain")):
         answer = client.call("GET", tree, {"Accept": accept})
         assert answer.headers["Content-Type"] == f"{kind}; charset=utf-8"
-    assert client.call("GET", tree, {"Accept": "text/xml"}, query="format=json").headers["Content-Type"].startswith("application/json")
+    assert (
+        client.call("GET", tree, {"Accept": "text/xml"}, query="format=json")
+        .headers["Content-Type"]
+        .startswith("application/json")
+    )
 
 
 def test_names_with_every_kind_of_character_are_listed_in_byte_order(client: Client, container: str) -> None:

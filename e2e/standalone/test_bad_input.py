@@ -68,17 +68,41 @@ ROWS = [
     Row("empty metadata name", 400, "name cannot be empty", headers=meta("", "v")),
     Row("metadata value not UTF-8", 400, "not valid UTF-8", headers=meta("n", b"\xff\xfe")),
     Row("content type not UTF-8", 400, "not valid UTF-8", headers={"Content-Type": b"text/\xff"}),
-    Row("container metadata value over 256", 400, "longer than 256", target="{base}/newc", headers={"X-Container-Meta-A": "v" * 257}, body=b""),
-    Row("account metadata value over 256", 400, "longer than 256", method="POST", target="{base}", headers={"X-Account-Meta-A": "v" * 257}, body=b""),
+    Row(
+        "container metadata value over 256",
+        400,
+        "longer than 256",
+        target="{base}/newc",
+        headers={"X-Container-Meta-A": "v" * 257},
+        body=b"",
+    ),
+    Row(
+        "account metadata value over 256",
+        400,
+        "longer than 256",
+        method="POST",
+        target="{base}",
+        headers={"X-Account-Meta-A": "v" * 257},
+        body=b"",
+    ),
     # lengths and bodies
     Row("no length", 411, "Missing Content-Length", length=False, body=b""),
     Row("negative length", 400, "", headers={"Content-Length": "-1"}, length=False),
     Row("length is no number", 400, "", headers={"Content-Length": "four"}, length=False),
     Row("length with a sign", 400, "", headers={"Content-Length": "+4"}, length=False),
-    Row("length and chunked at once", 400, "", headers={"Content-Length": "4", "Transfer-Encoding": "chunked"}, length=False, body=b"0\r\n\r\n"),
+    Row(
+        "length and chunked at once",
+        400,
+        "",
+        headers={"Content-Length": "4", "Transfer-Encoding": "chunked"},
+        length=False,
+        body=b"0\r\n\r\n",
+    ),
     Row("object over 5 GiB", 413, "too large", headers={"Content-Length": "5368709123"}, length=False),
     Row("length beyond 64 bits", (400, 413), "", headers={"Content-Length": "9" * 40}, length=False),
-    Row("body shorter than announced", (0, 400, 499), "", headers={"Content-Length": "1000"}, length=False, hang_up=True),
+    Row(
+        "body shorter than announced", (0, 400, 499), "", headers={"Content-Length": "1000"}, length=False, hang_up=True
+    ),
     Row(
         "large body shorter than announced",
         (0, 400, 499),
@@ -88,8 +112,23 @@ ROWS = [
         body=b"x" * 3_000_000,
         hang_up=True,
     ),
-    Row("chunked body without its end", (0, 400, 499), "", headers={"Transfer-Encoding": "chunked"}, length=False, body=b"4\r\ndata\r\n", hang_up=True),
-    Row("chunk size is no number", 400, "", headers={"Transfer-Encoding": "chunked"}, length=False, body=b"zz\r\ndata\r\n0\r\n\r\n"),
+    Row(
+        "chunked body without its end",
+        (0, 400, 499),
+        "",
+        headers={"Transfer-Encoding": "chunked"},
+        length=False,
+        body=b"4\r\ndata\r\n",
+        hang_up=True,
+    ),
+    Row(
+        "chunk size is no number",
+        400,
+        "",
+        headers={"Transfer-Encoding": "chunked"},
+        length=False,
+        body=b"zz\r\ndata\r\n0\r\n\r\n",
+    ),
     Row("unknown transfer encoding", (400, 501), "", headers={"Transfer-Encoding": "gzip"}, length=False),
     Row("wrong ETag", 422, "the body's MD5 is", headers={"ETag": "d41d8cd98f00b204e9800998ecf8427e"}),
     Row("ETag that is no MD5", 422, "the body's MD5 is", headers={"ETag": "nonsense"}),
@@ -103,7 +142,15 @@ ROWS = [
     Row("large-object manifest", 501, "multipart-manifest", target="{base}/bad/new?multipart-manifest=put"),
     Row("dynamic manifest", 501, "X-Object-Manifest", headers={"X-Object-Manifest": "a/b"}),
     Row("expiry", 501, "X-Delete-After", headers={"X-Delete-After": "5"}),
-    Row("container ACL", 501, "X-Container-Read", target="{base}/bad", method="POST", headers={"X-Container-Read": ".r:*"}, body=b""),
+    Row(
+        "container ACL",
+        501,
+        "X-Container-Read",
+        target="{base}/bad",
+        method="POST",
+        headers={"X-Container-Read": ".r:*"},
+        body=b"",
+    ),
     Row("header line over the limit", (400, 431), "", headers=meta("n", LONG_LINE)),
     Row("request line over the limit", (400, 414), "", target="{base}/bad/" + LONG_LINE),
     Row("space in a header's name", 400, "", headers={"X-Object Meta": "v"}),
@@ -112,17 +159,60 @@ ROWS = [
     Row("unknown expectation", 417, "100-continue", headers={"Expect": "the unexpected"}),
     Row("If-None-Match with an entity tag", 400, "only supports '*'", headers={"If-None-Match": "abc"}),
     Row("If-None-Match * where something is", 412, "exists", target="{base}/bad/keep", headers={"If-None-Match": "*"}),
-    Row("unknown policy", 400, "Invalid X-Storage-Policy 'gold'", target="{base}/newc", headers={"X-Storage-Policy": "gold"}, body=b""),
+    Row(
+        "unknown policy",
+        400,
+        "Invalid X-Storage-Policy 'gold'",
+        target="{base}/newc",
+        headers={"X-Storage-Policy": "gold"},
+        body=b"",
+    ),
     # listings and ranges
-    Row("limit is no number", 412, "limit must be a whole number", method="GET", target="{base}/bad?limit=ten", body=b""),
+    Row(
+        "limit is no number", 412, "limit must be a whole number", method="GET", target="{base}/bad?limit=ten", body=b""
+    ),
     Row("negative limit", 412, "limit must be a whole number", method="GET", target="{base}/bad?limit=-1", body=b""),
-    Row("limit over the maximum", 412, "Maximum limit is 10000", method="GET", target="{base}/bad?limit=10001", body=b""),
+    Row(
+        "limit over the maximum", 412, "Maximum limit is 10000", method="GET", target="{base}/bad?limit=10001", body=b""
+    ),
     Row("query not UTF-8", 400, "not valid UTF-8", method="GET", target="{base}/bad?prefix=%ff", body=b""),
     Row("NUL in the query", 400, "NUL", method="GET", target="{base}/bad?marker=%00", body=b""),
-    Row("no acceptable format", 406, "listings come as", method="GET", target="{base}/bad", headers={"Accept": "image/png"}, body=b""),
-    Row("range beyond the end", 416, "4 bytes", method="GET", target="{base}/bad/keep", headers={"Range": "bytes=4-"}, body=b""),
-    Row("suffix of nothing", 416, "4 bytes", method="GET", target="{base}/bad/keep", headers={"Range": "bytes=-0"}, body=b""),
-    Row("a hundred ranges", 416, "4 bytes", method="GET", target="{base}/bad/keep", headers={"Range": "bytes=" + ",".join(["0-0"] * 100)}, body=b""),
+    Row(
+        "no acceptable format",
+        406,
+        "listings come as",
+        method="GET",
+        target="{base}/bad",
+        headers={"Accept": "image/png"},
+        body=b"",
+    ),
+    Row(
+        "range beyond the end",
+        416,
+        "4 bytes",
+        method="GET",
+        target="{base}/bad/keep",
+        headers={"Range": "bytes=4-"},
+        body=b"",
+    ),
+    Row(
+        "suffix of nothing",
+        416,
+        "4 bytes",
+        method="GET",
+        target="{base}/bad/keep",
+        headers={"Range": "bytes=-0"},
+        body=b"",
+    ),
+    Row(
+        "a hundred ranges",
+        416,
+        "4 bytes",
+        method="GET",
+        target="{base}/bad/keep",
+        headers={"Range": "bytes=" + ",".join(["0-0"] * 100)},
+        body=b"",
+    ),
     # who is asking
     Row("no token", 401, "X-Auth-Token", token=False),
     Row("garbage for a token", 401, "malformed", token=False, headers={"X-Auth-Token": "garbage"}),
@@ -130,8 +220,24 @@ ROWS = [
     Row("token of 5000 characters", (400, 401), "", token=False, headers={"X-Auth-Token": "AUTH_tk" + "A" * 5000}),
     Row("somebody else's account", 403, "no access", target="/v1/AUTH_other/c", body=b""),
     Row("creating accounts without the role", 403, "reseller_admin", target="{base}", body=b""),
-    Row("login without a key", 401, "X-Auth-Key", method="GET", target="/auth/v1.0", headers={"X-Auth-User": "test:tester"}, body=b""),
-    Row("login with a wrong key", 401, "unknown user or wrong key", method="GET", target="/auth/v1.0", headers={"X-Auth-User": "test:tester", "X-Auth-Key": "no"}, body=b""),
+    Row(
+        "login without a key",
+        401,
+        "X-Auth-Key",
+        method="GET",
+        target="/auth/v1.0",
+        headers={"X-Auth-User": "test:tester"},
+        body=b"",
+    ),
+    Row(
+        "login with a wrong key",
+        401,
+        "unknown user or wrong key",
+        method="GET",
+        target="/auth/v1.0",
+        headers={"X-Auth-User": "test:tester", "X-Auth-Key": "no"},
+        body=b"",
+    ),
     Row("posting to the token endpoint", 405, "not allowed", method="POST", target="/auth/v1.0", body=b""),
     # what is not there
     Row("object into a missing container", 404, "create it first", target="{base}/nowhere/o"),
@@ -192,13 +298,17 @@ def test_bad_input(client: Client, row: Row) -> None:
 
 def test_two_content_lengths(client: Client) -> None:
     before = snapshot(client)
-    request = raw("PUT", client.base + "/bad/new", {"X-Auth-Token": client.token, "Content-Length": "4"}, b"data", length=False)
+    request = raw(
+        "PUT", client.base + "/bad/new", {"X-Auth-Token": client.token, "Content-Length": "4"}, b"data", length=False
+    )
     request = request.replace(b"Content-Length: 4", b"Content-Length: 4\r\nContent-Length: 5")
     assert exchange(client.endpoint, request).status == 400
     assert snapshot(client) == before
 
 
-@pytest.mark.parametrize("garbage", [b"\r\n\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"PUT / HTTP/9.9\r\n\r\n", b"\x00" * 100])
+@pytest.mark.parametrize(
+    "garbage", [b"\r\n\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"PUT / HTTP/9.9\r\n\r\n", b"\x00" * 100]
+)
 def test_not_http_at_all(client: Client, garbage: bytes) -> None:
     assert exchange(client.endpoint, garbage, hang_up=True).status in {0, 400}
     assert client.call("HEAD").status == 204
@@ -206,7 +316,24 @@ def test_not_http_at_all(client: Client, garbage: bytes) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["..", "../../../etc/passwd", ".", "a/../b", "a//b", "/leading", "trailing/", "%2e%2e", "con", "a b+c&d=e?f#g", "é\u4e2d\U0001f600", "\n\t", "'\"<>&", "-rf", "~", "x" * 1024],
+    [
+        "..",
+        "../../../etc/passwd",
+        ".",
+        "a/../b",
+        "a//b",
+        "/leading",
+        "trailing/",
+        "%2e%2e",
+        "con",
+        "a b+c&d=e?f#g",
+        "é\u4e2d\U0001f600",
+        "\n\t",
+        "'\"<>&",
+        "-rf",
+        "~",
+        "x" * 1024,
+    ],
 )
 def test_path_tricks_are_only_names(client: Client, name: str) -> None:
     """Names that look like paths are stored under exactly that name and touch nothing else."""

@@ -123,7 +123,9 @@ def rclone(cluster: Cluster) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(["rclone", *command], env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        ["rclone", *command], env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

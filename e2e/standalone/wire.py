@@ -70,7 +70,9 @@ def exchange(endpoint: str, request: bytes, *, hang_up: bool = False, timeout_s:
     return parse_answer(bytes(received), method)
 
 
-def raw(method: str, target: str, headers: Mapping[str, str | bytes], body: bytes = b"", *, length: bool = True) -> bytes:
+def raw(
+    method: str, target: str, headers: Mapping[str, str | bytes], body: bytes = b"", *, length: bool = True
+) -> bytes:
     """A request as bytes, closing the connection after its answer; Content-Length is added unless told not to."""
     lines = [f"{method} {target} HTTP/1.1".encode("latin-1"), b"Host: test", b"Connection: close"]
     for name, value in headers.items():
