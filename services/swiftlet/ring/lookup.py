@@ -1,0 +1,192 @@
+"""The ring that everybody asks: digest to partition, partition to devices.
+
+A ring is immutable. Devices are held once, assignments as one array of 16-bit device ids per replica: a ring
+of 2^18 partitions with 3 replicas takes 1.5 MiB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+from swiftlet.ring.model import DIGEST_SIZE, Device, RingError, check_shape, row_lengths
+
+_SEARCH = 8
+"""Slots looked at per device and kind of tier before handoffs are taken in plain order."""
+_STRIDE = 0.6180339887498949
+"""Share of the ring between two slots in a row of that search: the golden section, which scatters them most."""
+
+
+class Ring:
+    """Assignment of partitions to devices.
+
+    `version` counts rebalances; `devices[id]` is None for ids that are not in use (any more);
+    `replica_count` may be fractional: the partitions with the lowest numbers then have one replica more.
+    """
+
+    __slots__ = ("_levels", "_rows", "_shift", "devices", "part_power", "partition_count", "replica_count", "version")
+
+    def __init__(
+        self,
+        version: int,
+        part_power: int,
+        replica_count: float,
+        devices: Sequence[Device | None],
+        rows: Sequence[array[int]],
+    ) -> None:
+        """`rows[replica][partition]` is a device id; rows as long as `row_lengths` says. RingError otherwise."""
+        check_shape(part_power, replica_count)
+        if [len(row) for row in rows] != row_lengths(part_power, replica_count):
+            raise RingError("the assignment table does not have the size that part_power and replicas ask for")
+        for index, device in enumerate(devices):
+            if device is not None and device.id != index:
+                raise RingError(f"device {device.name!r} has id {device.id} but stands at {index}")
+        for row in rows:
+            for id_ in set(row):
+                if id_ >= len(devices) or devices[id_] is None:
+                    raise RingError(f"the assignment table names device id {id_}, which is not among the devices")
+        self.version = version
+        self.part_power = part_power
+        self.replica_count = replica_count
+        self.partition_count = 1 << part_power
+        self.devices: tuple[Device | None, ...] = tuple(devices)
+        self._rows = tuple(rows)
+        self._shift = 32 - part_power
+        present = [device for device in self.devices if device is not None]
+        self._levels: tuple[tuple[Callable[[Device], object], int], ...] = tuple(
+            (tier, len({tier(device) for device in present})) for tier in (_region, _zone, _node)
+        )
+
+    def partition_of(self, digest: bytes) -> int:
+        """The partition of a 16-byte digest: its top `part_power` bits. ValueError for another length."""
+        if len(digest) != DIGEST_SIZE:
+            raise ValueError(f"a digest has {DIGEST_SIZE} bytes, not {len(digest)}")
+        return int.from_bytes(digest[:4], "big") >> self._shift
+
+    def primaries(self, partition: int) -> tuple[Device, ...]:
+        """The devices that hold the partition, in replica order. IndexError for an unknown partition."""
+        devices = self.devices
+        return tuple([devices[row[partition]] for row in self._holding(partition)])  # type: ignore[misc]
+
+    def replica_ring(self, partition: int) -> tuple[Device, ...]:
+        """The partition's holders clockwise, the last one followed by the first.
+
+        Clockwise is by ascending replica number, the same order as `primaries`: a device that takes over a
+        replica takes over its place, so all the other holders keep their neighbours.
+        """
+        return self.primaries(partition)
+
+    def clockwise(self, partition: int, device_id: int) -> Device:
+        """The next holder clockwise from one holder (itself when it is the only one). KeyError for others."""
+        holders = self.primaries(partition)
+        for index, device in enumerate(holders):
+            if device.id == device_id:
+                return holders[(index + 1) % len(holders)]
+        raise KeyError(f"device {device_id} holds no replica of partition {partition}")
+
+    def handoffs(self, partition: int) -> Iterator[Device]:
+        """Every other device once, in the order in which it should stand in for a failed primary.
+
+        First come devices in regions not yet used, then in unused zones, on unused nodes, then the rest, and
+        devices without weight (being drained) last. Within that the order is that of ring slots scattered
+        over the ring from the partition on: fixed for a ring, different between partitions, and in proportion
+        to weights. Nothing is computed before it is asked for.
+        """
+        holders = self.primaries(partition)
+        taken = {device.id for device in holders}
+        devices = self.devices
+        for tier, tiers in self._levels:
+            used = {tier(device) for device in holders}
+            used.update([tier(devices[id_]) for id_ in taken])  # type: ignore[arg-type]
+            if len(used) == tiers:
+                continue
+            for device in self._scattered(partition):
+                if device.id in taken or not device.weight or tier(device) in used:
+                    continue
+                used.add(tier(device))
+                taken.add(device.id)
+                yield device
+                if len(used) == tiers:
+                    break
+        for device in self._scattered(partition):
+            if device.id not in taken and device.weight:
+                taken.add(device.id)
+                yield device
+        rest = [device for device in devices if device is not None and device.id not in taken]
+        rest.sort(key=lambda device: (not device.weight, (device.id - partition) % len(devices)))
+        yield from rest
+
+    def partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
+        """(partition, replica) that a device holds, by replica, then partition. KeyError for an unknown id."""
+        self.device(device_id)
+        return self._partitions_of(device_id)
+
+    def device(self, device_id: int) -> Device:
+        """The device with this id; KeyError when there is none."""
+        found = self.devices[device_id] if 0 <= device_id < len(self.devices) else None
+        if found is None:
+            raise KeyError(f"there is no device {device_id} in ring version {self.version}")
+        return found
+
+    @property
+    def rows(self) -> tuple[array[int], ...]:
+        """The assignment table, `rows[replica][partition]` = device id; not to be changed."""
+        return self._rows
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in everything that is kept in a ring file."""
+        if not isinstance(other, Ring):
+            return NotImplemented
+        return (self.version, self.part_power, self.replica_count, self.devices, self._rows) == (
+            other.version,
+            other.part_power,
+            other.replica_count,
+            other.devices,
+            other._rows,
+        )
+
+    def __hash__(self) -> int:
+        """By version and shape."""
+        return hash((self.version, self.part_power, self.replica_count))
+
+    def __repr__(self) -> str:
+        """Version, part power and replicas."""
+        return f"Ring(version={self.version}, part_power={self.part_power}, replica_count={self.replica_count})"
+
+    def _holding(self, partition: int) -> tuple[array[int], ...]:
+        if not 0 <= partition < self.partition_count:
+            raise IndexError(f"partition {partition} is outside 0..{self.partition_count - 1}")
+        rows = self._rows
+        return rows if partition < len(rows[-1]) else rows[:-1]
+
+    def _scattered(self, partition: int) -> Iterator[Device]:
+        """Holders of slots spread over the ring; devices come up repeatedly."""
+        rows, devices, count = self._rows, self.devices, self.partition_count
+        step = int(count * _STRIDE) | 1
+        for turn in range(min(count, _SEARCH * len(devices))):
+            partition = (partition + step) % count
+            row = rows[turn % len(rows)]
+            if partition < len(row):
+                yield devices[row[partition]]  # type: ignore[misc]
+
+    def _partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
+        for replica, row in enumerate(self._rows):
+            partition = -1
+            while True:
+                try:
+                    partition = row.index(device_id, partition + 1)
+                except ValueError:
+                    break
+                yield partition, replica
+
+
+def _region(device: Device) -> object:
+    return device.region
+
+
+def _zone(device: Device) -> object:
+    return device.region, device.zone
+
+
+def _node(device: Device) -> object:
+    return device.region, device.zone, device.node
