@@ -145,7 +145,10 @@ class Subdir:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRow:
-    """One container's row in its account's listing."""
+    """One container's row in its account's listing.
+
+    `reported` is when a container server counted the totals; the newest count wins.
+    """
 
     name: str
     put_timestamp: Timestamp
@@ -153,6 +156,7 @@ class ContainerRow:
     object_count: int = 0
     bytes_used: int = 0
     policy: int = 0
+    reported: Timestamp = ZERO
 
     @property
     def deleted(self) -> bool:

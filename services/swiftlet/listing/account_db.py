@@ -1,0 +1,88 @@
+"""An account's database: its containers' names and totals.
+
+Several container servers report the totals of one container, each of its own replica. A report carries the time
+at which it was counted (`ContainerRow.reported`), and the newest one wins: whichever replica changes last also
+reports last, and by then has what the others have. While replicas differ the totals may waver between
+theirs; once the container's replicas agree and each has reported, every account replica shows the true ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from swiftlet.listing.database import Database
+from swiftlet.listing.model import DatabaseKind
+from swiftlet.listing.schema import loaded, stored
+from swiftlet.model import AccountInfo, ContainerRow
+from swiftlet.timestamp import ZERO, Timestamp
+
+
+class AccountDb(Database[ContainerRow]):
+    """One account through one connection.
+
+    Rows merge by parts: the newest PUT, the newest DELETE, and of totals and policy those counted last (a tie by
+    the larger). An account that was never PUT comes to be with its first row.
+    """
+
+    kind = DatabaseKind.ACCOUNT
+    columns = (
+        "name",
+        "put_timestamp",
+        "delete_timestamp",
+        "object_count",
+        "bytes_used",
+        "policy",
+        "reported",
+    )
+    age_column = "delete_timestamp"
+
+    def encode(self, row: ContainerRow) -> tuple[int | str, ...]:
+        """Columns of a row."""
+        stamps = stored(row.put_timestamp), stored(row.delete_timestamp)
+        return row.name, *stamps, row.object_count, row.bytes_used, row.policy, stored(row.reported)
+
+    def decode(self, columns: tuple[int | str, ...], deleted: bool) -> ContainerRow:
+        """A row from its columns."""
+        name, put, delete, objects, size, policy, reported = columns
+        return ContainerRow(name, loaded(put), loaded(delete), objects, size, policy, loaded(reported))  # type: ignore[arg-type]
+
+    def merge_row(self, old: ContainerRow, new: ContainerRow) -> ContainerRow:
+        """The newest of each part."""
+        counted = max(old, new, key=_rank)
+        return replace(
+            counted,
+            put_timestamp=max(old.put_timestamp, new.put_timestamp),
+            delete_timestamp=max(old.delete_timestamp, new.delete_timestamp),
+        )
+
+    def weigh(self, row: ContainerRow) -> tuple[int, int]:
+        """The container's totals."""
+        return row.object_count, row.bytes_used
+
+    def put(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
+        """Create or update; True when created. Superseded by a later deletion."""
+        return self._put(timestamp, metadata, 0)
+
+    def update(self, rows: Sequence[ContainerRow]) -> int:
+        """Merge rows; how many changed something."""
+        if rows and self.head.put_timestamp == ZERO and self.head.delete_timestamp == ZERO:
+            self._put(max(row.put_timestamp for row in rows), {}, 0)
+        return self.merge(rows)
+
+    def info(self) -> AccountInfo:
+        """Totals and metadata; NotFound."""
+        head = self.require()
+        return AccountInfo(
+            account=head.name.account,
+            put_timestamp=head.put_timestamp,
+            created=head.created,
+            container_count=head.totals.rows,
+            object_count=head.totals.objects,
+            bytes_used=head.totals.bytes,
+            metadata=self.metadata(),
+        )
+
+
+def _rank(row: ContainerRow) -> tuple[int, int, int, int]:
+    return row.reported.value, row.object_count, row.bytes_used, row.policy

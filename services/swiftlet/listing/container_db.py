@@ -1,0 +1,96 @@
+"""A container's database: its objects' names, sizes, ETags and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from swiftlet.errors import PolicyConflict
+from swiftlet.listing.database import Database, Report
+from swiftlet.listing.model import DatabaseKind
+from swiftlet.listing.schema import loaded, stored
+from swiftlet.model import ContainerInfo, ContainerRow, ObjectRow
+from swiftlet.timestamp import Timestamp
+
+
+class ContainerDb(Database[ObjectRow]):
+    """One container through one connection.
+
+    Rows merge newest first. Between rows with one timestamp (two replicas of an object that hold the same POST on
+    top of different data, say) a removed one wins, then the larger size, ETag and type: arbitrary, but the same
+    everywhere.
+    """
+
+    kind = DatabaseKind.CONTAINER
+    columns = ("name", "timestamp", "size", "etag", "content_type")
+    age_column = "timestamp"
+
+    def encode(self, row: ObjectRow) -> tuple[int | str, ...]:
+        """Columns of a row."""
+        return row.name, stored(row.timestamp), row.size, row.etag, row.content_type
+
+    def decode(self, columns: tuple[int | str, ...], deleted: bool) -> ObjectRow:
+        """A row from its columns."""
+        name, stamp, size, etag, content_type = columns
+        return ObjectRow(name, loaded(stamp), size, etag, content_type, deleted)  # type: ignore[arg-type]
+
+    def merge_row(self, old: ObjectRow, new: ObjectRow) -> ObjectRow:
+        """The newer row."""
+        return max(old, new, key=_rank)
+
+    def weigh(self, row: ObjectRow) -> tuple[int, int]:
+        """One object and its bytes."""
+        return 1, row.size
+
+    def put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int | None, default_policy: int) -> bool:
+        """Create or update; True when created. PolicyConflict, Superseded by a later deletion."""
+        head = self.head
+        if head.exists and policy is not None and policy != head.policy:
+            raise PolicyConflict(f"{head.name} has storage policy {head.policy}, not {policy}")
+        return self._put(timestamp, metadata, default_policy if policy is None else policy)
+
+    def update(self, rows: Iterable[ObjectRow]) -> int:
+        """Merge rows into a container that is there; NotFound otherwise. How many changed something."""
+        self.require()
+        return self.merge(map(plain, rows))
+
+    def info(self) -> ContainerInfo:
+        """Totals and metadata; NotFound."""
+        head = self.require()
+        return ContainerInfo(
+            account=head.name.account,
+            container=head.name.container or "",
+            put_timestamp=head.put_timestamp,
+            created=head.created,
+            object_count=head.totals.objects,
+            bytes_used=head.totals.bytes,
+            policy=head.policy,
+            metadata=self.metadata(),
+        )
+
+    def account_row(self, counted: Timestamp) -> ContainerRow:
+        """What the account should know of this container, as of `counted`."""
+        head = self.head
+        return ContainerRow(
+            name=head.name.container or "",
+            put_timestamp=head.put_timestamp,
+            delete_timestamp=head.delete_timestamp,
+            object_count=head.totals.objects,
+            bytes_used=head.totals.bytes,
+            policy=head.policy,
+            reported=counted,
+        )
+
+    def mark_reported(self, row: ContainerRow) -> None:
+        """The account knows `row`."""
+        report = Report(row.put_timestamp, row.delete_timestamp, row.object_count, row.bytes_used, row.policy)
+        self.head = replace(self.head, reported=report)
+
+
+def plain(row: ObjectRow) -> ObjectRow:
+    """The row as it is kept: a removed one says nothing but when."""
+    return ObjectRow(row.name, row.timestamp, deleted=True) if row.deleted else row
+
+
+def _rank(row: ObjectRow) -> tuple[int, bool, int, str, str]:
+    return row.timestamp.value, row.deleted, row.size, row.etag, row.content_type

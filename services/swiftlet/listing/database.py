@@ -1,0 +1,404 @@
+"""What account and container databases have in common: life and death, metadata, rows, totals, set hash.
+
+Merge rules. All of them are functions of what was ever merged, not of the order (the exceptions are said):
+
+- A database has a PUT and a DELETE timestamp, the newest of each seen. It is deleted while the DELETE is newer,
+  and not there while it was never PUT.
+- Metadata items merge newest first each (a tie by the greater value). Those not newer than the DELETE are
+  forgotten, so that a container that is created again begins without.
+- Rows merge by their kind's rule (`merge_row`); removed rows stay as markers until `reclaim`.
+- A deletion that turns out to have raced with a live row (a peer had accepted it) is undone: the PUT timestamp is
+  raised to the DELETE's. So a deleted database never has live rows. Whether it is undone depends on what met
+  first on a replica, but replicas that differ in it agree at their next merge, because PUT timestamps only grow.
+- `created` and the policy belong together. Of two replicas created apart, the older one wins, unless it was
+  created before the deletion that both know by then. With three created apart the order of merges may choose
+  among them; the replicas agree all the same once they have merged.
+
+Totals and the set hash are kept with the rows, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Self, TypeVar
+
+from swiftlet.errors import NotEmpty, NotFound, Superseded
+from swiftlet.listing import sethash
+from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.model import DatabaseKind, DatabaseName, DatabaseState, MetadataItem, visible
+from swiftlet.listing.query import Span, after, list_page
+from swiftlet.listing.schema import loaded, stored
+from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.timestamp import ZERO, Timestamp
+
+R = TypeVar("R", ObjectRow, ContainerRow)
+_Column = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Live rows; the objects and bytes in them."""
+
+    rows: int = 0
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a container's account was told last: timestamps, totals, policy."""
+
+    put_timestamp: Timestamp
+    delete_timestamp: Timestamp
+    objects: int
+    bytes: int
+    policy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The one row of `info`."""
+
+    name: DatabaseName
+    created: Timestamp
+    put_timestamp: Timestamp
+    delete_timestamp: Timestamp
+    policy: int
+    totals: Totals
+    rows_digest: bytes
+    reported: Report
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the deletion is newer than the last PUT."""
+        return self.delete_timestamp > self.put_timestamp
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was PUT and not deleted since."""
+        return self.put_timestamp > ZERO and not self.deleted
+
+    @property
+    def current_report(self) -> Report:
+        """What the account should know."""
+        return Report(self.put_timestamp, self.delete_timestamp, self.totals.objects, self.totals.bytes, self.policy)
+
+    @property
+    def unreported(self) -> bool:
+        """Whether the account was not told the newest yet."""
+        return self.put_timestamp > ZERO and self.current_report != self.reported
+
+
+_READ_HEAD = """
+SELECT account, container, created, put_timestamp, delete_timestamp, policy, row_count, object_count, bytes_used,
+    rows_digest, reported_put, reported_delete, reported_objects, reported_bytes, reported_policy
+FROM info WHERE id = 1
+"""
+_WRITE_HEAD = """
+UPDATE info SET created = ?, put_timestamp = ?, delete_timestamp = ?, policy = ?, row_count = ?, object_count = ?,
+    bytes_used = ?, rows_digest = ?, reported_put = ?, reported_delete = ?, reported_objects = ?, reported_bytes = ?,
+    reported_policy = ?
+WHERE id = 1
+"""
+
+
+class Database(ABC, Generic[R]):
+    """One database through one connection; used by one thread at a time.
+
+    Writes happen between `begin` and `commit`; `head` then is what the transaction has made of it.
+    """
+
+    kind: ClassVar[DatabaseKind]
+    columns: ClassVar[tuple[str, ...]]
+    """Columns of the row tables; the name is the first."""
+    age_column: ClassVar[str]
+    """The column by which markers grow old."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read the head."""
+        self.connection = connection
+        names = ", ".join(self.columns)
+        slots = ", ".join("?" * len(self.columns))
+        self._select = {table: f"SELECT {names} FROM {table} WHERE name = ?" for table in ("live", "marker")}  # noqa: S608
+        self._insert = {
+            table: f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({slots})"  # noqa: S608
+            for table in ("live", "marker")
+        }
+        self._scan = f"SELECT {names} FROM %s WHERE name >= ?%s ORDER BY name%s LIMIT ?"  # noqa: S608
+        self.head = self.read_head()
+
+    @abstractmethod
+    def encode(self, row: R) -> tuple[_Column, ...]:
+        """A row as its columns."""
+
+    @abstractmethod
+    def decode(self, columns: tuple[_Column, ...], deleted: bool) -> R:
+        """A row from its columns."""
+
+    @abstractmethod
+    def merge_row(self, old: R, new: R) -> R:
+        """What remains of two rows of one name; commutative, associative, idempotent."""
+
+    @abstractmethod
+    def weigh(self, row: R) -> tuple[int, int]:
+        """Objects and bytes that a live row stands for."""
+
+    # The head and transactions.
+
+    def read_head(self) -> Head:
+        """The head as it is on disk; DamagedDatabase when it is missing."""
+        columns = self.connection.execute(_READ_HEAD).fetchone()
+        if columns is None or len(columns[9]) != sethash.SIZE:
+            raise DamagedDatabase("the database's info row is missing or malformed")
+        account, container, created, put, delete, policy, rows, objects, size, digest, *reported = columns
+        return Head(
+            DatabaseName(account, container),
+            loaded(created),
+            loaded(put),
+            loaded(delete),
+            policy,
+            Totals(rows, objects, size),
+            digest,
+            Report(loaded(reported[0]), loaded(reported[1]), reported[2], reported[3], reported[4]),
+        )
+
+    def begin(self) -> None:
+        """Begin a write transaction."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.head = self._clean = self.read_head()
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        if self.head != self._clean:
+            self.connection.execute(_WRITE_HEAD, _head_columns(self.head))
+        self.connection.execute("COMMIT")
+
+    def snapshot(self) -> Self:
+        """Begin a read transaction: everything read until `release` is of one moment."""
+        self.connection.execute("BEGIN")
+        self.head = self.read_head()
+        return self
+
+    def release(self) -> None:
+        """End a transaction without keeping anything."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def require(self) -> Head:
+        """The head of a database that is there; NotFound, with the deletion's timestamp, otherwise."""
+        if not self.head.exists:
+            deletion = self.head.delete_timestamp if self.head.deleted else None
+            raise NotFound(f"{self.head.name} does not exist", deletion)
+        return self.head
+
+    # Life and death.
+
+    def _put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int) -> bool:
+        """Create (with `policy`) or touch; whether it was created."""
+        head = self.head
+        if timestamp <= head.delete_timestamp:
+            raise Superseded(f"{head.name} was deleted later than this PUT", head.delete_timestamp)
+        created = not head.exists
+        if created:
+            self.head = replace(head, created=timestamp, put_timestamp=timestamp, policy=policy)
+        else:
+            self.head = replace(head, put_timestamp=max(head.put_timestamp, timestamp))
+        self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
+        return created
+
+    def post(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> None:
+        """Merge metadata items; NotFound."""
+        self.require()
+        self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
+
+    def delete(self, timestamp: Timestamp) -> None:
+        """Delete; NotFound, NotEmpty, Superseded by a PUT at or after `timestamp`."""
+        head = self.require()
+        if head.totals.rows:
+            raise NotEmpty(f"{head.name} is not empty")
+        if timestamp <= head.put_timestamp:
+            raise Superseded(f"{head.name} was PUT later than this DELETE", head.put_timestamp)
+        self._set_deletion(timestamp)
+
+    def _set_deletion(self, timestamp: Timestamp) -> None:
+        self.head = replace(self.head, delete_timestamp=max(self.head.delete_timestamp, timestamp))
+        self.connection.execute("DELETE FROM metadata WHERE timestamp <= ?", (stored(self.head.delete_timestamp),))
+
+    def _undo_lost_deletion(self) -> None:
+        if self.head.deleted and self.head.totals.rows:
+            self.head = replace(self.head, put_timestamp=self.head.delete_timestamp)
+
+    # Metadata.
+
+    def items(self) -> dict[str, MetadataItem]:
+        """All metadata items by name, removed ones included."""
+        rows = self.connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
+        return {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
+
+    def metadata(self) -> dict[str, str]:
+        """The metadata that is there."""
+        return visible(self.items())
+
+    def _merge_metadata(self, items: Iterable[MetadataItem]) -> None:
+        known = self.items()
+        for item in items:
+            old = known.get(item.name)
+            if item.timestamp <= self.head.delete_timestamp or (old is not None and old >= item):
+                continue
+            known[item.name] = item
+            self.connection.execute(
+                "INSERT OR REPLACE INTO metadata (name, timestamp, value) VALUES (?, ?, ?)",
+                (item.name, stored(item.timestamp), item.value),
+            )
+
+    # Rows.
+
+    def find(self, name: str) -> R | None:
+        """The row or marker of that name."""
+        for table in ("live", "marker"):
+            columns = self.connection.execute(self._select[table], (name,)).fetchone()
+            if columns is not None:
+                return self.decode(columns, table == "marker")
+        return None
+
+    def merge(self, rows: Iterable[R]) -> int:
+        """Merge rows whatever the database's state; how many changed something."""
+        changed = count = objects = size = change = 0
+        for row in sorted(rows, key=_name):
+            old = self.find(row.name)
+            merged = row if old is None else self.merge_row(old, row)
+            if merged == old:
+                continue
+            changed += 1
+            change += sethash.term(merged)
+            if old is not None:
+                change -= sethash.term(old)
+                if not old.deleted:
+                    weight = self.weigh(old)
+                    count, objects, size = count - 1, objects - weight[0], size - weight[1]
+                if old.deleted != merged.deleted:
+                    self._drop(old)
+            if not merged.deleted:
+                weight = self.weigh(merged)
+                count, objects, size = count + 1, objects + weight[0], size + weight[1]
+            table = "marker" if merged.deleted else "live"
+            self.connection.execute(self._insert[table], self.encode(merged))
+        if changed:
+            totals = self.head.totals
+            self.head = replace(
+                self.head,
+                totals=Totals(totals.rows + count, totals.objects + objects, totals.bytes + size),
+                rows_digest=sethash.add(self.head.rows_digest, change),
+            )
+            self._undo_lost_deletion()
+        return changed
+
+    def _drop(self, row: R) -> None:
+        table = "marker" if row.deleted else "live"
+        self.connection.execute(f"DELETE FROM {table} WHERE name = ?", (row.name,))  # noqa: S608
+
+    def reclaim(self, before: Timestamp, limit: int = 10_000) -> int:
+        """Forget up to `limit` markers and removed metadata items older than `before`; how many went."""
+        names = ", ".join(self.columns)
+        columns = self.connection.execute(
+            f"SELECT {names} FROM marker WHERE {self.age_column} < ? LIMIT ?",  # noqa: S608
+            (stored(before), limit),
+        ).fetchall()
+        rows = [self.decode(row, True) for row in columns]
+        for row in rows:
+            self._drop(row)
+        change = -sum(sethash.term(row) for row in rows)
+        self.head = replace(self.head, rows_digest=sethash.add(self.head.rows_digest, change))
+        items = self.connection.execute("DELETE FROM metadata WHERE value = '' AND timestamp < ?", (stored(before),))
+        return len(rows) + items.rowcount
+
+    def _fetch(self, table: str, span: Span, reverse: bool, limit: int) -> Iterator[R]:
+        order = " DESC" if reverse else ""
+        if span.high is None:
+            cursor = self.connection.execute(self._scan % (table, "", order), (span.low, limit))
+        else:
+            sql = self._scan % (table, " AND name < ?", order)
+            cursor = self.connection.execute(sql, (span.low, span.high, limit))
+        try:
+            for columns in cursor:
+                yield self.decode(columns, table == "marker")
+        finally:
+            cursor.close()
+
+    def list_page(self, query: ListingQuery) -> list[R | Subdir]:
+        """One page of the live rows."""
+        return list_page(query, lambda span, reverse, limit: self._fetch("live", span, reverse, limit))
+
+    def rows(self, start: str, upto: str, limit: int) -> list[R]:
+        """Up to `limit` rows with `start < name <= upto` by name, removed ones included; "" is no bound."""
+        span = Span(after(start) if start else "", after(upto) if upto else None)
+        found = [row for table in ("live", "marker") for row in self._fetch(table, span, False, limit)]
+        return sorted(found, key=_name)[:limit]
+
+    # Replicas.
+
+    def state(self) -> DatabaseState:
+        """What replicas compare."""
+        head, items = self.head, tuple(self.items().values())
+        stamps = (head.created, head.put_timestamp, head.delete_timestamp)
+        return DatabaseState(head.name, *stamps, head.policy, items, head.rows_digest)
+
+    def merge_state(self, other: DatabaseState) -> None:
+        """Take over what a replica knows better, its rows apart."""
+        self._set_deletion(other.delete_timestamp)
+        head = self.head
+        created, policy = _incarnation(
+            head.delete_timestamp, (head.created, head.policy), (other.created, other.policy)
+        )
+        put = max(head.put_timestamp, other.put_timestamp)
+        self.head = replace(head, created=created, policy=policy, put_timestamp=put)
+        self._merge_metadata(other.metadata)
+        self._undo_lost_deletion()
+
+    def recount(self) -> tuple[Totals, bytes]:
+        """Totals and set hash from the rows themselves; reads them all."""
+        rows = objects = size = digest = 0
+        for table in ("live", "marker"):
+            for row in self._fetch(table, Span("", None), False, -1):
+                digest += sethash.term(row)
+                if table == "live":
+                    weight = self.weigh(row)
+                    rows, objects, size = rows + 1, objects + weight[0], size + weight[1]
+        return Totals(rows, objects, size), sethash.add(bytes(sethash.SIZE), digest)
+
+    def verify(self) -> None:
+        """DamagedDatabase unless totals and set hash are those of the rows."""
+        if self.recount() != (self.head.totals, self.head.rows_digest):
+            raise DamagedDatabase(f"{self.head.name}: the rows do not add up to the totals and set hash kept with them")
+
+
+def _head_columns(head: Head) -> tuple[int | bytes, ...]:
+    totals, told = head.totals, head.reported
+    return (
+        stored(head.created),
+        stored(head.put_timestamp),
+        stored(head.delete_timestamp),
+        head.policy,
+        totals.rows,
+        totals.objects,
+        totals.bytes,
+        head.rows_digest,
+        stored(told.put_timestamp),
+        stored(told.delete_timestamp),
+        told.objects,
+        told.bytes,
+        told.policy,
+    )
+
+
+def _name(row: ObjectRow | ContainerRow) -> str:
+    return row.name
+
+
+def _incarnation(deletion: Timestamp, *candidates: tuple[Timestamp, int]) -> tuple[Timestamp, int]:
+    """The creation that counts: the oldest after the deletion, or else the newest."""
+    after_deletion: Sequence[tuple[Timestamp, int]] = [c for c in candidates if c[0] > deletion]
+    return min(after_deletion) if after_deletion else max(candidates)

@@ -1,0 +1,372 @@
+"""All listing databases of one device: opening and closing them, group commit, quarantine.
+
+Layout below the device's root: `containers|accounts/<partition>/<suffix>/<hash>/<hash>.db`, beside them
+`quarantine/` and `trash/`, and `listing.lock`, which makes one process the owner.
+
+Fault model. Power: see `swiftlet.listing.schema`. A damaged database is moved to `quarantine/` as a whole, the
+request that met it fails, and the replica then is as one that never had the database, until its peers bring it
+back. An I/O error takes the whole device out of service until the process restarts (DeviceFailed for
+everything): after a failed sync nobody knows which pages the kernel dropped, and to go on appending to such a log
+would lose acknowledged rows at the next recovery. A full device refuses what grows and goes on with deletions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, SwiftletError
+from swiftlet.listing import metrics
+from swiftlet.listing.account_db import AccountDb
+from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.handle import Handle, Limits, Summary
+from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.listing.schema import sync_directories
+from swiftlet.model import SUFFIX_CHARS, AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.names import HashPath
+from swiftlet.timestamp import Timestamp
+
+T = TypeVar("T")
+Changed = Callable[[DatabaseId], None]
+
+
+class ListingStore:
+    """The listing databases of one device. Used from one event loop; the work is done in its own threads."""
+
+    def __init__(self, root: Path, hash_path: HashPath, limits: Limits | None = None, device: str = "") -> None:
+        """Take ownership of the directory, which is made if need be; DeviceLocked when another process has it.
+
+        `device` is its name in metrics; the directory's name when empty.
+        """
+        self.root = root
+        self.device = device or root.name
+        self.limits = limits or Limits()
+        self.hash_path = hash_path
+        self.on_unreported: Changed | None = None
+        """Called after a commit that left a container with news for its account."""
+        self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
+        self._fingerprints: dict[DatabaseId, bytes] = {}
+        self._failed: DeviceFailed | None = None
+        self._closing: set[asyncio.Future[None]] = set()
+        self._lock = _own(root)
+        names = f"listing-{self.device}"
+        self._writers = ThreadPoolExecutor(self.limits.threads, f"{names}-write")
+        self._readers = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
+        shutil.rmtree(root / "trash", ignore_errors=True)
+
+    # Containers.
+
+    async def put_container(
+        self,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+    ) -> bool:
+        """Create or update a container; see `ListingTransport.put_container`."""
+
+        def put(database: ContainerDb) -> bool:
+            return database.put(timestamp, metadata, policy, default_policy)
+
+        name = DatabaseName(account, container)
+        return await self.write(self.id_of(partition, name), put, create=name)
+
+    async def post_container(
+        self, partition: int, account: str, container: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """Merge metadata items; NotFound."""
+
+        def post(database: ContainerDb) -> None:
+            database.post(timestamp, metadata)
+
+        await self.write(self._container(partition, account, container), post)
+
+    async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
+        """Delete; NotEmpty, NotFound."""
+
+        def delete(database: ContainerDb) -> None:
+            database.delete(timestamp)
+
+        await self.write(self._container(partition, account, container), delete, grows=False)
+
+    async def container_info(self, partition: int, account: str, container: str) -> ContainerInfo:
+        """Totals and metadata; NotFound."""
+        return await self.read(self._container(partition, account, container), ContainerDb.info)
+
+    async def list_objects(
+        self, partition: int, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """One page with the totals of the same moment; NotFound."""
+
+        def page(database: ContainerDb) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+            return database.info(), database.list_page(query)
+
+        return await self.read(self._container(partition, account, container), page)
+
+    async def update_rows(self, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
+        """Merge object rows, durable on return; NotFound."""
+
+        def update(database: ContainerDb) -> int:
+            return database.update(rows)
+
+        grows = not all(row.deleted for row in rows)
+        await self.write(self._container(partition, account, container), update, max(1, len(rows)), grows=grows)
+        metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
+
+    # Accounts.
+
+    async def put_account(
+        self, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> bool:
+        """Create or update an account; True when created."""
+
+        def put(database: AccountDb) -> bool:
+            return database.put(timestamp, metadata)
+
+        name = DatabaseName(account)
+        return await self.write(self.id_of(partition, name), put, create=name)
+
+    async def post_account(
+        self, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """Merge metadata items; NotFound."""
+
+        def post(database: AccountDb) -> None:
+            database.post(timestamp, metadata)
+
+        await self.write(self.id_of(partition, DatabaseName(account)), post)
+
+    async def delete_account(self, partition: int, account: str, timestamp: Timestamp) -> None:
+        """Delete; NotEmpty while it has containers, NotFound."""
+
+        def delete(database: AccountDb) -> None:
+            database.delete(timestamp)
+
+        await self.write(self.id_of(partition, DatabaseName(account)), delete, grows=False)
+
+    async def account_info(self, partition: int, account: str) -> AccountInfo:
+        """Totals and metadata; NotFound."""
+        return await self.read(self.id_of(partition, DatabaseName(account)), AccountDb.info)
+
+    async def list_containers(
+        self, partition: int, account: str, query: ListingQuery
+    ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+        """One page with the totals of the same moment; NotFound."""
+
+        def page(database: AccountDb) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+            return database.info(), database.list_page(query)
+
+        return await self.read(self.id_of(partition, DatabaseName(account)), page)
+
+    async def update_containers(self, partition: int, account: str, rows: Sequence[ContainerRow]) -> None:
+        """Merge container rows, durable on return; makes the account's database if it is not there."""
+
+        def update(database: AccountDb) -> int:
+            return database.update(rows)
+
+        name = DatabaseName(account)
+        await self.write(self.id_of(partition, name), update, max(1, len(rows)), create=name)
+        metrics.ROWS_MERGED.labels(DatabaseKind.ACCOUNT.value).inc(len(rows))
+
+    # Databases.
+
+    def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
+        """Where the database of that name lives."""
+        kind = DatabaseKind.ACCOUNT if name.container is None else DatabaseKind.CONTAINER
+        return DatabaseId(kind, partition, self.hash_path(name.account, name.container))
+
+    def _container(self, partition: int, account: str, container: str) -> DatabaseId:
+        return self.id_of(partition, DatabaseName(account, container))
+
+    async def read(self, id: DatabaseId, operation: Callable[..., T]) -> T:
+        """Run `operation(database)` in one read transaction; NotFound when there is no database."""
+        return await self._handle(id).read(operation)
+
+    async def write(
+        self,
+        id: DatabaseId,
+        operation: Callable[..., T],
+        weight: int = 1,
+        create: DatabaseName | None = None,
+        grows: bool = True,
+        removes: bool = False,
+    ) -> T:
+        """Run `operation(database)` in the database's next transaction; durable on return. See `handle.Write`."""
+        return await self._handle(id).write(operation, weight, create, grows, removes)
+
+    async def fingerprint(self, id: DatabaseId) -> bytes:
+        """16 bytes that are equal when two replicas are; remembered. NotFound."""
+        known = self._fingerprints.get(id)
+        if known is None:
+            summary = await self.read(id, Summary.of)
+            known = self._fingerprints.setdefault(id, summary.fingerprint)
+        return known
+
+    async def partitions(self, kind: DatabaseKind) -> list[int]:
+        """Partitions with databases of a kind, ascending."""
+        return await self._look(lambda: sorted(int(entry) for entry in _entries(self.root / kind.value)))
+
+    async def databases(self, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
+        """The databases in a partition, by digest."""
+        return await self._look(lambda: _databases(self.root, kind, partition))
+
+    async def verify(self, id: DatabaseId) -> None:
+        """Read all of a database and check it; DamagedDatabase after it was moved to quarantine."""
+        await self.read(id, lambda database: database.verify())
+
+    async def reclaim(self, id: DatabaseId, before: Timestamp) -> int:
+        """Forget what was removed before that; a deleted database goes as a whole. How many rows went."""
+        total = 0
+        while True:
+            gone: int = await self.write(id, lambda database: database.reclaim(before), grows=False)
+            total += gone
+            if not gone:
+                break
+        await self.write(id, lambda database: _is_past(database, before), grows=False, removes=True)
+        return total
+
+    async def remove(self, id: DatabaseId, fingerprint: bytes) -> bool:
+        """Take a database off the device unless it changed since it had `fingerprint`; whether it went."""
+        return await self.write(
+            id, lambda database: Summary.of(database).fingerprint == fingerprint, grows=False, removes=True
+        )
+
+    async def close(self) -> None:
+        """Finish what was begun, close everything, let go of the device."""
+        handles = list(self._handles.values())
+        self._handles.clear()
+        for handle in handles:
+            await handle.wait_idle()
+        if self._closing:
+            await asyncio.wait(self._closing)
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(self._writers, handle.close_now) for handle in handles))
+        await loop.run_in_executor(None, self._shut_down)
+
+    def _shut_down(self) -> None:
+        self._readers.shutdown()
+        self._writers.shutdown()
+        os.close(self._lock)
+
+    async def _look(self, look: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, look)
+
+    # Handles.
+
+    def _handle(self, id: DatabaseId) -> Handle:
+        if self._failed is not None:
+            raise DeviceFailed(str(self._failed))
+        handle = self._handles.get(id)
+        if handle is None:
+            executors = (self._writers, self._readers)
+            handle = Handle(id, database_path(self.root, id), self.root, self.limits, executors, self)
+            self._handles[id] = handle
+            self._make_room()
+        self._handles.move_to_end(id)
+        return handle
+
+    def _make_room(self) -> None:
+        """Close the databases that were not used for longest, as long as there are too many."""
+        surplus = len(self._handles) - self.limits.open_databases
+        idle = [id for id, handle in self._handles.items() if not handle.busy][:-1] if surplus > 0 else []
+        for id in idle[:surplus]:
+            self._close_soon(self._handles.pop(id))
+        metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
+
+    def _close_soon(self, handle: Handle) -> None:
+        closing = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._writers, handle.close_now))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
+        """A transaction is durable: remember the fingerprint, pass on the news."""
+        metrics.BATCH_ROWS.observe(batch)
+        self._fingerprints[handle.id] = summary.fingerprint
+        if summary.unreported and handle.id.kind is DatabaseKind.CONTAINER and self.on_unreported is not None:
+            self.on_unreported(handle.id)
+
+    def gone(self, handle: Handle) -> None:
+        """The database was removed: forget its fingerprint."""
+        self._fingerprints.pop(handle.id, None)
+
+    async def fault(self, handle: Handle, error: SwiftletError) -> None:
+        """Quarantine a damaged database, take a failed device out of service."""
+        if isinstance(error, DeviceFailed):
+            self._failed = self._failed or error
+            metrics.DEVICES_FAILED.labels(self.device).set(1)
+        elif isinstance(error, DamagedDatabase) and self._handles.get(handle.id) is handle:
+            del self._handles[handle.id]
+            self._fingerprints.pop(handle.id, None)
+            metrics.QUARANTINED.labels(self.device).inc()
+            await asyncio.get_running_loop().run_in_executor(self._writers, self._quarantine, handle)
+
+    def _quarantine(self, handle: Handle) -> None:
+        home = handle.path.parent
+        ward = self.root / "quarantine"
+        ward.mkdir(exist_ok=True)
+        if home.exists():
+            home.rename(ward / f"{handle.id.kind.value}-{home.name}-{time.time_ns()}")
+            sync_directories(home.parent, self.root)
+            sync_directories(ward, self.root)
+        handle.close_now()
+
+    def check_room(self) -> None:
+        """DiskFull when less than the reserve is free; in a worker thread."""
+        stat = os.statvfs(self.root)
+        if stat.f_bavail * stat.f_frsize < self.limits.reserve_bytes:
+            raise DiskFull(f"device {self.device} is at its reserve of {self.limits.reserve_bytes} bytes")
+
+
+def database_path(root: Path, id: DatabaseId) -> Path:
+    """The database's file."""
+    name = id.digest.hex()
+    return root / id.kind.value / str(id.partition) / name[-SUFFIX_CHARS:] / name / f"{name}.db"
+
+
+def _own(root: Path) -> int:
+    root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(root / "listing.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise DeviceLocked(f"{root} is in use by another process; one process owns a device") from error
+    return descriptor
+
+
+def _entries(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def _databases(root: Path, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
+    home = root / kind.value / str(partition)
+    found = (
+        DatabaseId(kind, partition, bytes.fromhex(name))
+        for suffix in _entries(home)
+        for name in _entries(home / suffix)
+        if (home / suffix / name / f"{name}.db").exists()
+    )
+    return sorted(found, key=lambda id: id.digest)
+
+
+def _is_past(database: ContainerDb | AccountDb, before: Timestamp) -> bool:
+    """Whether a deleted database may go: deleted long ago, the account knows, nothing left in it."""
+    head = database.head
+    if not head.deleted or head.delete_timestamp >= before or database.rows("", "", 1):
+        return False
+    return database.kind is DatabaseKind.ACCOUNT or not head.unreported

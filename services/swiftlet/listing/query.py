@@ -1,0 +1,145 @@
+"""One page of a listing: limit, markers, prefix, delimiter, path and reverse, exactly as the Swift API has them.
+
+Pure: rows come from a `fetch` callable that seeks in an ordered set of names. A page with a delimiter costs one
+seek per common prefix, however many names lie below it, and reads at most one row more than it answers with.
+(`path` shows no common prefixes, so there each one on that level costs a seek without adding to the page.)
+
+Names are compared by code point, which is the byte order of UTF-8. Every range is half-open, `low <= name < high`,
+with the successor of a string being the string and a NUL, which no name contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from swiftlet.model import ListingQuery, Subdir
+
+
+class Named(Protocol):
+    """Whatever has a name."""
+
+    @property
+    def name(self) -> str:
+        """The row's name."""
+        ...
+
+
+R = TypeVar("R", bound=Named)
+
+_LAST = "\U0010ffff"
+_BEFORE_SURROGATES = "\ud7ff"
+_AFTER_SURROGATES = "\ue000"
+
+
+def after(name: str) -> str:
+    """The least string greater than `name`."""
+    return name + "\0"
+
+
+def beyond(prefix: str) -> str | None:
+    """The least string greater than all that begin with `prefix`; None when there is no such string."""
+    kept = prefix.rstrip(_LAST)
+    if not kept:
+        return None
+    last = kept[-1]
+    following = _AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1)
+    return kept[:-1] + following
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is left of a listing: names in `[low, high)`, `high` None for no bound."""
+
+    low: str
+    high: str | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no name can lie in it."""
+        return self.high is not None and self.low >= self.high
+
+
+Fetch = Callable[[Span, bool, int], Iterator[R]]
+"""Rows in a span by name (the flag turns the order round), at most that many."""
+
+
+def _span(low: str, high: str, prefix: str) -> Span:
+    """Names greater than `low`, less than `high` (if not empty) that begin with `prefix`."""
+    start = max(after(low) if low else "", prefix)
+    ends = [end for end in (high or None, beyond(prefix)) if end is not None]
+    return Span(start, min(ends) if ends else None)
+
+
+def _past(span: Span, name: str, reverse: bool) -> Span:
+    return Span(span.low, name) if reverse else Span(after(name), span.high)
+
+
+def _past_prefix(span: Span, prefix: str, reverse: bool) -> Span | None:
+    if reverse:
+        return Span(span.low, prefix)
+    end = beyond(prefix)
+    return None if end is None else Span(end, span.high)
+
+
+def list_page(query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
+    """The page that `query` asks for."""
+    low, high = (query.end_marker, query.marker) if query.reverse else (query.marker, query.end_marker)
+    if query.path is not None:
+        prefix = query.path.rstrip("/") + "/" if query.path else ""
+        return _level(_span(low, high, prefix), prefix, query, fetch)
+    span = _span(low, high, query.prefix)
+    if not query.delimiter:
+        return [] if span.empty else list(fetch(span, query.reverse, query.limit))
+    return _folded(span, low, query, fetch)
+
+
+def _folded(start: Span, low: str, query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
+    """Names with everything behind the delimiter folded into common prefixes; that equal to `low` is left out."""
+    page: list[R | Subdir] = []
+    span: Span | None = start
+    while span is not None and not span.empty and len(page) < query.limit:
+        subdir = None
+        for row in fetch(span, query.reverse, query.limit - len(page)):
+            end = row.name.find(query.delimiter, len(query.prefix))
+            if end >= 0:
+                subdir = row.name[: end + len(query.delimiter)]
+                break
+            page.append(row)
+        if subdir is None:
+            break
+        if subdir != low:
+            page.append(Subdir(subdir))
+        span = _past_prefix(span, subdir, query.reverse)
+    return page
+
+
+def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
+    """The rows of one level of a pseudo-hierarchy: neither the level's own marker object nor what lies deeper."""
+    page: list[R | Subdir] = []
+    span: Span | None = start
+    while span is not None and not span.empty and len(page) < query.limit:
+        deeper, seen = None, 0
+        wanted = query.limit - len(page)
+        for row in fetch(span, query.reverse, wanted):
+            seen += 1
+            end = row.name.find("/", len(prefix))
+            if 0 <= end < len(row.name) - 1:
+                deeper = row.name[: end + 1]
+                break
+            if row.name != prefix or not prefix:
+                page.append(row)
+            last = row.name
+        if deeper is not None:
+            span = _past_prefix_keeping(span, deeper, query.reverse)
+        elif seen < wanted:
+            break
+        else:
+            span = _past(span, last, query.reverse)
+    return page
+
+
+def _past_prefix_keeping(span: Span, prefix: str, reverse: bool) -> Span | None:
+    """Past everything below `prefix`, but not past the object of that very name (which comes last in reverse)."""
+    return Span(span.low, after(prefix)) if reverse else _past_prefix(span, prefix, False)

@@ -1,0 +1,178 @@
+"""The databases' tables, and opening and creating their files.
+
+Fault model. Power may go at any moment: WAL with `synchronous=FULL` syncs the log before a COMMIT returns, and
+SQLite drops a half-written tail of it by its checksums. A new database is built under a temporary name, synced
+and renamed, and its directories are synced up to the device's root, so that a database either is there with its
+tables or is not. A file may be truncated or overwritten: that is found when SQLite meets it (or by
+`verify`, which recomputes the rows' set hash, since SQLite's pages carry no checksums). Nothing defends against
+removing `*-wal` files by hand.
+
+Timestamps are unsigned 64-bit numbers and SQLite's integers are signed: columns hold `value - 2^63`, which keeps
+the order. Names compare as UTF-8 bytes, SQLite's BINARY collation.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from swiftlet.errors import StoreFormatError
+from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.model import DatabaseKind, DatabaseName
+from swiftlet.timestamp import Timestamp
+
+SCHEMA_VERSION = 1
+"""`user_version` of the files; an older program refuses newer files."""
+APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x53774C61}
+"""`application_id` of the files: "SwLc" and "SwLa"."""
+BUSY_TIMEOUT_S = 10.0
+"""How long a connection waits while another one closes or recovers the same database."""
+_OFFSET = 1 << 63
+
+_COMMON = f"""
+CREATE TABLE info (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    account TEXT NOT NULL,
+    container TEXT,
+    created INTEGER NOT NULL DEFAULT {-_OFFSET},
+    put_timestamp INTEGER NOT NULL DEFAULT {-_OFFSET},
+    delete_timestamp INTEGER NOT NULL DEFAULT {-_OFFSET},
+    policy INTEGER NOT NULL DEFAULT 0,
+    row_count INTEGER NOT NULL DEFAULT 0,
+    object_count INTEGER NOT NULL DEFAULT 0,
+    bytes_used INTEGER NOT NULL DEFAULT 0,
+    rows_digest BLOB NOT NULL,
+    reported_put INTEGER NOT NULL DEFAULT {-_OFFSET},
+    reported_delete INTEGER NOT NULL DEFAULT {-_OFFSET},
+    reported_objects INTEGER NOT NULL DEFAULT 0,
+    reported_bytes INTEGER NOT NULL DEFAULT 0,
+    reported_policy INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE metadata (
+    name TEXT NOT NULL PRIMARY KEY,
+    timestamp INTEGER NOT NULL,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+_OBJECT_COLUMNS = """
+    name TEXT NOT NULL PRIMARY KEY,
+    timestamp INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    etag TEXT NOT NULL,
+    content_type TEXT NOT NULL
+"""
+
+_CONTAINER_COLUMNS = """
+    name TEXT NOT NULL PRIMARY KEY,
+    put_timestamp INTEGER NOT NULL,
+    delete_timestamp INTEGER NOT NULL,
+    object_count INTEGER NOT NULL,
+    bytes_used INTEGER NOT NULL,
+    policy INTEGER NOT NULL,
+    reported INTEGER NOT NULL
+"""
+
+
+def _rows(columns: str, age: str) -> str:
+    return f"""
+CREATE TABLE live ({columns}) STRICT, WITHOUT ROWID;
+CREATE TABLE marker ({columns}) STRICT, WITHOUT ROWID;
+CREATE INDEX marker_age ON marker ({age});
+"""
+
+
+_SCHEMAS = {
+    DatabaseKind.CONTAINER: _COMMON + _rows(_OBJECT_COLUMNS, "timestamp"),
+    DatabaseKind.ACCOUNT: _COMMON + _rows(_CONTAINER_COLUMNS, "delete_timestamp"),
+}
+
+
+def stored(timestamp: Timestamp) -> int:
+    """A timestamp as its column holds it."""
+    return timestamp.value - _OFFSET
+
+
+def loaded(column: int) -> Timestamp:
+    """A timestamp from its column."""
+    return Timestamp(column + _OFFSET)
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=64,
+    )
+    for pragma in ("synchronous=FULL", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqlite3.Connection:
+    """A connection to an existing database.
+
+    DamagedDatabase when the file is none of ours, StoreFormatError when a newer version wrote it; errors of
+    SQLite as they are (`swiftlet.listing.faults`).
+    """
+    connection = _connect(path, "rw")
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application != APPLICATION_IDS[kind]:
+            raise DamagedDatabase(f"{path} is not a database of {kind.value} (application_id {application:#x})")
+        if version > SCHEMA_VERSION:
+            raise StoreFormatError(
+                f"{path} has format {version}, this program knows {SCHEMA_VERSION}; run the newer version that wrote it"
+            )
+        connection.execute(f"PRAGMA cache_size=-{cache_kib}")
+        connection.execute("PRAGMA journal_size_limit=16777216")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create_database(path: Path, kind: DatabaseKind, name: DatabaseName, root: Path) -> None:
+    """Put an empty database, never PUT and without rows, at `path` below `root`; durable on return."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    connection = _connect(fresh, "rwc")
+    try:
+        connection.executescript(f"BEGIN; {_SCHEMAS[kind]} COMMIT;")
+        connection.execute(
+            "INSERT INTO info (id, account, container, rows_digest) VALUES (1, ?, ?, ?)",
+            (name.account, name.container, bytes(16)),
+        )
+        connection.execute(f"PRAGMA application_id={APPLICATION_IDS[kind]}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()
+    _sync(fresh)
+    fresh.rename(path)
+    sync_directories(path.parent, root)
+
+
+def sync_directories(lowest: Path, root: Path) -> None:
+    """Make directory entries durable from `lowest` up to and including `root`."""
+    directory = lowest
+    while True:
+        _sync(directory)
+        if directory == root:
+            return
+        directory = directory.parent
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
