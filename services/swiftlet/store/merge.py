@@ -1,0 +1,143 @@
+"""How versions of one object merge: pure rules that every store follows.
+
+An object on a device is at most one version of data, one tombstone and one POST. The rules make the outcome
+depend on which records arrived, never on their order:
+
+- The newer of data and tombstone decides whether there is an object; at equal timestamps the tombstone wins.
+- A POST counts while it is newer than the data; the newest one replaces all metadata of older ones.
+- The content type is that of whatever set it last. A POST that leaves it alone carries the newest earlier
+  POST's type in it, and a POST that comes late, behind a newer one, still hands its type on.
+- A POST newer than a tombstone is kept beside it unseen: data newer than the tombstone may still arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from swiftlet.errors import NotFound, Superseded
+from swiftlet.model import Entry, Kind, ObjectInfo, PostRecord, PutFooter, PutRecord
+from swiftlet.timestamp import ZERO, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The timestamps of what a device holds of one object; `content_type` is the POST's, ZERO when it set none."""
+
+    data: Timestamp | None = None
+    tombstone: Timestamp | None = None
+    post: Timestamp | None = None
+    content_type: Timestamp = ZERO
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an object to read."""
+        return self.data is not None and (self.tombstone is None or self.data > self.tombstone)
+
+    @property
+    def newest(self) -> Timestamp | None:
+        """The timestamp that a write of data or of a tombstone has to beat."""
+        return self.data if self.exists else self.tombstone
+
+
+NOTHING = State()
+"""What a device holds of an object that it never heard of."""
+
+
+def entry_of(digest: bytes, state: State) -> Entry | None:
+    """The object's entry in its partition's comparison; None when nothing that counts is held."""
+    if state.exists:
+        assert state.data is not None
+        post = state.post if state.post is not None and state.post > state.data else ZERO
+        content_type = state.content_type if post != ZERO and state.content_type > state.data else ZERO
+        return Entry(digest, Kind.DATA, state.data, post, content_type)
+    if state.tombstone is not None:
+        return Entry(digest, Kind.TOMBSTONE, state.tombstone)
+    return None
+
+
+def info_of(put: PutRecord, footer: PutFooter, post: PostRecord | None) -> ObjectInfo:
+    """The object that data and the newest POST (None or an older one: no matter) make together."""
+    metadata, meta_timestamp = put.metadata, put.timestamp
+    content_type, content_type_timestamp = put.content_type, put.timestamp
+    if post is not None and post.timestamp > put.timestamp:
+        metadata, meta_timestamp = post.metadata, post.timestamp
+        if post.content_type is not None and post.content_type_timestamp > put.timestamp:
+            content_type, content_type_timestamp = post.content_type, post.content_type_timestamp
+    return ObjectInfo(
+        put.name,
+        put.timestamp,
+        footer.size,
+        footer.etag,
+        footer.xxh3,
+        content_type,
+        metadata,
+        put.sysmeta,
+        meta_timestamp,
+        content_type_timestamp,
+    )
+
+
+def check_put(what: str, state: State, timestamp: Timestamp) -> bool:
+    """Whether a PUT has anything to do; Superseded when something newer is here."""
+    if state.exists and state.data == timestamp:
+        return False
+    newest = state.newest
+    if newest is not None and newest >= timestamp:
+        raise Superseded(f"{what} is already at {newest}", newest)
+    return True
+
+
+def check_delete(what: str, state: State, timestamp: Timestamp) -> bool:
+    """Whether a tombstone is to be written; Superseded when data newer than it is here.
+
+    A tombstone as new as this one or newer already says all that there is to say.
+    """
+    if state.exists:
+        assert state.data is not None
+        if state.data > timestamp:
+            raise Superseded(f"{what} is already at {state.data}", state.data)
+        return True
+    return state.tombstone is None or state.tombstone < timestamp
+
+
+def absent(what: str, state: State) -> NotFound:
+    """The error of asking for an object that is not here."""
+    if state.tombstone is not None:
+        return NotFound(f"{what} was deleted at {state.tombstone}", state.tombstone)
+    return NotFound(f"{what} is not here")
+
+
+@dataclass(frozen=True, slots=True)
+class PostMerge:
+    """What a POST leads to: the record to store (None: nothing changes) and whether the POST itself lost."""
+
+    store: PostRecord | None
+    superseded_by: Timestamp | None = None
+
+
+def merge_post(data: Timestamp, held: PostRecord | None, new: PostRecord) -> PostMerge:
+    """Merge a POST into data of `data` and the POST held so far (one not newer than the data is ignored)."""
+    if held is not None and held.timestamp <= data:
+        held = None
+    if new.timestamp <= data:
+        return PostMerge(None, data)
+    if held is None:
+        return PostMerge(_with_type(new, data, None))
+    if new.timestamp > held.timestamp:
+        return PostMerge(_with_type(new, data, held))
+    merged = _with_type(held, data, new)
+    changed = merged.content_type_timestamp != _with_type(held, data, None).content_type_timestamp
+    return PostMerge(merged if changed else None, held.timestamp if new.timestamp < held.timestamp else None)
+
+
+def _with_type(base: PostRecord, data: Timestamp, other: PostRecord | None) -> PostRecord:
+    """`base` with the newest content type of both that is newer than the data's, or none."""
+    types = [
+        (post.content_type_timestamp, post.content_type)
+        for post in (base, other)
+        if post is not None and post.content_type is not None and post.content_type_timestamp > data
+    ]
+    if not types:
+        return replace(base, content_type=None, content_type_timestamp=ZERO)
+    moment, content_type = max(types, key=lambda pair: pair[0])
+    return replace(base, content_type=content_type, content_type_timestamp=moment)
