@@ -95,32 +95,29 @@ class RingBuilder:
         seed: int,
         version: int,
         devices: Iterable[Device | None],
-        rows: list[array[int]],
         moved_at: array[int],
         ring: Ring | None,
     ) -> RingBuilder:
-        """A builder from saved state; RingError when its parts don't fit together."""
+        """A builder from saved state; `ring` is that of the last rebalance. RingError when parts don't fit."""
         builder = cls(part_power, replicas, min_part_hours, overload, seed)
         builder.version = version
         builder._devices = list(devices)
-        builder._rows, builder._moved_at, builder._ring = rows, moved_at, ring
-        if rows and (len(moved_at) != 1 << part_power or ring is None or ring.part_power != part_power):
-            raise RingError("the builder's tables do not have the size that part_power asks for")
         if any(device is not None and device.id != index for index, device in enumerate(builder._devices)):
             raise RingError("the builder's devices are not in order of their ids")
-        if any(id_ != NOBODY and id_ >= len(builder._devices) for row in rows for id_ in set(row)):
-            raise RingError("the builder's assignment table names a device id that was never given out")
+        if ring is not None:
+            if ring.part_power != part_power or ring.version != version or len(moved_at) != ring.partition_count:
+                raise RingError("the builder's tables don't belong to its settings")
+            if len(ring.devices) > len(builder._devices):
+                raise RingError("the ring has devices that the builder does not know")
+            builder._rows, builder._moved_at, builder._ring = list(ring.rows), moved_at, ring
+        elif version or moved_at:
+            raise RingError("the builder has been rebalanced but its ring is missing")
         return builder
 
     @property
     def devices(self) -> tuple[Device | None, ...]:
         """Index = id; None for removed devices."""
         return tuple(self._devices)
-
-    @property
-    def rows(self) -> tuple[array[int], ...]:
-        """The assignment as of the last rebalance, `rows[replica][partition]` = device id; not to be changed."""
-        return tuple(self._rows)
 
     @property
     def moved_at(self) -> array[int]:
@@ -257,7 +254,7 @@ class RingBuilder:
                 f"replicas: {self.replicas:g} replicas need {len(lengths)} devices with a weight above 0, there are "
                 f"{usable}; add devices or lower the number of replicas"
             )
-        rng = Random(f"{self.seed}:{self.version}")
+        rng = Random(f"{self.seed}:{self.version}")  # noqa: S311 - spreads replicas, protects nothing
         rows, dropped = self._table(lengths, position)
         held = _held_by_class(rows, classes, len(devices))
         plans = [

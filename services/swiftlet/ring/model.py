@@ -56,7 +56,7 @@ class Device:
         check_weight(self.weight, self.name)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "str" and (not value or not value.isprintable()):
+            if field.type == "str" and not (isinstance(value, str) and value and value.isprintable()):
                 raise RingError(f"{field.name} {value!r} of device {self.name!r} must be a printable, non-empty text")
 
     @property

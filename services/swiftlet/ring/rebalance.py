@@ -57,7 +57,7 @@ class Assignment:
         rng: Random,
         progress: Progress | None = None,
     ) -> None:
-        """`plans[i]` is for the i-th of the table's `replica_classes`; `movable[partition]`: min_part_hours are over."""
+        """`plans[i]` is for the i-th of the `replica_classes`; `movable[partition]`: its min_part_hours are over."""
         self.topology = topology
         self.rows = rows
         self.movable = movable
