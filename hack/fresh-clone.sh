@@ -29,6 +29,7 @@ clean_up() {
     if [[ -n $up_pid ]] && kill -0 "$up_pid" 2>/dev/null; then
         # It leads a process group of its own (set -m).
         kill -TERM -- "-$up_pid" 2>/dev/null || true
+        wait_until "$stop_within_s" has_stopped || kill -KILL -- "-$up_pid" 2>/dev/null || true
         wait "$up_pid" 2>/dev/null || true
     fi
     rm -rf "$folder"
