@@ -3,9 +3,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-# make up SWIFTLET_PORT=9090 DATA=/somewhere
+# make up SWIFTLET_PORT=9090 DATA=/somewhere UP_ARGS='--workers 4'
 SWIFTLET_PORT ?= 8080
 DATA ?= var
+UP_ARGS ?=
 # make test WORKERS=2 PYTEST_ARGS='-k ring -x'
 WORKERS ?=
 PYTEST_ARGS ?=
@@ -28,7 +29,7 @@ setup: ## .venv with everything in it; quick when nothing has changed
 
 .PHONY: up
 up: setup ## a whole store on this machine, in the foreground: port SWIFTLET_PORT, data in DATA
-	@exec .venv/bin/swiftlet standalone --port $(SWIFTLET_PORT) --data $(DATA)
+	@exec .venv/bin/swiftlet standalone --port $(SWIFTLET_PORT) --data $(DATA) $(UP_ARGS)
 
 .PHONY: down
 down: ## stop the store that `make up` started

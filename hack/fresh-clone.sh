@@ -12,11 +12,11 @@ source "$(dirname "$0")/lib.sh"
 readonly start_within_s=900 # the first `make up` builds everything
 readonly stop_within_s=30
 export SWIFTLET_PORT=${SWIFTLET_PORT:-18080}
-readonly url=http://127.0.0.1:$SWIFTLET_PORT
 
 folder=$(mktemp -d)
 clone=$folder/swiftlet
 log=$folder/up.log
+ready=$folder/ready.json
 up_pid=
 
 # Whatever happens: no store is left running, and nothing on disk.
@@ -50,16 +50,21 @@ wait_until() {
 
 is_ready() {
     kill -0 "$up_pid" 2>/dev/null || die "make up ended before the store was ready"
-    curl -fs -o /dev/null "$url/healthz"
+    [[ -e $ready ]]
 }
 
 has_stopped() {
     ! kill -0 "$up_pid" 2>/dev/null
 }
 
+# told NAME: what the store says of itself once it is ready, as it also prints it for people.
+told() {
+    sed -n "s/^  \"$1\": \"\(.*\)\",*$/\1/p" "$ready"
+}
+
 store_and_fetch() {
     local headers storage token
-    headers=$(curl -fsS -i -H 'X-Auth-User: test:tester' -H 'X-Auth-Key: testing' "$url/auth/v1.0" | tr -d '\r')
+    headers=$(curl -fsS -i -H "X-Auth-User: $(told user)" -H "X-Auth-Key: $(told key)" "$(told auth_url)" | tr -d '\r')
     storage=$(sed -n 's/^X-Storage-Url: //Ip' <<<"$headers")
     token=$(sed -n 's/^X-Auth-Token: //Ip' <<<"$headers")
     if [[ -z $storage || -z $token ]]; then
@@ -82,7 +87,7 @@ cd "$clone"
 
 say "== make up"
 set -m
-make up >"$log" 2>&1 &
+make up UP_ARGS="--ready-file $ready" >"$log" 2>&1 &
 up_pid=$!
 set +m
 wait_until "$start_within_s" is_ready || die "the store was not ready within $start_within_s s"
