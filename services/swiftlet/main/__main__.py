@@ -1,0 +1,6 @@
+"""`python -m swiftlet.main`: the same as the `swiftlet` command."""
+
+from swiftlet.main.cli import main
+
+if __name__ == "__main__":
+    main()

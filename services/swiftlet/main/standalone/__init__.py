@@ -1,0 +1,5 @@
+"""A whole store on one machine: the same programs as in a cluster, as processes under one supervisor.
+
+In here: `plan` (pure: what to run, with which settings, on which ports), `prepare` (directories, secrets, rings
+and settings files), `supervise` (processes, readiness, restarts, the end), `banner` (what a person reads).
+"""

@@ -1,0 +1,170 @@
+"""`swiftlet standalone`: from options to a running store and back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import click
+
+from swiftlet.errors import SettingsError
+from swiftlet.main.standalone.banner import banner
+from swiftlet.main.standalone.lock import running_here, stop_running
+from swiftlet.main.standalone.plan import DRAIN_S, HOST, Layout, Options, Plan, make_plan
+from swiftlet.main.standalone.prepare import (
+    load_or_make_secrets,
+    make_directories,
+    write_file,
+    write_settings,
+    write_users,
+)
+from swiftlet.main.standalone.supervise import Signals, Supervisor, command_of
+
+_STOP_S = DRAIN_S + 10.0
+
+
+@click.command(short_help="Run a whole store on this machine.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), default="./var", help="Where everything is kept."
+)
+@click.option("--host", default=HOST, show_default=True, help="Address of the API; 0.0.0.0 opens it to the network.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    default=8080,
+    envvar="SWIFTLET_PORT",
+    show_default=True,
+    help="The API's port.",
+)
+@click.option(
+    "--base-port", type=click.IntRange(1024, 65_000), default=6200, show_default=True, help="First port of the rest."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes of the API server."
+)
+@click.option("--user", help="ACCOUNT:USER of the admin; kept for later starts.  [first start: test:tester]")
+@click.option("--key", help="Secret of the admin; kept for later starts.  [first start: a random one]")
+@click.option("--restart/--no-restart", default=True, show_default=True, help="Whether services that die come back.")
+@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option("--stop", is_flag=True, help="Stop the store that runs on --data.")
+def standalone(
+    data: Path,
+    host: str,
+    port: int,
+    base_port: int,
+    workers: int,
+    user: str | None,
+    key: str | None,
+    restart: bool,
+    ready_file: Path | None,
+    quiet: bool,
+    stop: bool,
+) -> None:
+    """Run a whole store on this machine until Ctrl-C.
+
+    The same programs as in a cluster: an API server, object servers for four devices in four zones, account and
+    container servers, a replicator and a metadata server. Data and secrets are kept in --data.
+    """
+    layout = Layout(data.absolute())
+    if stop:
+        pid = stop_running(layout.lock, timeout_s=3 * _STOP_S)
+        _say(f"stopped (process {pid})", quiet)
+        return
+    options = Options(layout.data, host, port, base_port, workers, user, key)
+    _check_native()
+    make_directories(layout)
+    with running_here(layout.lock):
+        _run(options, restart, ready_file, quiet)
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        click.echo(text)
+
+
+def _check_native() -> None:
+    if importlib.util.find_spec("swiftlet_native") is None:
+        raise SettingsError("the native module swiftlet_native is not installed; run `make setup`")
+
+
+def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool) -> None:
+    began = time.monotonic()
+    signals = Signals()
+    with signals.caught():
+        plan = prepare(options)
+        supervisor = Supervisor(
+            plan.services,
+            signals,
+            restart=restart,
+            say=lambda text: click.echo(text, err=True),
+            on_change=lambda: _write_ready_file(ready_file, plan, supervisor),
+        )
+        try:
+            if supervisor.start():
+                _write_ready_file(ready_file, plan, supervisor)
+                _say(banner(plan, time.monotonic() - began), quiet)
+                supervisor.watch()
+        finally:
+            _say("stopping", quiet)
+            supervisor.stop(_STOP_S)
+
+
+def prepare(options: Options) -> Plan:
+    """Everything on disk that the plan for `options` needs, and the plan."""
+    from swiftlet.main.standalone.rings import write_rings
+
+    layout = Layout(options.data)
+    if not port_is_free(options.host, options.port):
+        raise SettingsError(
+            f"port {options.port} is in use by another process (`ss -ltnp 'sport = :{options.port}'` shows it); "
+            "stop it or choose another port with --port or SWIFTLET_PORT"
+        )
+    secrets = load_or_make_secrets(layout, options)
+    write_users(layout, secrets)
+    plan = make_plan(options, secrets, lambda port: port_is_free(HOST, port))
+    write_rings(plan)
+    write_settings(plan)
+    return plan
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether nobody listens there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _write_ready_file(path: Path | None, plan: Plan, supervisor: Supervisor) -> None:
+    if path is None:
+        return
+    pids = supervisor.pids()
+    services = {
+        service.name: {
+            "pid": pids.get(service.name),
+            "port": service.port,
+            "url": f"http://{HOST}:{service.port}",
+            "log": str(service.log),
+            "command": command_of(service),
+        }
+        for service in plan.services
+    }
+    document = {
+        "endpoint": plan.endpoint,
+        "auth_url": plan.auth_url,
+        "user": plan.secrets.user,
+        "key": plan.secrets.key,
+        "data": str(plan.layout.data),
+        "pid": os.getpid(),
+        "services": services,
+    }
+    write_file(path, json.dumps(document, indent=2) + "\n")

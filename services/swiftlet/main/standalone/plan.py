@@ -1,0 +1,204 @@
+"""What to run: services, their settings and ports, from options and free ports. Pure; touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swiftlet.errors import SettingsError
+
+HOST = "127.0.0.1"
+"""Of the storage services: they are nobody's business but the proxy's."""
+OBJECT_DEVICES = 4
+CONTAINER_DEVICES = 3
+DRAIN_S = 10.0
+_LAST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person asks for."""
+
+    data: Path
+    host: str = HOST
+    port: int = 8080
+    base_port: int = 6200
+    workers: int = 2
+    user: str | None = None
+    """`account:user`; None keeps what the data directory knows, `test:tester` at first."""
+    key: str | None = None
+    """The user's secret; None keeps it, or makes one at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things are below the data directory."""
+
+    data: Path
+
+    @property
+    def etc(self) -> Path:
+        """Settings and secrets."""
+        return self.data / "etc"
+
+    @property
+    def rings(self) -> Path:
+        """Ring and builder files."""
+        return self.data / "rings"
+
+    @property
+    def devices(self) -> Path:
+        """One directory per device: the data itself."""
+        return self.data / "devices"
+
+    @property
+    def log(self) -> Path:
+        """One file per service."""
+        return self.data / "log"
+
+    @property
+    def lock(self) -> Path:
+        """Held while the store runs; holds the supervisor's process id."""
+        return self.data / "swiftlet.pid"
+
+    @property
+    def secrets(self) -> Path:
+        """The secrets made at the first start."""
+        return self.etc / "secrets.json"
+
+    @property
+    def key_file(self) -> Path:
+        """The cluster's key."""
+        return self.etc / "cluster.key"
+
+    @property
+    def users(self) -> Path:
+        """The users file."""
+        return self.etc / "users.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What is made once and kept: losing `hash_path_suffix` would lose the data."""
+
+    hash_path_suffix: str = field(repr=False)
+    cluster_key: str = field(repr=False)
+    user: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """One device: its directory's name, its zone, and the port of its server."""
+
+    name: str
+    zone: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePlan:
+    """One process to run."""
+
+    name: str
+    kind: str
+    """The subcommand of `swiftlet`."""
+    port: int
+    config: Path
+    log: Path
+    settings: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything to run; services in the order in which they are started."""
+
+    layout: Layout
+    options: Options
+    secrets: Secrets
+    services: tuple[ServicePlan, ...]
+    object_devices: tuple[DevicePlan, ...]
+    container_devices: tuple[DevicePlan, ...]
+
+    @property
+    def endpoint(self) -> str:
+        """The API's base URL."""
+        host = HOST if self.options.host in {"0.0.0.0", "::"} else self.options.host  # noqa: S104 - compared, not bound
+        return f"http://[{host}]:{self.options.port}" if ":" in host else f"http://{host}:{self.options.port}"
+
+    @property
+    def auth_url(self) -> str:
+        """Where tokens are."""
+        return f"{self.endpoint}/auth/v1.0"
+
+
+def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
+    """Free ports from `base` upwards, without `reserved`; SettingsError when they run out."""
+    for port in range(base, _LAST_PORT + 1):
+        if port != reserved and is_free(port):
+            yield port
+    raise SettingsError(f"no free ports are left from {base} upwards; choose a lower --base-port")
+
+
+def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]) -> Plan:
+    """The plan for `options`; `is_free` says whether nobody listens on a port."""
+    layout = Layout(options.data)
+    ports = free_ports(options.base_port, is_free, options.port)
+    objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(ports)) for n in range(1, OBJECT_DEVICES + 1))
+    containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
+    make = _Maker(layout, secrets)
+    services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
+    services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
+    services.append(make.replicator(next(ports), objects))
+    services.append(make.metadata(next(ports)))
+    services.append(make.proxy(options))
+    return Plan(layout, options, secrets, tuple(services), objects, containers)
+
+
+class _Maker:
+    """Makes service plans with what they have in common."""
+
+    def __init__(self, layout: Layout, secrets: Secrets) -> None:
+        self._layout = layout
+        self._common: dict[str, Any] = {
+            "cluster": {
+                "name": "standalone",
+                "hash_path_suffix": secrets.hash_path_suffix,
+                "key_file": str(layout.key_file),
+                "rings": str(layout.rings),
+                "ring_check_interval_s": 1.0,
+            },
+            "drain_s": DRAIN_S,
+        }
+
+    def _service(self, name: str, kind: str, port: int, **sections: Any) -> ServicePlan:
+        config = self._layout.etc / f"{name}.yaml"
+        return ServicePlan(name, kind, port, config, self._layout.log / f"{name}.log", {**self._common, **sections})
+
+    def _storage(self, device: DevicePlan) -> dict[str, Any]:
+        return {"host": HOST, "port": device.port, "devices_dir": str(self._layout.devices), "devices": [device.name]}
+
+    def object_server(self, number: int, device: DevicePlan) -> ServicePlan:
+        return self._service(f"object-{number}", "object", device.port, object=self._storage(device))
+
+    def container_server(self, number: int, device: DevicePlan) -> ServicePlan:
+        return self._service(f"container-{number}", "container", device.port, container=self._storage(device))
+
+    def replicator(self, port: int, devices: tuple[DevicePlan, ...]) -> ServicePlan:
+        local = [f"{HOST}:{device.port}/{device.name}" for device in devices]
+        return self._service(
+            "replicator", "replicator", port, replicator={"host": HOST, "port": port, "devices": local}
+        )
+
+    def metadata(self, port: int) -> ServicePlan:
+        section = {"host": HOST, "port": port}
+        return self._service("metadata", "metadata", port, metadata=section, auth=self._auth())
+
+    def proxy(self, options: Options) -> ServicePlan:
+        section = {"host": options.host, "port": options.port, "workers": options.workers}
+        return self._service("proxy", "proxy", options.port, proxy=section, auth=self._auth())
+
+    def _auth(self) -> dict[str, Any]:
+        return {"users_file": str(self._layout.users), "users_check_interval_s": 1.0}
