@@ -7,7 +7,7 @@ device in every partition, its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from swiftlet.ring.plan import Plan
@@ -36,84 +36,108 @@ class Patterns:
         """Per device position."""
         self._rooms: dict[tuple[int, ...], Room] = {}
         self._wrong: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._untouched: dict[int, list[int]] = {}
         self._limit = max(64, _REMEMBERED // (9 * max(1, len(topology.devices))))
+        # Narrower tiers come later: going backwards, shortages add up from the devices to the ring.
+        self._wanted = [tier for tier in range(len(topology.parent) - 1, -1, -1) if plan.least[tier]]
 
     def room(self, others: Iterable[int]) -> Room:
         """Where one more replica beside those on the devices `others` should go; the caller excludes `others`.
 
-        Children below their minimum come first, then those below their maximum; if there are none, the least
+        Tiers below their minimum come first, then those below their maximum; if there are none, the least
         overfull ones: there is always an answer while any device with a weight is left.
         """
         mark = self.mark
-        key = tuple(sorted([mark[device] for device in others]))
-        room = self._rooms.get(key)
-        if room is None:
-            if len(self._rooms) >= self._limit:
-                self._rooms.clear()
-            mask = bytearray(len(self._topology.devices))
-            self._open(0, self._count(key), mask)
-            room = Room(tuple(i for i, open_ in enumerate(mask) if open_), bytes(mask))
-            self._rooms[key] = room
-        return room
+        return self._room(tuple(sorted([mark[device] for device in others])))
 
     def misplaced(self, marks: tuple[int, ...]) -> tuple[int, ...]:
-        """Which of a partition's replicas, given by marks, should be lifted first; empty when all stand well."""
+        """Which of a partition's replicas, given by marks, can be moved to better places; empty when all is well.
+
+        If one move can't make everything well these are the replicas whose move helps most.
+        """
         wrong = self._wrong.get(marks)
         if wrong is None:
             if len(self._wrong) >= self._limit:
                 self._wrong.clear()
-            wrong = self._wrong[marks] = tuple(self._lift(0, marks, self._count(marks)))
+            wrong = self._wrong[marks] = self._find_misplaced(marks)
         return wrong
 
-    def _count(self, marks: Iterable[int]) -> list[int]:
-        count = [0] * len(self._topology.parent)
+    def _room(self, key: tuple[int, ...]) -> Room:
+        room = self._rooms.get(key)
+        if room is None:
+            if len(self._rooms) >= self._limit:
+                self._rooms.clear()
+            count = self._count(key)
+            devices = self._open(0, count, self._shortages(count))
+            mask = bytearray(len(self._topology.devices))
+            for device in devices:
+                mask[device] = 1
+            room = self._rooms[key] = Room(tuple(devices), bytes(mask))
+        return room
+
+    def _find_misplaced(self, marks: tuple[int, ...]) -> tuple[int, ...]:
+        best = self._faults(marks)
+        positions: list[int] = []
+        for position in range(len(marks) if best else 0):
+            rest = marks[:position] + marks[position + 1 :]
+            devices = self._room(tuple(sorted(rest))).devices
+            if not devices:
+                continue
+            faults = self._faults((*rest, self.mark[devices[0]]))
+            if faults < best:
+                best, positions = faults, []
+            if faults == best and (positions or faults < self._faults(marks)):
+                positions.append(position)
+        return tuple(positions)
+
+    def _faults(self, marks: Iterable[int]) -> int:
+        """Replicas too many or too few, over all tiers."""
+        least, most = self._plan.least, self._plan.most
+        count = self._count(marks)
+        over = sum([number - most[tier] for tier, number in count.items() if number > most[tier]])
+        return over + sum([max(0, least[tier] - count.get(tier, 0)) for tier in self._wanted])
+
+    def _count(self, marks: Iterable[int]) -> dict[int, int]:
+        """Replicas per tier, without the tiers that have none."""
+        parent = self._topology.parent
+        count: dict[int, int] = {}
         for mark in marks:
             tier = mark
             while tier >= 0:
-                count[tier] += 1
-                tier = self._topology.parent[tier]
+                count[tier] = count.get(tier, 0) + 1
+                tier = parent[tier]
         return count
 
-    def _open(self, tier: int, count: Sequence[int], mask: bytearray) -> None:
-        topology, plan = self._topology, self._plan
+    def _shortages(self, count: dict[int, int]) -> dict[int, int]:
+        """How many replicas a tier lacks, in itself or in the sum of the tiers under it."""
+        least, parent = self._plan.least, self._topology.parent
+        short: dict[int, int] = {}
+        for tier in self._wanted:
+            lack = max(least[tier] - count.get(tier, 0), short.get(tier, 0))
+            if lack > 0:
+                short[tier] = lack
+                short[parent[tier]] = short.get(parent[tier], 0) + lack
+        return short
+
+    def _open(self, tier: int, count: dict[int, int], short: dict[int, int]) -> list[int]:
+        """Devices under `tier` that may take one more replica."""
+        topology, most = self._topology, self._plan.most
         if topology.device_of[tier] >= 0:
-            mask[topology.device_of[tier]] = 1
-            return
-        children = [child for child in topology.children[tier] if count[child] < topology.capacity[child]]
-        if topology.level[tier] == NODE_LEVEL:
+            return [topology.device_of[tier]]
+        untouched = not count.get(tier)
+        if untouched and tier in self._untouched:
+            return self._untouched[tier]
+        children = [child for child in topology.children[tier] if count.get(child, 0) < topology.capacity[child]]
+        chosen = [child for child in children if child in short]
+        if not chosen and topology.level[tier] == NODE_LEVEL:
             # Marks don't tell which of the interchangeable devices are taken; the caller leaves those out.
-            chosen = [child for child in children if plan.least[child]] or children
-        else:
-            chosen = [child for child in children if count[child] < plan.least[child]]
-            chosen = chosen or [child for child in children if count[child] < plan.most[child]]
-            if not chosen and children:
-                lowest = min(count[child] - plan.most[child] for child in children)
-                chosen = [child for child in children if count[child] - plan.most[child] == lowest]
-        for child in chosen:
-            self._open(child, count, mask)
-
-    def _lift(self, tier: int, marks: tuple[int, ...], count: Sequence[int]) -> list[int]:
-        """Positions in `marks` to choose from when one replica under `tier` is to make room for a better place."""
-        topology, plan = self._topology, self._plan
-        children = topology.children[tier]
-        if topology.level[tier] == NODE_LEVEL:
-            missing = any(plan.least[child] and not count[child] for child in children)
-            return [i for i, mark in enumerate(marks) if mark == tier] if missing else []
-        over = [child for child in children if count[child] > plan.most[child]]
-        under = [child for child in children if count[child] < plan.least[child]]
-        if over or under:
-            givers = over or [child for child in children if count[child] > plan.least[child]]
-            return [i for child in givers for i in self._choose(child, marks, count)]
-        return [i for child in children if count[child] for i in self._lift(child, marks, count)]
-
-    def _choose(self, tier: int, marks: tuple[int, ...], count: Sequence[int]) -> list[int]:
-        """Positions in `marks` that `tier` can spare most easily."""
-        topology, plan = self._topology, self._plan
-        if topology.level[tier] >= NODE_LEVEL:
-            return [i for i, mark in enumerate(marks) if mark == tier] or [
-                i for i, mark in enumerate(marks) if topology.parent[mark] == tier
-            ]
-        held = [child for child in topology.children[tier] if count[child]]
-        givers = [child for child in held if count[child] > plan.most[child]]
-        givers = givers or [child for child in held if count[child] > plan.least[child]] or held
-        return [i for child in givers for i in self._choose(child, marks, count)]
+            chosen = [child for child in children if most[child]] or children
+        elif not chosen:
+            chosen = [child for child in children if count.get(child, 0) < most[child]]
+        if not chosen and children:
+            lowest = min(count.get(child, 0) - most[child] for child in children)
+            chosen = [child for child in children if count.get(child, 0) - most[child] == lowest]
+        devices = [device for child in chosen for device in self._open(child, count, short)]
+        if untouched:
+            self._untouched[tier] = devices
+        return devices

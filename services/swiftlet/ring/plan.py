@@ -27,18 +27,22 @@ from swiftlet.ring.topology import Topology
 
 _NOISE = 1e-6
 """Replicas per ring below which a difference is rounding noise of the arithmetic."""
+_EXACT = 1e-9
+"""Replicas per partition, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Targets for `partitions` partitions of `replicas` replicas each; lists are indexed by tier.
 
-    `quota`: replicas that the tier should hold over all of these partitions; `least` and `most`: replicas of
-    any one partition in the tier.
+    `target`: mean replicas of a partition in the tier; `quota`: replicas that it should hold over all of these
+    partitions, the target times the partitions, rounded; `least` and `most`: replicas of
+    any one partition in the tier. Roundings of the quota depend on the current ring, the bounds don't.
     """
 
     partitions: int
     replicas: int
+    target: list[float]
     quota: list[int]
     least: list[int]
     most: list[int]
@@ -144,9 +148,10 @@ def make_plan(
     return Plan(
         partitions=partitions,
         replicas=replicas,
+        target=target,
         quota=quota,
-        least=[count // partitions for count in quota],
-        most=[-(-count // partitions) for count in quota],
+        least=[math.floor(value + _EXACT) for value in target],
+        most=[math.ceil(value - _EXACT) for value in target],
     )
 
 

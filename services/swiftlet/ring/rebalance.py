@@ -75,7 +75,10 @@ class Assignment:
         held: Counter[int] = Counter()
         for row in rows:
             held.update(row)
-        self.needs = [quota - held[position] for position, quota in enumerate(quotas)]
+        exact = [sum(plan.target[leaf] * plan.partitions for plan in plans) for leaf in topology.leaf]
+        self.needs = _settle(
+            [quota - held[i] for i, quota in enumerate(quotas)], [held[i] - e for i, e in enumerate(exact)]
+        )
         self._scale = [1.0 / quota if quota else 1.0 for quota in quotas]
         self._needy = [position for position in range(size) if self.needs[position] > 0]
         self._pairs = _count_pairs(rows, size)
@@ -349,6 +352,16 @@ class Assignment:
     def _shuffle(self, items: list[tuple[int, int]] | list[int] | list[tuple[int, tuple[int, ...]]]) -> None:
         random = self._random
         items.sort(key=lambda _: random())
+
+
+def _settle(needs: list[int], deviations: list[float]) -> list[int]:
+    """Forget needs that come from rounding alone: nothing moves between devices less than one off their targets."""
+    over = [i for i, need in enumerate(needs) if need == -1 and deviations[i] < 1]
+    under = [i for i, need in enumerate(needs) if need == 1 and deviations[i] > -1]
+    for pair in zip(over, under, strict=False):
+        for position in pair:
+            needs[position] = 0
+    return needs
 
 
 class _Sparse(dict[int, int]):
