@@ -1,0 +1,76 @@
+"""What a device does for its peers' sync: the four operations of `ListingSyncTransport` on its own databases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from swiftlet.errors import NotFound, StoreFormatError
+from swiftlet.listing import sethash
+from swiftlet.listing.handle import AnyDb
+from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.listing.pool import ListingStore
+
+PAGE_ROWS = 500
+"""Rows in one page of sync."""
+_PAUSE_EVERY = 64
+
+
+async def differing(store: ListingStore, databases: Sequence[tuple[DatabaseId, bytes]]) -> list[DatabaseId]:
+    """Which of these databases the device does not hold with this fingerprint."""
+    found: list[DatabaseId] = []
+    for index, (id, fingerprint) in enumerate(databases):
+        if index % _PAUSE_EVERY == 0:
+            await asyncio.sleep(0)
+        try:
+            if await store.fingerprint(id) != fingerprint:
+                found.append(id)
+        except (NotFound, StoreFormatError):
+            found.append(id)
+    return found
+
+
+async def state_of(store: ListingStore, id: DatabaseId) -> DatabaseState:
+    """A database's state; NotFound."""
+    return await store.read(id, lambda database: database.state())
+
+
+async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState) -> DatabaseState:
+    """Merge a peer's state, making the database if need be; the state after that."""
+
+    def merge(database: AnyDb) -> DatabaseState:
+        if database.head.name != state.name:
+            raise StoreFormatError(f"{id} is of {database.head.name} here and of {state.name} at a peer")
+        database.merge_state(state)
+        return database.state()
+
+    _check(store, id, state.name)
+    return await store.write(id, merge, create=state.name)
+
+
+async def rows_page(store: ListingStore, id: DatabaseId, after: str, upto: str) -> RowPage:
+    """The next page of all rows; NotFound."""
+    rows: list[ListingRow] = await store.read(id, lambda database: database.rows(after, upto, PAGE_ROWS + 1))
+    if len(rows) <= PAGE_ROWS:
+        return RowPage(rows, upto)
+    return RowPage(rows[:PAGE_ROWS], rows[PAGE_ROWS - 1].name)
+
+
+async def compare_rows(store: ListingStore, id: DatabaseId, after: str, upto: str, digest: bytes) -> RowPage | None:
+    """A page of what the device has in that range, or None when the whole range has this set hash."""
+    page = await rows_page(store, id, after, upto)
+    if page.upto == upto and sethash.of(page.rows) == digest:
+        return None
+    return page
+
+
+async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
+    """Merge a peer's rows, whatever the database's state."""
+    _check(store, id, name)
+    await store.write(id, lambda database: database.merge(rows), max(1, len(rows)), create=name)
+
+
+def _check(store: ListingStore, id: DatabaseId, name: DatabaseName) -> None:
+    """A database can only lie where its name's hash puts it: StoreFormatError when the hashes' secrets differ."""
+    if store.id_of(id.partition, name) != id:
+        raise StoreFormatError(f"{name} does not belong into {id}; is hash_path_prefix or _suffix the same everywhere?")

@@ -1,0 +1,1 @@
+"""Storage servers: aiohttp shells around store and listing."""

@@ -1,0 +1,275 @@
+"""The account and container server: an HTTP shell around the listing databases of its devices.
+
+Requests name a device, a partition, and the account and container in the query; see `docs/wire.md`. What they do
+is `swiftlet.listing`; what they look like is `swiftlet.transport.listing_wire`. After a container was created or
+deleted its account is told before the answer goes out, for as long as the reporter allows.
+
+Fault model: see `swiftlet.storage.json_requests` for hostile requests. An answer may get lost; every write is
+idempotent by its timestamps, so callers repeat it or leave it to sync.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from swiftlet.errors import DeviceFailed
+from swiftlet.listing import replica
+from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.listing.pool import ListingStore
+from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import WireError, array, number, text, timestamp
+
+REQUESTS = Counter(
+    "swiftlet_listing_requests_total", "Requests to account and container databases.", ["operation", "status"]
+)
+DURATION = Histogram(
+    "swiftlet_listing_request_duration_seconds",
+    "Time from a request's head to its answer, by operation.",
+    ["operation"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+
+
+class ContainerReporter(Protocol):
+    """Who brings a container's totals to its account."""
+
+    async def report_now(self, device: str, id: DatabaseId) -> None:
+        """Report within a bounded time; what fails is retried later."""
+        ...
+
+
+class ContainerServer:
+    """Request handlers over the stores of this process's devices."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, ListingStore],
+        reporter: ContainerReporter | None = None,
+        key: ClusterKey | None = None,
+    ) -> None:
+        """`stores` by the devices' names on this server; `key` None accepts unsigned requests."""
+        self.stores = stores
+        self.key = key
+        self._reporter = reporter
+
+    def store(self, request: web.Request) -> ListingStore:
+        """The store that the request's path names; DeviceFailed when it is not served here."""
+        device = request.match_info["device"]
+        store = self.stores.get(device)
+        if store is None:
+            raise DeviceFailed(f"device {device} is not served here")
+        return store
+
+    # Containers.
+
+    async def put_container(self, request: web.Request, fields: Answer) -> Answer:
+        """`{"created": bool}`."""
+        store, place = self.store(request), self._container(request)
+        policy = None if fields.get("policy") is None else number(fields, "policy")
+        created = await store.put_container(
+            *place,
+            timestamp(fields, "timestamp"),
+            wire.metadata_from_wire(fields),
+            policy,
+            number(fields, "default_policy"),
+        )
+        await self._report(request, store, *place)
+        return {"created": created}
+
+    async def post_container(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._container(request)
+        await store.post_container(*place, timestamp(fields, "timestamp"), wire.metadata_from_wire(fields))
+        return {}
+
+    async def delete_container(self, request: web.Request, _fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._container(request)
+        await store.delete_container(*place, _stamp(request))
+        await self._report(request, store, *place)
+        return {}
+
+    async def get_container(self, request: web.Request, _fields: Answer) -> Answer:
+        """Totals and metadata."""
+        store, place = self.store(request), self._container(request)
+        return wire.container_info_to_wire(await store.container_info(*place))
+
+    async def list_container(self, request: web.Request, _fields: Answer) -> Answer:
+        """Totals, metadata and `entries`."""
+        store, place = self.store(request), self._container(request)
+        info, entries = await store.list_objects(*place, wire.listing_query_from_wire(request.query))
+        return {**wire.container_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
+
+    async def update_container(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._container(request)
+        await store.update_rows(*place, [wire.object_row_from_wire(row) for row in _rows(fields)])
+        return {}
+
+    # Accounts.
+
+    async def put_account(self, request: web.Request, fields: Answer) -> Answer:
+        """`{"created": bool}`."""
+        store, place = self.store(request), self._account(request)
+        stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
+        return {"created": await store.put_account(*place, stamp, metadata)}
+
+    async def post_account(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._account(request)
+        await store.post_account(*place, timestamp(fields, "timestamp"), wire.metadata_from_wire(fields))
+        return {}
+
+    async def delete_account(self, request: web.Request, _fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._account(request)
+        await store.delete_account(*place, _stamp(request))
+        return {}
+
+    async def get_account(self, request: web.Request, _fields: Answer) -> Answer:
+        """Totals and metadata."""
+        store, place = self.store(request), self._account(request)
+        return wire.account_info_to_wire(await store.account_info(*place))
+
+    async def list_account(self, request: web.Request, _fields: Answer) -> Answer:
+        """Totals, metadata and `entries`."""
+        store, place = self.store(request), self._account(request)
+        info, entries = await store.list_containers(*place, wire.listing_query_from_wire(request.query))
+        return {**wire.account_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
+
+    async def update_account(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        store, place = self.store(request), self._account(request)
+        await store.update_containers(*place, [wire.container_row_from_wire(row) for row in _rows(fields)])
+        return {}
+
+    # Sync.
+
+    async def differing(self, request: web.Request, fields: Answer) -> Answer:
+        """`{"differing": [index, ...]}`."""
+        asked = [_asked(entry) for entry in array(fields, "databases")]
+        found = set(await replica.differing(self.store(request), asked))
+        return {"differing": [index for index, (id, _) in enumerate(asked) if id in found]}
+
+    async def exchange_state(self, request: web.Request, fields: Answer) -> Answer:
+        """The state after the merge."""
+        state = await replica.merge_state(self.store(request), _id(request), wire.state_from_wire(fields))
+        return wire.state_to_wire(state)
+
+    async def compare_rows(self, request: web.Request, fields: Answer) -> Answer:
+        """`{"equal": true}`, or `rows` and the `upto` that they reach to."""
+        digest = wire.digest_from_wire(fields, "digest")
+        after, upto = text(fields, "after"), text(fields, "upto")
+        page = await replica.compare_rows(self.store(request), _id(request), after, upto, digest)
+        if page is None:
+            return {"equal": True}
+        return {"equal": False, "rows": [wire.row_to_wire(row) for row in page.rows], "upto": page.upto}
+
+    async def merge_rows(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        id = _id(request)
+        is_container = id.kind is DatabaseKind.CONTAINER
+        decode = wire.object_row_from_wire if is_container else wire.container_row_from_wire
+        rows = [decode(row) for row in _rows(fields)]
+        await replica.merge_rows(self.store(request), id, wire.name_from_wire(fields), rows)
+        return {}
+
+    # Parts.
+
+    def _account(self, request: web.Request) -> tuple[int, str]:
+        account = wire.checked_name(request.query.get("account"), "the account")
+        return int(request.match_info["partition"]), account
+
+    def _container(self, request: web.Request) -> tuple[int, str, str]:
+        container = wire.checked_name(request.query.get("container"), "the container")
+        return *self._account(request), container
+
+    async def _report(
+        self, request: web.Request, store: ListingStore, partition: int, account: str, container: str
+    ) -> None:
+        if self._reporter is not None:
+            id = store.id_of(partition, DatabaseName(account, container))
+            await self._reporter.report_now(request.match_info["device"], id)
+
+    def handler(
+        self, operation: str, work: Callable[[web.Request, Answer], Awaitable[Answer]], max_body: int
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """`work` as aiohttp calls it: with the body read, checked and parsed, counted and timed."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            begun = time.perf_counter()
+
+            async def run() -> Answer:
+                return await work(request, parsed(await read_signed(request, max_body, self.key)))
+
+            response = await answered(run)
+            REQUESTS.labels(operation, str(response.status)).inc()
+            DURATION.labels(operation).observe(time.perf_counter() - begun)
+            return response
+
+        return handle
+
+
+def add_container_routes(app: web.Application, server: ContainerServer) -> None:
+    """All routes of an account and container server."""
+    partition = "{device}/{partition:[0-9]{1,10}}"
+    container, account = f"/v1/containers/{partition}", f"/v1/accounts/{partition}"
+    sync = "/v1/sync/{device}"
+    database = sync + "/{kind}/{partition:[0-9]{1,10}}/{digest:[0-9a-f]{32}}"
+    small, large = wire.MAX_UPDATE_BODY, wire.MAX_SYNC_BODY
+    routes: list[tuple[str, str, Any, int]] = [
+        ("PUT", container, server.put_container, small),
+        ("POST", container, server.post_container, small),
+        ("DELETE", container, server.delete_container, small),
+        ("GET", container, server.get_container, small),
+        ("GET", f"{container}/listing", server.list_container, small),
+        ("POST", f"{container}/rows", server.update_container, small),
+        ("PUT", account, server.put_account, small),
+        ("POST", account, server.post_account, small),
+        ("DELETE", account, server.delete_account, small),
+        ("GET", account, server.get_account, small),
+        ("GET", f"{account}/listing", server.list_account, small),
+        ("POST", f"{account}/rows", server.update_account, small),
+        ("POST", sync, server.differing, large),
+        ("POST", f"{database}/state", server.exchange_state, large),
+        ("POST", f"{database}/compare", server.compare_rows, large),
+        ("POST", f"{database}/rows", server.merge_rows, large),
+    ]
+    for method, path, work, max_body in routes:
+        app.router.add_route(method, path, server.handler(work.__name__, work, max_body))
+
+
+def _rows(fields: Answer) -> list[Any]:
+    rows = array(fields, "rows")
+    if len(rows) > wire.MAX_UPDATE_ROWS:
+        raise WireError(f"{len(rows)} rows in one request; send at most {wire.MAX_UPDATE_ROWS}")
+    return rows
+
+
+def _stamp(request: web.Request) -> Timestamp:
+    value = request.query.get("timestamp", "")
+    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+        raise WireError(f"timestamp {value!r} is not a number")
+    return timestamp({"timestamp": int(value)}, "timestamp")
+
+
+def _id(request: web.Request) -> DatabaseId:
+    info = request.match_info
+    return wire.id_from_wire(info["kind"], info["partition"], info["digest"])
+
+
+def _asked(entry: object) -> tuple[DatabaseId, bytes]:
+    if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
+        raise WireError("an entry of databases is not [database, fingerprint]")
+    parts = entry[0].split("/")
+    if len(parts) != 3:
+        raise WireError(f"{entry[0]!r} names no database")
+    return wire.id_from_wire(*parts), wire.digest_from_wire({"fingerprint": entry[1]}, "fingerprint")

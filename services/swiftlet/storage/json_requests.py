@@ -1,0 +1,71 @@
+"""Small JSON requests between the cluster's services: limits, signatures, domain errors as answers.
+
+Fault model: anybody who reaches the port may send anything. Bodies are limited while they are read and the
+signature is checked over method, target and body before anything of them is used. Domain errors become answers
+here and nowhere else; unexpected ones are left to the outer door.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from swiftlet.errors import SwiftletError
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import (
+    JSON_TYPE,
+    SIGNATURE_HEADER,
+    WireError,
+    error_to_wire,
+    json_bytes,
+    json_object,
+)
+
+Answer = dict[str, Any]
+
+
+async def read_limited(request: web.Request, limit: int) -> bytes:
+    """The whole body; WireError when it has more than `limit` bytes."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > limit:
+            raise WireError(f"the body has more than {limit} bytes; send less at a time")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def read_signed(request: web.Request, limit: int, key: ClusterKey | None) -> bytes:
+    """The body of a request whose signature holds; Unauthorized, WireError."""
+    body = await read_limited(request, limit)
+    if key is not None:
+        key.check(request.headers.get(SIGNATURE_HEADER), request.method, request.raw_path, body)
+    return body
+
+
+def parsed(body: bytes) -> Answer:
+    """The JSON object in a body; an empty body is an empty object."""
+    return json_object(body) if body else {}
+
+
+def answer(fields: Answer, status: int = 200) -> web.Response:
+    """An answer of JSON."""
+    return web.Response(status=status, body=json_bytes(fields), content_type=JSON_TYPE)
+
+
+def refusal(error: SwiftletError) -> web.Response:
+    """The answer that says what went wrong."""
+    status, fields = error_to_wire(error)
+    return web.Response(status=status, body=json.dumps(fields).encode(), content_type=JSON_TYPE)
+
+
+async def answered(work: Callable[[], Awaitable[Answer]]) -> web.Response:
+    """What `work` answers, or its domain error."""
+    try:
+        return answer(await work())
+    except SwiftletError as error:
+        return refusal(error)

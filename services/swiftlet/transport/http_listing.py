@@ -1,0 +1,224 @@
+"""Account and container databases on other nodes, over HTTP and JSON.
+
+Fault model: see `swiftlet.transport.http_client`; an answer of another shape than agreed is a NodeError like any
+other garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from swiftlet.errors import InvalidName, NodeError
+from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
+
+
+class HttpListingTransport:
+    """`ListingTransport` and `ListingSyncTransport` over a shared pool of connections."""
+
+    def __init__(self, client: NodeClient) -> None:
+        """`client` is closed by `close`."""
+        self._client = client
+
+    async def _call(
+        self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
+    ) -> dict[str, Any]:
+        target = f"{path}?{wire.query_text(query)}" if query else path
+        data = body if body is None or isinstance(body, bytes) else json_bytes(body)
+        answer = await self._client.call(device, method, target, data, data or b"")
+        with _well_formed(device):
+            return json_object(answer) if answer else {}
+
+    async def _container(
+        self,
+        device: Device,
+        method: str,
+        partition: int,
+        names: tuple[str, str],
+        body: object = None,
+        extra: Mapping[str, str | None] | None = None,
+        below: str = "",
+    ) -> dict[str, Any]:
+        query = {"account": names[0], "container": names[1], **(extra or {})}
+        return await self._call(device, method, f"/v1/containers/{device.device}/{partition}{below}", query, body)
+
+    async def _account(
+        self,
+        device: Device,
+        method: str,
+        partition: int,
+        account: str,
+        body: object = None,
+        extra: Mapping[str, str | None] | None = None,
+        below: str = "",
+    ) -> dict[str, Any]:
+        query = {"account": account, **(extra or {})}
+        return await self._call(device, method, f"/v1/accounts/{device.device}/{partition}{below}", query, body)
+
+    async def put_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+    ) -> bool:
+        """See `ListingTransport.put_container`."""
+        body = {
+            "timestamp": timestamp.value,
+            "metadata": dict(metadata),
+            "policy": policy,
+            "default_policy": default_policy,
+        }
+        answer = await self._container(device, "PUT", partition, (account, container), body)
+        with _well_formed(device):
+            return flag(answer, "created")
+
+    async def post_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+    ) -> None:
+        """See `ListingTransport.post_container`."""
+        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        await self._container(device, "POST", partition, (account, container), body)
+
+    async def delete_container(
+        self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
+    ) -> None:
+        """See `ListingTransport.delete_container`."""
+        stamp = {"timestamp": str(timestamp.value)}
+        await self._container(device, "DELETE", partition, (account, container), extra=stamp)
+
+    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
+        """See `ListingTransport.container_info`."""
+        answer = await self._container(device, "GET", partition, (account, container))
+        with _well_formed(device):
+            return wire.container_info_from_wire(answer)
+
+    async def list_objects(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """See `ListingTransport.list_objects`."""
+        fields = wire.listing_query_to_wire(query)
+        answer = await self._container(device, "GET", partition, (account, container), None, fields, "/listing")
+        with _well_formed(device):
+            entries = [wire.object_entry_from_wire(entry) for entry in array(answer, "entries")]
+            return wire.container_info_from_wire(answer), entries
+
+    async def update_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
+    ) -> None:
+        """See `ListingTransport.update_rows`."""
+        for body in wire.update_bodies(rows):
+            await self._container(device, "POST", partition, (account, container), body, None, "/rows")
+
+    async def put_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> bool:
+        """See `ListingTransport.put_account`."""
+        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        answer = await self._account(device, "PUT", partition, account, body)
+        with _well_formed(device):
+            return flag(answer, "created")
+
+    async def post_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """See `ListingTransport.post_account`."""
+        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        await self._account(device, "POST", partition, account, body)
+
+    async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
+        """See `ListingTransport.delete_account`."""
+        await self._account(device, "DELETE", partition, account, extra={"timestamp": str(timestamp.value)})
+
+    async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
+        """See `ListingTransport.account_info`."""
+        answer = await self._account(device, "GET", partition, account)
+        with _well_formed(device):
+            return wire.account_info_from_wire(answer)
+
+    async def list_containers(
+        self, device: Device, partition: int, account: str, query: ListingQuery
+    ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+        """See `ListingTransport.list_containers`."""
+        fields = wire.listing_query_to_wire(query)
+        answer = await self._account(device, "GET", partition, account, None, fields, "/listing")
+        with _well_formed(device):
+            entries = [wire.container_entry_from_wire(entry) for entry in array(answer, "entries")]
+            return wire.account_info_from_wire(answer), entries
+
+    async def update_containers(
+        self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
+    ) -> None:
+        """See `ListingTransport.update_containers`."""
+        for body in wire.update_bodies(rows):
+            await self._account(device, "POST", partition, account, body, None, "/rows")
+
+    async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
+        """See `ListingSyncTransport.differing`."""
+        body = {"databases": [[wire.id_to_wire(id), fingerprint.hex()] for id, fingerprint in databases]}
+        answer = await self._call(device, "POST", f"/v1/sync/{device.device}", {}, body)
+        with _well_formed(device):
+            return [databases[_index(entry, len(databases))][0] for entry in array(answer, "differing")]
+
+    async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
+        """See `ListingSyncTransport.exchange_state`."""
+        answer = await self._call(device, "POST", _sync(device, id, "state"), {}, wire.state_to_wire(state))
+        with _well_formed(device):
+            return wire.state_from_wire(answer)
+
+    async def compare_rows(
+        self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
+    ) -> RowPage | None:
+        """See `ListingSyncTransport.compare_rows`."""
+        body = {"after": after, "upto": upto, "digest": digest.hex()}
+        answer = await self._call(device, "POST", _sync(device, id, "compare"), {}, body)
+        with _well_formed(device):
+            if flag(answer, "equal"):
+                return None
+            decode = wire.object_row_from_wire if id.kind is DatabaseKind.CONTAINER else wire.container_row_from_wire
+            return RowPage([decode(row) for row in array(answer, "rows")], text(answer, "upto"))
+
+    async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
+        """See `ListingSyncTransport.merge_rows`."""
+        body = {**wire.name_to_wire(name), "rows": [wire.row_to_wire(row) for row in rows]}
+        await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _sync(device: Device, id: DatabaseId, what: str) -> str:
+    return f"/v1/sync/{device.device}/{wire.id_to_wire(id)}/{what}"
+
+
+def _index(value: object, count: int) -> int:
+    if type(value) is not int or not 0 <= value < count:
+        raise WireError(f"{value!r} is no index of what was asked")
+    return value
+
+
+@contextmanager
+def _well_formed(device: Device) -> Iterator[None]:
+    """What is wrong with an answer's shape becomes a NodeError."""
+    try:
+        yield
+    except (WireError, InvalidName) as error:
+        raise NodeError(f"{device.address} sent garbage: {error}") from error

@@ -1,0 +1,314 @@
+"""JSON forms of rows, totals, listing queries and database states; shared by container servers and their clients.
+
+Rows travel as arrays in a fixed order, timestamps as their 64-bit values. Everything that arrives is checked:
+another shape is a `WireError`, a name that no client could have used an `InvalidName`. `docs/wire.md` lists the
+requests.
+
+Fault model: a peer may send anything. Sizes of bodies are limited before they are parsed, numbers to what the
+databases can hold, names to valid UTF-8 without NUL; unknown fields are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from swiftlet.errors import InvalidName
+from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, MetadataItem
+from swiftlet.model import (
+    DIGEST_SIZE,
+    AccountInfo,
+    ContainerInfo,
+    ContainerRow,
+    ListingQuery,
+    ObjectRow,
+    Subdir,
+)
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.wire import WireError, array, json_bytes, number, text, texts, timestamp
+
+MAX_UPDATE_BODY = 4 * 1024 * 1024
+"""Bytes of a request's JSON from object servers and proxies."""
+MAX_UPDATE_ROWS = 10_000
+"""Rows in one request."""
+MAX_SYNC_BODY = 32 * 1024 * 1024
+"""Bytes of a request's JSON between replicas."""
+MAX_LISTING = 10_000
+"""Rows in one page of a listing."""
+_ROOM = 64
+"""Bytes of a body that are not rows, generously."""
+_MAX_STAMP = (1 << 64) - 1
+_MAX_QUANTITY = 1 << 53
+
+
+def query_text(fields: Mapping[str, str | None]) -> str:
+    """A percent-encoded query of the fields that are not None."""
+    return "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items() if value is not None)
+
+
+def checked_name(name: object, what: str) -> str:
+    """A name that a database can hold; WireError, InvalidName."""
+    if not isinstance(name, str):
+        raise WireError(f"{what} is not text")
+    if not name or "\0" in name:
+        raise InvalidName(f"{what} is empty or holds a NUL")
+    return _encodable(name, what)
+
+
+def _encodable(value: str, what: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidName(f"{what} is not valid Unicode") from error
+    return value
+
+
+def _fields(row: object, shape: Sequence[type]) -> list[Any]:
+    if not isinstance(row, list) or len(row) < len(shape):
+        raise WireError("a row is not an array or too short")
+    for value, kind in zip(row, shape, strict=False):
+        if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _MAX_STAMP):
+            raise WireError(f"{value!r} in a row is not a {kind.__name__} in its range")
+    return row
+
+
+def _checked(*quantities: int) -> None:
+    if max(quantities) > _MAX_QUANTITY:
+        raise WireError(f"{max(quantities)} in a row is more than any size or count")
+
+
+def object_row_to_wire(row: ObjectRow) -> list[Any]:
+    """`[name, timestamp, size, etag, content type, deleted]`."""
+    return [row.name, row.timestamp.value, row.size, row.etag, row.content_type, row.deleted]
+
+
+def object_row_from_wire(row: object) -> ObjectRow:
+    """The row; WireError, InvalidName."""
+    name, stamp, size, etag, content_type, deleted, *_ = _fields(row, (str, int, int, str, str, bool))
+    checked_name(name, "an object's name")
+    _checked(size)
+    _encodable(etag, "an ETag")
+    return ObjectRow(name, Timestamp(stamp), size, etag, _encodable(content_type, "a content type"), deleted)
+
+
+def container_row_to_wire(row: ContainerRow) -> list[Any]:
+    """`[name, put, delete, objects, bytes, policy, reported]`."""
+    stamps = row.put_timestamp.value, row.delete_timestamp.value
+    return [row.name, *stamps, row.object_count, row.bytes_used, row.policy, row.reported.value]
+
+
+def container_row_from_wire(row: object) -> ContainerRow:
+    """The row; WireError, InvalidName."""
+    name, put, delete, objects, size, policy, reported, *_ = _fields(row, (str, int, int, int, int, int, int))
+    if not put:
+        raise WireError("a container's row has no PUT timestamp")
+    checked_name(name, "a container's name")
+    _checked(objects, size, policy)
+    return ContainerRow(name, Timestamp(put), Timestamp(delete), objects, size, policy, Timestamp(reported))
+
+
+def row_to_wire(row: ObjectRow | ContainerRow) -> list[Any]:
+    """Either kind of row."""
+    return object_row_to_wire(row) if isinstance(row, ObjectRow) else container_row_to_wire(row)
+
+
+def update_bodies(rows: Sequence[ObjectRow] | Sequence[ContainerRow]) -> Iterator[bytes]:
+    """`{"rows": [...]}` as often as the limits of one request ask for; once when there are no rows."""
+    chunk: list[bytes] = []
+    size = 0
+    for row in rows:
+        piece = json_bytes(row_to_wire(row))
+        if chunk and (len(chunk) == MAX_UPDATE_ROWS or size + len(piece) > MAX_UPDATE_BODY - _ROOM):
+            yield _rows_body(chunk)
+            chunk, size = [], 0
+        chunk.append(piece)
+        size += len(piece) + 1
+    yield _rows_body(chunk)
+
+
+def _rows_body(pieces: Sequence[bytes]) -> bytes:
+    return b'{"rows":[' + b",".join(pieces) + b"]}"
+
+
+def entry_to_wire(entry: ObjectRow | ContainerRow | Subdir) -> list[Any]:
+    """A listing's entry: a row, or `[name]` for a common prefix."""
+    return [entry.name] if isinstance(entry, Subdir) else row_to_wire(entry)
+
+
+def object_entry_from_wire(entry: object) -> ObjectRow | Subdir:
+    """An entry of a container's listing."""
+    return _subdir(entry) or object_row_from_wire(entry)
+
+
+def container_entry_from_wire(entry: object) -> ContainerRow | Subdir:
+    """An entry of an account's listing."""
+    return _subdir(entry) or container_row_from_wire(entry)
+
+
+def _subdir(entry: object) -> Subdir | None:
+    if isinstance(entry, list) and len(entry) == 1:
+        return Subdir(checked_name(entry[0], "a common prefix"))
+    return None
+
+
+def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
+    """Totals and metadata of a container."""
+    return {
+        "account": info.account,
+        "container": info.container,
+        "put_timestamp": info.put_timestamp.value,
+        "created": info.created.value,
+        "object_count": info.object_count,
+        "bytes_used": info.bytes_used,
+        "policy": info.policy,
+        "metadata": dict(info.metadata),
+    }
+
+
+def container_info_from_wire(fields: Mapping[str, Any]) -> ContainerInfo:
+    """The same; WireError."""
+    return ContainerInfo(
+        account=text(fields, "account"),
+        container=text(fields, "container"),
+        put_timestamp=timestamp(fields, "put_timestamp"),
+        created=timestamp(fields, "created"),
+        object_count=number(fields, "object_count"),
+        bytes_used=number(fields, "bytes_used"),
+        policy=number(fields, "policy"),
+        metadata=texts(fields, "metadata"),
+    )
+
+
+def account_info_to_wire(info: AccountInfo) -> dict[str, Any]:
+    """Totals and metadata of an account."""
+    return {
+        "account": info.account,
+        "put_timestamp": info.put_timestamp.value,
+        "created": info.created.value,
+        "container_count": info.container_count,
+        "object_count": info.object_count,
+        "bytes_used": info.bytes_used,
+        "metadata": dict(info.metadata),
+    }
+
+
+def account_info_from_wire(fields: Mapping[str, Any]) -> AccountInfo:
+    """The same; WireError."""
+    return AccountInfo(
+        account=text(fields, "account"),
+        put_timestamp=timestamp(fields, "put_timestamp"),
+        created=timestamp(fields, "created"),
+        container_count=number(fields, "container_count"),
+        object_count=number(fields, "object_count"),
+        bytes_used=number(fields, "bytes_used"),
+        metadata=texts(fields, "metadata"),
+    )
+
+
+def listing_query_to_wire(query: ListingQuery) -> dict[str, str | None]:
+    """A listing's parameters as query fields."""
+    return {
+        "limit": str(query.limit),
+        "marker": query.marker or None,
+        "end_marker": query.end_marker or None,
+        "prefix": query.prefix or None,
+        "delimiter": query.delimiter or None,
+        "path": query.path,
+        "reverse": "1" if query.reverse else None,
+    }
+
+
+def listing_query_from_wire(fields: Mapping[str, str]) -> ListingQuery:
+    """The same; the limit is cut to `MAX_LISTING`. WireError."""
+    limit = fields.get("limit", str(MAX_LISTING))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+        raise WireError(f"limit {limit!r} is not a number")
+    return ListingQuery(
+        limit=min(int(limit), MAX_LISTING),
+        marker=fields.get("marker", ""),
+        end_marker=fields.get("end_marker", ""),
+        prefix=fields.get("prefix", ""),
+        delimiter=fields.get("delimiter", ""),
+        path=fields.get("path"),
+        reverse=fields.get("reverse") == "1",
+    )
+
+
+def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata items of a PUT or POST; WireError, InvalidName."""
+    items = texts(fields, "metadata")
+    for name, value in items.items():
+        _encodable(name, "a metadata name")
+        _encodable(value, "a metadata value")
+    return items
+
+
+def id_to_wire(id: DatabaseId) -> str:
+    """A database's path in URLs: `containers/12/0123...`."""
+    return str(id)
+
+
+def id_from_wire(kind: str, partition: str, digest: str) -> DatabaseId:
+    """The same from its three parts; WireError."""
+    try:
+        found = DatabaseId(DatabaseKind(kind), int(partition), bytes.fromhex(digest))
+    except ValueError as error:
+        raise WireError(f"{kind}/{partition}/{digest} names no database") from error
+    if len(found.digest) != DIGEST_SIZE or not 0 <= found.partition < 1 << 32:
+        raise WireError(f"{kind}/{partition}/{digest} names no database")
+    return found
+
+
+def name_to_wire(name: DatabaseName) -> dict[str, Any]:
+    """Whose database it is."""
+    return {"account": name.account, "container": name.container}
+
+
+def name_from_wire(fields: Mapping[str, Any]) -> DatabaseName:
+    """The same; WireError, InvalidName."""
+    account = checked_name(fields.get("account"), "the account")
+    container = fields.get("container")
+    return DatabaseName(account, None if container is None else checked_name(container, "the container"))
+
+
+def state_to_wire(state: DatabaseState) -> dict[str, Any]:
+    """Everything about a database but its rows."""
+    return {
+        **name_to_wire(state.name),
+        "created": state.created.value,
+        "put_timestamp": state.put_timestamp.value,
+        "delete_timestamp": state.delete_timestamp.value,
+        "policy": state.policy,
+        "metadata": [[item.name, item.timestamp.value, item.value] for item in state.metadata],
+        "rows_digest": state.rows_digest.hex(),
+    }
+
+
+def state_from_wire(fields: Mapping[str, Any]) -> DatabaseState:
+    """The same; WireError, InvalidName."""
+    return DatabaseState(
+        name=name_from_wire(fields),
+        created=timestamp(fields, "created"),
+        put_timestamp=timestamp(fields, "put_timestamp"),
+        delete_timestamp=timestamp(fields, "delete_timestamp"),
+        policy=number(fields, "policy"),
+        metadata=tuple(_item(item) for item in array(fields, "metadata")),
+        rows_digest=digest_from_wire(fields, "rows_digest"),
+    )
+
+
+def _item(item: object) -> MetadataItem:
+    name, stamp, value, *_ = _fields(item, (str, int, str))
+    return MetadataItem(_encodable(name, "a metadata name"), Timestamp(stamp), _encodable(value, "a metadata value"))
+
+
+def digest_from_wire(fields: Mapping[str, Any], name: str) -> bytes:
+    """A field that must be 16 bytes in hex; WireError."""
+    try:
+        digest = bytes.fromhex(text(fields, name))
+    except ValueError as error:
+        raise WireError(f"field {name!r} is not hex") from error
+    if len(digest) != DIGEST_SIZE:
+        raise WireError(f"field {name!r} does not have {DIGEST_SIZE} bytes")
+    return digest

@@ -1,0 +1,181 @@
+"""The in-process twin of the listing transport: calls the stores of the devices directly, with injected faults.
+
+Fault model for tests: a device can be unreachable (nothing happens there), busy (nothing happens), or time out
+(the request is carried out, or not, and the answer is lost either way).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from enum import Enum
+from typing import TypeVar
+
+from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, StoreFormatError
+from swiftlet.listing import replica
+from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+T = TypeVar("T")
+Hook = Callable[[Device, DatabaseName], Awaitable[None]]
+
+
+class Fault(Enum):
+    """What ails a device."""
+
+    UNREACHABLE = "unreachable"
+    BUSY = "busy"
+    TIMEOUT_BEFORE = "timeout before the request is carried out"
+    TIMEOUT_AFTER = "timeout after the request was carried out"
+
+
+class MemoryListingTransport:
+    """`ListingTransport` and `ListingSyncTransport` to stores in this process, by device name."""
+
+    def __init__(self, stores: Mapping[str, ListingStore]) -> None:
+        """`stores` by the devices' unique names; a device without one is unreachable."""
+        self._stores = stores
+        self.faults: MutableMapping[str, Fault] = {}
+        """By device name; to be changed at any time."""
+        self.after_container_change: Hook | None = None
+        """What a container server does after a PUT or DELETE before it answers: report to the account."""
+
+    async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
+        await asyncio.sleep(0)
+        fault, store = self.faults.get(device.name), self._stores.get(device.name)
+        if store is None or fault is Fault.UNREACHABLE:
+            raise NodeUnreachable(f"{device.address} is unreachable")
+        if fault is Fault.BUSY:
+            raise NodeBusy(f"{device.address} is busy")
+        if fault is Fault.TIMEOUT_BEFORE:
+            raise NodeTimeout(f"{device.address} did not answer")
+        try:
+            answer = await request(store)
+        except DeviceFailed:
+            raise
+        except StoreFormatError as error:
+            raise NodeError(f"{device.address}: {error}") from error
+        if fault is Fault.TIMEOUT_AFTER:
+            raise NodeTimeout(f"{device.address} did not answer")
+        return answer
+
+    async def _changed(self, device: Device, account: str, container: str) -> None:
+        if self.after_container_change is not None:
+            await self.after_container_change(device, DatabaseName(account, container))
+
+    async def put_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+    ) -> bool:
+        """See `ListingTransport.put_container`."""
+
+        async def put(store: ListingStore) -> bool:
+            created = await store.put_container(
+                partition, account, container, timestamp, metadata, policy, default_policy
+            )
+            await self._changed(device, account, container)
+            return created
+
+        return await self._ask(device, put)
+
+    async def post_container(
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+    ) -> None:
+        """See `ListingTransport.post_container`."""
+        await self._ask(device, lambda store: store.post_container(partition, account, container, timestamp, metadata))
+
+    async def delete_container(
+        self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
+    ) -> None:
+        """See `ListingTransport.delete_container`."""
+
+        async def delete(store: ListingStore) -> None:
+            await store.delete_container(partition, account, container, timestamp)
+            await self._changed(device, account, container)
+
+        await self._ask(device, delete)
+
+    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
+        """See `ListingTransport.container_info`."""
+        return await self._ask(device, lambda store: store.container_info(partition, account, container))
+
+    async def list_objects(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """See `ListingTransport.list_objects`."""
+        return await self._ask(device, lambda store: store.list_objects(partition, account, container, query))
+
+    async def update_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
+    ) -> None:
+        """See `ListingTransport.update_rows`."""
+        await self._ask(device, lambda store: store.update_rows(partition, account, container, rows))
+
+    async def put_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> bool:
+        """See `ListingTransport.put_account`."""
+        return await self._ask(device, lambda store: store.put_account(partition, account, timestamp, metadata))
+
+    async def post_account(
+        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+    ) -> None:
+        """See `ListingTransport.post_account`."""
+        await self._ask(device, lambda store: store.post_account(partition, account, timestamp, metadata))
+
+    async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
+        """See `ListingTransport.delete_account`."""
+        await self._ask(device, lambda store: store.delete_account(partition, account, timestamp))
+
+    async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
+        """See `ListingTransport.account_info`."""
+        return await self._ask(device, lambda store: store.account_info(partition, account))
+
+    async def list_containers(
+        self, device: Device, partition: int, account: str, query: ListingQuery
+    ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
+        """See `ListingTransport.list_containers`."""
+        return await self._ask(device, lambda store: store.list_containers(partition, account, query))
+
+    async def update_containers(
+        self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
+    ) -> None:
+        """See `ListingTransport.update_containers`."""
+        await self._ask(device, lambda store: store.update_containers(partition, account, rows))
+
+    async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
+        """See `ListingSyncTransport.differing`."""
+        return await self._ask(device, lambda store: replica.differing(store, databases))
+
+    async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
+        """See `ListingSyncTransport.exchange_state`."""
+        return await self._ask(device, lambda store: replica.merge_state(store, id, state))
+
+    async def compare_rows(
+        self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
+    ) -> RowPage | None:
+        """See `ListingSyncTransport.compare_rows`."""
+        return await self._ask(device, lambda store: replica.compare_rows(store, id, after, upto, digest))
+
+    async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
+        """See `ListingSyncTransport.merge_rows`."""
+        await self._ask(device, lambda store: replica.merge_rows(store, id, name, rows))
+
+    async def close(self) -> None:
+        """Nothing to close; the stores belong to whoever made them."""
