@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from swiftclient.client import Connection
-
 from e2e.standalone.conftest import Cluster
+from swiftclient.client import Connection
 
 FILES = 200
 LARGEST = 20 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -55,18 +56,15 @@ def exchange(endpoint: str, request: bytes, *, hang_up: bool = False, timeout_s:
     assert parts.hostname is not None
     method = request.split(b" ", 1)[0].decode("latin-1")
     with socket.create_connection((parts.hostname, parts.port or 80), timeout=timeout_s) as connection:
-        try:
+        # Refused before it was read to the end: the answer is what counts.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(request)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused before it was read to the end: the answer is what counts
         if hang_up:
             connection.shutdown(socket.SHUT_WR)
         received = bytearray()
-        try:
+        with contextlib.suppress(ConnectionResetError):
             while chunk := connection.recv(65_536):
                 received += chunk
-        except ConnectionResetError:
-            pass
     return parse_answer(bytes(received), method)
 
 

@@ -1,0 +1,1 @@
+"""Measurements of the front path that later work is compared with."""
