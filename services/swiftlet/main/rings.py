@@ -17,6 +17,7 @@ from aiohttp import web
 from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import Unavailable
+from swiftlet.main.background import in_background
 from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import RingError
@@ -165,9 +166,5 @@ async def watching(rings: RingSet, interval_s: float) -> AsyncIterator[None]:
             await asyncio.sleep(interval_s)
             await asyncio.to_thread(rings.refresh)
 
-    task = asyncio.create_task(watch())
-    try:
+    async with in_background(watch):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

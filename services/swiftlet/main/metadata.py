@@ -1,0 +1,40 @@
+"""The metadata server: `swiftlet metadata`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from swiftlet.api.container_cache import ContainerCache
+from swiftlet.api.locations import LocationsApi, add_location_routes
+from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.purposes import TOKENS
+from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.serving import serve_app
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.settings import MetadataSettings
+from swiftlet.web.app import create_base_app
+from swiftlet.web.serve import ServeOptions
+
+
+def create_app(settings: MetadataSettings) -> web.Application:
+    """The metadata server's application."""
+    app = create_base_app(settings.service, trust_request_ids=False)
+    cluster = settings.cluster
+    rings = RingSet.of(settings, account=False)
+    use_rings(app, rings, cluster.ring_check_interval_s)
+    transport = use_listing_transport(app, cluster, settings.metadata)
+    listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())
+    tokens = Tokens([derive_key(cluster.read_key(), TOKENS)], settings.auth.token_life_s)
+    containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
+    api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, settings.policies)
+    add_location_routes(app, api)
+    return app
+
+
+def run(settings: MetadataSettings) -> int:
+    """Serve until asked to end; the exit code."""
+    section = settings.metadata
+    options = ServeOptions(drain_s=settings.drain_s)
+    return serve_app(lambda: create_app(settings), section.host, section.port, options, section.workers)

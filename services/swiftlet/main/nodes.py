@@ -1,0 +1,47 @@
+"""The transports of a service: connections to storage nodes that are closed when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from swiftlet.settings import ClusterSection
+from swiftlet.settings.sections import NodeTimeouts
+from swiftlet.transport.http_client import HttpSettings, NodeClient
+from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.signing import ClusterKey
+
+
+def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
+    """How patient a service is with storage nodes."""
+    return HttpSettings(
+        connect_timeout_s=timeouts.connect_timeout_s,
+        answer_timeout_s=timeouts.answer_timeout_s,
+        idle_timeout_s=timeouts.answer_timeout_s,
+    )
+
+
+def use_listing_transport(
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
+) -> HttpListingTransport:
+    """Account and container databases on other nodes, for the life of `app`."""
+    transport = HttpListingTransport(NodeClient(http_settings(timeouts), ClusterKey(cluster.read_key())))
+    _close_with(app, transport)
+    return transport
+
+
+def use_object_transport(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
+    """Objects on other nodes, for the life of `app`."""
+    transport = HttpObjectTransport(http_settings(timeouts), ClusterKey(cluster.read_key()))
+    _close_with(app, transport)
+    return transport
+
+
+def _close_with(app: web.Application, transport: HttpListingTransport | HttpObjectTransport) -> None:
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        await transport.close()
+
+    app.cleanup_ctx.append(closing)

@@ -1,0 +1,85 @@
+"""The Swift API server: `swiftlet proxy`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from swiftlet.api.app import add_api_routes
+from swiftlet.api.core import ApiOptions, SwiftApi
+from swiftlet.auth.failures import FailureLimit
+from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.main.nodes import use_listing_transport, use_object_transport
+from swiftlet.main.purposes import TOKENS
+from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.serving import serve_app
+from swiftlet.main.users import use_users
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.objects import ClusterObjects
+from swiftlet.settings import ProxySettings
+from swiftlet.timestamp import TimestampClock
+from swiftlet.web.app import create_base_app
+from swiftlet.web.serve import ServeOptions
+
+
+def create_app(settings: ProxySettings) -> web.Application:
+    """The API server's application."""
+    app = create_base_app(settings.service, trust_request_ids=False)
+    rings = RingSet.of(settings)
+    use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    listings, objects = _cluster(app, settings, rings)
+    api = SwiftApi(
+        listings=listings,
+        objects=objects,
+        tokens=Tokens([derive_key(settings.cluster.read_key(), TOKENS)], settings.auth.token_life_s),
+        users=use_users(app, settings.auth),
+        failures=FailureLimit(settings.auth.max_failures, settings.auth.failure_window_s),
+        clock=TimestampClock(),
+        options=_options(settings),
+    )
+    add_api_routes(app, api)
+    return app
+
+
+def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> tuple[ClusterListings, ClusterObjects]:
+    """The databases and objects of the whole cluster."""
+    cluster, proxy = settings.cluster, settings.proxy
+    listings = ClusterListings(
+        rings,
+        use_listing_transport(app, cluster, proxy),
+        cluster.hash_path,
+        NodeHealth(),
+        proxy.post_quorum_wait_s,
+    )
+    objects = ClusterObjects(
+        rings,
+        use_object_transport(app, cluster, proxy),
+        cluster.hash_path,
+        NodeHealth(),
+        proxy.post_quorum_wait_s,
+        write_timeout_s=proxy.answer_timeout_s,
+    )
+    return listings, objects
+
+
+def _options(settings: ProxySettings) -> ApiOptions:
+    return ApiOptions(
+        limits=settings.limits,
+        policies=settings.policies,
+        client_timeout_s=settings.proxy.client_timeout_s,
+        small_object_bytes=settings.proxy.small_object_bytes,
+        container_info_ttl_s=settings.proxy.container_info_ttl_s,
+        storage_url=settings.proxy.storage_url,
+    )
+
+
+def run(settings: ProxySettings) -> int:
+    """Serve until asked to end; the exit code."""
+    section = settings.proxy
+    options = ServeOptions(
+        drain_s=settings.drain_s,
+        max_line_size=settings.limits.max_header_size,
+        max_field_size=settings.limits.max_header_size,
+        backlog=section.backlog,
+    )
+    return serve_app(lambda: create_app(settings), section.host, section.port, options, section.workers)
