@@ -132,10 +132,9 @@ def _environment() -> dict[str, str]:
 def _free_port() -> int:
     """A port with room above it, outside of the range from which clients' ports are taken."""
     for port in range(20_000 + os.getpid() % 500 * 20, 32_000, 20):
-        if not any(_listens(one) for one in range(port, port + 16)):
-            if port not in _given:
-                _given.add(port)
-                return port
+        if port not in _given and not any(_listens(one) for one in range(port, port + 16)):
+            _given.add(port)
+            return port
     raise AssertionError("no free ports")
 
 

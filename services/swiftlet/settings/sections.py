@@ -50,6 +50,11 @@ class ClusterSection(Section):
         description="Seconds between looks at the ring files. A look is a few stat calls; a new ring takes effect "
         "within this time.",
     )
+    reclaim_age_s: Seconds = Field(
+        default=7 * 86_400.0,
+        description="Seconds that deletions are remembered, everywhere. Must be longer than any device may stay away: "
+        "what was deleted meanwhile would come back with it otherwise.",
+    )
 
     @model_validator(mode="after")
     def _secrets_are_given(self) -> ClusterSection:
@@ -240,6 +245,18 @@ class ObjectSection(NodeTimeouts):
         description="Threads that work on one device. A slow device blocks its own threads only; more helps fast "
         "devices with deep queues.",
     )
+    max_requests_per_device: int = Field(
+        default=256,
+        ge=1,
+        le=65_536,
+        description="Requests at work on one device at a time; more are turned away (503) so that another replica is "
+        "asked instead of waiting in line at a slow one.",
+    )
+    require_mount: bool = Field(
+        default=False,
+        description="Whether a device's directory must be a mount point; keeps data off the root file system when a "
+        "device is not mounted.",
+    )
     row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
         description="Seconds that a write waits for its row in the container's listing, so that a client sees what it "
@@ -267,6 +284,9 @@ class ContainerSection(NodeTimeouts):
         le=256,
         description="Threads that work on one device's databases; SQLite blocks while it syncs.",
     )
+    reserve_bytes: int = Field(
+        default=64 * MIB, ge=0, description="Bytes kept free on each device; databases do not grow below."
+    )
     open_databases: int = Field(
         default=256,
         ge=1,
@@ -279,11 +299,6 @@ class ContainerSection(NodeTimeouts):
     )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
-    )
-    reclaim_age_s: Seconds = Field(
-        default=7 * 86_400.0,
-        description="Seconds that deleted rows are remembered. Must be longer than any node may stay away: an older "
-        "row of a returning node would come back otherwise.",
     )
 
 
@@ -318,11 +333,6 @@ class ReplicatorSection(NodeTimeouts):
         ge=1,
         le=256,
         description="Partitions compared at a time. More finds differences sooner and loads disks more.",
-    )
-    reclaim_age_s: Seconds = Field(
-        default=7 * 86_400.0,
-        description="Seconds that tombstones are kept. Must be longer than any device may stay away: a deleted object "
-        "would come back otherwise.",
     )
 
 

@@ -27,8 +27,10 @@ def running_here(path: Path) -> Iterator[None]:
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
-        os.ftruncate(descriptor, 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
