@@ -1,0 +1,29 @@
+"""Prometheus metrics of the object server."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+REQUESTS = Counter(
+    "swiftlet_object_requests_total",
+    "Requests to object devices by what became of them: ok, or the error's name.",
+    ["device", "operation", "outcome"],
+)
+DURATION = Histogram(
+    "swiftlet_object_request_duration_seconds",
+    "Time from a request's head to its answer's last byte.",
+    ["operation"],
+    buckets=_BUCKETS_S,
+)
+IN_FLIGHT = Gauge("swiftlet_object_requests_in_flight", "Requests at work on a device.", ["device"])
+RECEIVED = Counter("swiftlet_object_received_bytes_total", "Bytes of object data taken in.", ["device"])
+SENT = Counter("swiftlet_object_sent_bytes_total", "Bytes of object data given out.", ["device"])
+DEVICE_TOTAL = Gauge("swiftlet_object_device_total_bytes", "Size of a device.", ["device"])
+DEVICE_FREE = Gauge("swiftlet_object_device_free_bytes", "Room left on a device.", ["device"])
+DEVICE_UP = Gauge("swiftlet_object_device_up", "1 while a device answers, 0 after it failed.", ["device"])
+OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for their container server.", ["device"])
+ROWS = Counter(
+    "swiftlet_object_rows_total", "Listing rows by their fate: listed, queued, no-container, dropped.", ["fate"]
+)

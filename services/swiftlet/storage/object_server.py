@@ -1,0 +1,256 @@
+"""The object server: routes to the devices of one process.
+
+Everything arrives already built: stores, the sink for listing rows, the cluster's key. `add_object_routes` puts
+the routes into an application that has its health checks, metrics page and middleware from elsewhere;
+`create_object_app` is a bare application with nothing else.
+
+Fault model: one device may be full, slow, failing or gone while the others serve; each has its own threads,
+admission and outbox. A device that is not among ours answers like a failed one, so that callers go elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
+from swiftlet.storage.frames import BodyReader
+from swiftlet.storage.metrics import DEVICE_UP
+from swiftlet.storage.object_device import ObjectDevice
+from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, object_key
+from swiftlet.storage.object_get import get
+from swiftlet.storage.object_put import put
+from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.pool import DevicePool
+from swiftlet.storage.row_updates import RowSender, RowSink
+from swiftlet.store.protocol import Store
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.object_messages import (
+    PREFIX,
+    REMOVE,
+    delete_from,
+    entry_from,
+    entry_json,
+    parse_index,
+    post_from,
+    reply_json,
+    row_name,
+)
+from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import MAX_JSON_BODY, json_object
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectServerSettings:
+    """How much an object server takes on and how long it waits."""
+
+    threads_per_device: int = 4
+    """Threads that work on one device; more helps fast devices with deep queues."""
+    max_requests_per_device: int = 512
+    """Requests at work on one device; above it callers get 503 and try another replica. Bounds memory: each may
+    hold about one MiB."""
+    idle_timeout_s: float = 30.0
+    """Seconds that a peer may send or take nothing in the middle of a transfer."""
+    row_wait_s: float = 2.0
+    """Seconds that a write waits for its listing rows before they go into the outbox."""
+    outbox_interval_s: float = 5.0
+    """Seconds between attempts to empty the outboxes; also the first pause after a failed one."""
+    reclaim_age_s: float = 7 * 86400.0
+    """Seconds after which a waiting row is dropped when its container is answered to be missing."""
+
+
+class ObjectServer:
+    """The devices of one process and what can be asked of them."""
+
+    def __init__(
+        self,
+        devices: Mapping[str, Store],
+        outboxes: Mapping[str, Outbox],
+        row_sink: RowSink,
+        settings: ObjectServerSettings | None = None,
+        key: ClusterKey | None = None,
+    ) -> None:
+        """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close."""
+        if devices.keys() != outboxes.keys():
+            raise ValueError("every device needs a store and an outbox")
+        self.settings = settings or ObjectServerSettings()
+        self._door = Door(key)
+        self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
+
+    def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
+        settings = self.settings
+        pool = DevicePool(name, settings.threads_per_device, settings.max_requests_per_device)
+        rows = RowSender(sink, outbox, pool, settings.row_wait_s, settings.reclaim_age_s, settings.outbox_interval_s)
+        return ObjectDevice(name, store, pool, rows)
+
+    @property
+    def devices(self) -> Mapping[str, ObjectDevice]:
+        """The devices by name."""
+        return self._devices
+
+    async def run_background(self, _app: web.Application) -> AsyncIterator[None]:
+        """For `app.cleanup_ctx`: empty the outboxes and measure the devices until shutdown; then end the threads."""
+        tasks = [asyncio.create_task(self._tend(device)) for device in self._devices.values()]
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for device in self._devices.values():
+            await asyncio.to_thread(device.pool.close)
+
+    async def _tend(self, device: ObjectDevice) -> None:
+        """One device's upkeep, for ever; an attempt that fails is logged and followed by the next."""
+        while True:
+            try:
+                await device.rows.drain()
+                await device.measure()
+            except (SwiftletError, OSError) as error:
+                DEVICE_UP.labels(device.name).set(0)
+                _log.error("upkeep failed: device=%s error=%s", device.name, error)
+            await asyncio.sleep(self.settings.outbox_interval_s)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def routes(self) -> list[web.RouteDef]:
+        """All routes."""
+        device, target = f"{PREFIX}/{{device}}", f"{PREFIX}/{{device}}/{{policy}}/{{partition}}"
+        obj = target + "/{digest}"
+        return [
+            web.put(obj, self._route("put", self._put)),
+            web.get(obj, self._route("get", self._get), allow_head=False),
+            web.post(obj, self._route("post", self._post)),
+            web.delete(obj, self._route("delete", self._delete)),
+            web.post(f"{obj}/{REMOVE}", self._route("remove", self._remove)),
+            web.get(device, self._route("policies", self._policies), allow_head=False),
+            web.get(f"{device}/{{policy}}", self._route("partitions", self._partitions), allow_head=False),
+            web.get(target, self._route("suffix-hashes", self._suffix_hashes), allow_head=False),
+            web.get(f"{target}/suffixes/{{suffix}}", self._route("entries", self._entries), allow_head=False),
+        ]
+
+    def _route(
+        self, operation: str, handler: Callable[[ObjectDevice, web.Request], Awaitable[web.StreamResponse]]
+    ) -> Handler:
+        async def on_device(request: web.Request) -> web.StreamResponse:
+            name = request.match_info["device"]
+            device = self._devices.get(name)
+            if device is None:
+                raise DeviceFailed(f"device {name} is not served here; is the ring newer than this server?")
+            return await handler(device, request)
+
+        return self._door.guard(operation, on_device)
+
+    async def _put(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        return await put(self._door, device, request, self.settings.idle_timeout_s)
+
+    async def _get(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        self._door.check(request)
+        return await get(device, request, self.settings.idle_timeout_s)
+
+    async def _message(self, request: web.Request) -> dict[str, object]:
+        """A request's JSON, after its signature was checked."""
+        body = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_JSON_BODY)
+        self._door.check(request, body)
+        return json_object(body)
+
+    async def _post(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        with at_work(device.pool):
+            record, row = post_from(await self._message(request))
+            device.check_outbox(row)
+            info = await device.pool.run(_post_and_stat, device.store, object_key(request), record)
+            return json_answer(reply_json(WriteReply(await _list_post(device, info, row))))
+
+    async def _delete(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        with at_work(device.pool):
+            timestamp, name, row = delete_from(await self._message(request))
+            device.check_outbox(row)
+            existed = await device.pool.run(_delete, device.store, object_key(request), timestamp, name)
+            fate = RowFate.NONE
+            if row is not None:
+                fate = await device.rows.send(row, ObjectRow(row_name(name, row), timestamp, deleted=True))
+            return json_answer(reply_json(WriteReply(fate, existed)))
+
+    async def _remove(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        with at_work(device.pool):
+            entry = entry_from((await self._message(request)).get("entry"))
+            removed = await device.pool.run(device.store.remove, object_key(request), entry)
+            return json_answer({"removed": removed})
+
+    async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        self._door.check(request)
+        with at_work(device.pool):
+            return json_answer({"policies": await device.pool.run(device.store.policies)})
+
+    async def _partitions(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        self._door.check(request)
+        policy = parse_index("policy", request.match_info["policy"])
+        with at_work(device.pool):
+            return json_answer({"partitions": await device.pool.run(device.store.partitions, policy)})
+
+    async def _suffix_hashes(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        self._door.check(request)
+        policy, partition = _place(request)
+        with at_work(device.pool):
+            hashes = await device.pool.run(device.store.suffix_hashes, policy, partition)
+            return json_answer({"suffixes": {suffix: value.hex() for suffix, value in hashes.items()}})
+
+    async def _entries(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        self._door.check(request)
+        policy, partition = _place(request)
+        with at_work(device.pool):
+            found = await device.pool.run(device.store.entries, policy, partition, request.match_info["suffix"])
+            return json_answer({"entries": [entry_json(entry) for entry in found]})
+
+
+def _place(request: web.Request) -> tuple[int, int]:
+    match = request.match_info
+    return parse_index("policy", match["policy"]), parse_index("partition", match["partition"])
+
+
+def _post_and_stat(store: Store, key: ObjectKey, record: PostRecord) -> ObjectInfo:
+    store.post(key, record)
+    return store.stat(key)
+
+
+def _delete(store: Store, key: ObjectKey, timestamp: Timestamp, name: str) -> bool:
+    """Whether there was an object; that there was none is a good outcome, for the tombstone is kept."""
+    try:
+        store.delete(key, timestamp, name)
+    except NotFound:
+        return False
+    return True
+
+
+async def _list_post(device: ObjectDevice, info: ObjectInfo, row: RowUpdate | None) -> RowFate:
+    """The listing shows a POST's time and content type, and the data's size and ETag."""
+    if row is None:
+        return RowFate.NONE
+    name = row_name(info.name, row)
+    return await device.rows.send(row, ObjectRow(name, info.modified, info.size, info.etag, info.content_type))
+
+
+def add_object_routes(app: web.Application, server: ObjectServer) -> None:
+    """Put the object server's routes and its background work into an application."""
+    app.add_routes(server.routes())
+    app.cleanup_ctx.append(server.run_background)
+
+
+def create_object_app(
+    *,
+    devices: Mapping[str, Store],
+    outboxes: Mapping[str, Outbox],
+    row_sink: RowSink,
+    settings: ObjectServerSettings | None = None,
+    key: ClusterKey | None = None,
+) -> web.Application:
+    """An application with the object routes and nothing else."""
+    app = web.Application(client_max_size=0)
+    add_object_routes(app, ObjectServer(devices, outboxes, row_sink, settings, key))
+    return app

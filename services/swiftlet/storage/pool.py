@@ -1,0 +1,58 @@
+"""One device's threads: store calls block, and a slow device must block nobody but its own callers.
+
+Fault model: a disk may take seconds for any call, or hang. Its threads are then all taken and calls queue up
+behind them; admission keeps that queue, and with it the memory held by waiting requests, bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from swiftlet.errors import NodeBusy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DevicePool:
+    """Threads of one device, and the number of requests that may be at work on it."""
+
+    def __init__(self, name: str, threads: int, max_requests: int) -> None:
+        """`max_requests` are admitted at a time, whether they wait for a thread, for the network or for rows."""
+        self.name = name
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"device-{name}")
+        self._max_requests = max_requests
+        self._requests = 0
+
+    @property
+    def requests(self) -> int:
+        """Requests at work now."""
+        return self._requests
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Be one of the requests; NodeBusy when there are too many."""
+        if self._requests >= self._max_requests:
+            raise NodeBusy(f"device {self.name} has {self._requests} requests at work; try another replica")
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking call on one of the threads. Cancelled, it still waits for the call to end."""
+        future = asyncio.get_running_loop().run_in_executor(self._executor, lambda: call(*args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait({future})
+            raise
+
+    def close(self) -> None:
+        """End the threads once their calls have ended."""
+        self._executor.shutdown(wait=True)
