@@ -284,6 +284,12 @@ class ContainerSection(NodeTimeouts):
         le=256,
         description="Threads that work on one device's databases; SQLite blocks while it syncs.",
     )
+    ring_host: Host | None = Field(
+        default=None,
+        description="Host of this server as it stands in the rings, so that it knows its own devices there. Not set: "
+        "the address to listen on if that is not all addresses, otherwise any name that begins with this machine's "
+        "host name, as the pods of a StatefulSet have it.",
+    )
     reserve_bytes: int = Field(
         default=64 * MIB, ge=0, description="Bytes kept free on each device; databases do not grow below."
     )

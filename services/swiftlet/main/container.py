@@ -1,0 +1,137 @@
+"""The account and container server: `swiftlet container`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+
+from aiohttp import web
+
+from swiftlet.listing.handle import Limits
+from swiftlet.listing.pool import ListingStore
+from swiftlet.main.background import in_background
+from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.serving import serve_app
+from swiftlet.ring.model import Device
+from swiftlet.settings import ContainerSection, ContainerSettings
+from swiftlet.storage.account_reports import AccountReporter, ReportSettings
+from swiftlet.storage.container_server import ContainerServer, add_container_routes
+from swiftlet.storage.listing_sync import ListingSync, SyncSettings
+from swiftlet.storage.local_devices import IsLocal
+from swiftlet.timestamp import TimestampClock
+from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.web.app import create_base_app
+from swiftlet.web.serve import ServeOptions
+
+_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+
+
+def create_app(settings: ContainerSettings) -> web.Application:
+    """The account and container server's application."""
+    app = create_base_app(settings.service, trust_request_ids=True)
+    rings = RingSet.of(settings, objects=False)
+    use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    transport = use_listing_transport(app, settings.cluster, settings.container)
+    stores = _use_stores(app, settings)
+    reporter = _use_reporter(app, settings, stores, rings, transport)
+    _use_sync(app, settings, stores, rings, transport)
+    add_container_routes(app, ContainerServer(stores, reporter, ClusterKey(settings.cluster.read_key())))
+    return app
+
+
+def _use_stores(app: web.Application, settings: ContainerSettings) -> Mapping[str, ListingStore]:
+    """The devices' databases, closed with `app`; DeviceLocked."""
+    section = settings.container
+    limits = Limits(
+        open_databases=section.open_databases,
+        threads=section.threads_per_device,
+        reserve_bytes=section.reserve_bytes,
+    )
+    stores = {
+        name: ListingStore(section.devices_dir / name, settings.cluster.hash_path, limits, name)
+        for name in section.devices
+    }
+
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        for store in stores.values():
+            await store.close()
+
+    app.cleanup_ctx.append(closing)
+    return stores
+
+
+def _use_reporter(
+    app: web.Application,
+    settings: ContainerSettings,
+    stores: Mapping[str, ListingStore],
+    rings: RingSet,
+    transport: HttpListingTransport,
+) -> AccountReporter:
+    """Brings containers' totals to their accounts while `app` runs."""
+    reporter = AccountReporter(
+        stores,
+        rings.account,
+        rings.container,
+        transport,
+        settings.cluster.hash_path,
+        local_devices(settings.container),
+        TimestampClock(),
+        ReportSettings(debounce_s=settings.container.account_update_interval_s),
+    )
+
+    async def reporting(_app: web.Application) -> AsyncIterator[None]:
+        reporter.start()
+        yield
+        await reporter.stop()
+
+    app.cleanup_ctx.append(reporting)
+    return reporter
+
+
+def _use_sync(
+    app: web.Application,
+    settings: ContainerSettings,
+    stores: Mapping[str, ListingStore],
+    rings: RingSet,
+    transport: HttpListingTransport,
+) -> None:
+    """Keeps the databases equal to their replicas while `app` runs."""
+    sync = ListingSync(
+        stores,
+        rings.account,
+        rings.container,
+        transport,
+        local_devices(settings.container),
+        SyncSettings(interval_s=settings.container.sync_interval_s),
+    )
+
+    async def syncing(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(sync.run):
+            yield
+
+    app.cleanup_ctx.append(syncing)
+
+
+def local_devices(section: ContainerSection, machine: str | None = None) -> IsLocal:
+    """Whether a ring's device is one of this server's; `machine` is the host name, this machine's if None."""
+    known = section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
+    return partial(_is_local, section, known, machine or socket.gethostname())
+
+
+def _is_local(section: ContainerSection, known: str | None, machine: str, device: Device) -> bool:
+    if device.port != section.port or device.device not in section.devices:
+        return False
+    if known is not None:
+        return device.host == known
+    return device.host == machine or device.host.startswith(f"{machine}.")
+
+
+def run(settings: ContainerSettings) -> int:
+    """Serve until asked to end; the exit code."""
+    section = settings.container
+    options = ServeOptions(drain_s=settings.drain_s)
+    return serve_app(lambda: create_app(settings), section.host, section.port, options)

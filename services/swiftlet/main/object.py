@@ -1,0 +1,93 @@
+"""The object server: `swiftlet object`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from swiftlet.errors import DeviceFailed
+from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.serving import serve_app
+from swiftlet.settings import ObjectSection, ObjectSettings
+from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
+from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.rows import ContainerRows
+from swiftlet.store.plain import PlainStore
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.web.app import create_base_app
+from swiftlet.web.logs import get_logger
+from swiftlet.web.serve import ServeOptions
+
+OUTBOX = "outbox"
+"""Directory on each device for listing rows that wait for their container server."""
+
+_log = get_logger("object")
+
+
+def create_app(settings: ObjectSettings) -> web.Application:
+    """The object server's application; takes the devices. DeviceFailed when none can be used, DeviceLocked."""
+    app = create_base_app(settings.service, trust_request_ids=True)
+    cluster, section = settings.cluster, settings.object
+    rings = RingSet.of(settings, account=False, objects=False)
+    use_rings(app, rings, cluster.ring_check_interval_s)
+    rows = ContainerRows(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
+    stores = open_stores(section)
+    outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
+
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        for store in stores.values():
+            await asyncio.to_thread(store.close)
+
+    # Before the routes, so that the stores are closed after the work on them has ended.
+    app.cleanup_ctx.append(closing)
+    key = ClusterKey(cluster.read_key())
+    add_object_routes(app, ObjectServer(stores, outboxes, rows, server_settings(settings), key))
+    return app
+
+
+def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
+    """What the server takes on, from the settings of the same names."""
+    section = settings.object
+    return ObjectServerSettings(
+        threads_per_device=section.threads_per_device,
+        max_requests_per_device=section.max_requests_per_device,
+        row_wait_s=section.row_wait_s,
+        outbox_interval_s=section.outbox_interval_s,
+        reclaim_age_s=settings.cluster.reclaim_age_s,
+    )
+
+
+def open_stores(section: ObjectSection) -> dict[str, PlainStore]:
+    """The stores of all devices that can be used; one that fails leaves the others serving."""
+    stores: dict[str, PlainStore] = {}
+    failures: list[DeviceFailed] = []
+    for name in section.devices:
+        try:
+            stores[name] = PlainStore(
+                _root(section, name),
+                reserve_bytes=section.reserve_bytes,
+                reserve_percent=section.reserve_percent,
+                require_mount=section.require_mount,
+            )
+        except DeviceFailed as error:
+            _log.error("device left out", device=name, error=str(error))
+            failures.append(error)
+    if not stores:
+        raise failures[0]
+    return stores
+
+
+def _root(section: ObjectSection, name: str) -> Path:
+    return section.devices_dir / name
+
+
+def run(settings: ObjectSettings) -> int:
+    """Serve until asked to end; the exit code."""
+    section = settings.object
+    options = ServeOptions(drain_s=settings.drain_s)
+    return serve_app(lambda: create_app(settings), section.host, section.port, options)
