@@ -267,7 +267,10 @@ def which_node_holds(
     swiftlet ring which-node-holds object.ring AUTH_test photos 2024/cat.jpg
     """
     found = _open(ring_file)
-    digest = HashPath(hash_prefix.encode(), hash_suffix.encode())(account, container, obj)
+    try:
+        digest = HashPath(hash_prefix.encode(), hash_suffix.encode())(account, container, obj)
+    except UnicodeEncodeError as error:
+        raise click.ClickException("names, --hash-prefix and --hash-suffix must be valid UTF-8") from error
     partition = found.partition_of(digest)
     click.echo(f"hash       {digest.hex()}")
     click.echo(f"partition  {partition}")

@@ -139,6 +139,11 @@ def load_builder(path: str | os.PathLike[str]) -> RingBuilder:
     return decode_builder(Path(path).read_bytes())
 
 
+def is_builder(data: bytes) -> bool:
+    """Whether a file's bytes claim to be a builder rather than a ring."""
+    return data[: len(_MAGIC)] == _MAGIC and int.from_bytes(data[10:12], "big") == _BUILDER
+
+
 def chunk_count(part_power: int, replicas: float, limit_bytes: int = DEFAULT_CHUNK_LIMIT) -> int:
     """How many chunks a ring of this shape is always cut into: enough for one that does not compress at all."""
     check_shape(part_power, replicas)
