@@ -49,12 +49,7 @@ class AccountDb(Database[ContainerRow]):
 
     def merge_row(self, old: ContainerRow, new: ContainerRow) -> ContainerRow:
         """The newest of each part."""
-        counted = max(old, new, key=_rank)
-        return replace(
-            counted,
-            put_timestamp=max(old.put_timestamp, new.put_timestamp),
-            delete_timestamp=max(old.delete_timestamp, new.delete_timestamp),
-        )
+        return combined(old, new)
 
     def weigh(self, row: ContainerRow) -> tuple[int, int]:
         """The container's totals."""
@@ -82,6 +77,15 @@ class AccountDb(Database[ContainerRow]):
             bytes_used=head.totals.bytes,
             metadata=self.metadata(),
         )
+
+
+def combined(one: ContainerRow, other: ContainerRow) -> ContainerRow:
+    """What remains of two rows of one name."""
+    return replace(
+        max(one, other, key=_rank),
+        put_timestamp=max(one.put_timestamp, other.put_timestamp),
+        delete_timestamp=max(one.delete_timestamp, other.delete_timestamp),
+    )
 
 
 def _rank(row: ContainerRow) -> tuple[int, int, int, int]:

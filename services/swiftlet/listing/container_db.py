@@ -36,7 +36,7 @@ class ContainerDb(Database[ObjectRow]):
 
     def merge_row(self, old: ObjectRow, new: ObjectRow) -> ObjectRow:
         """The newer row."""
-        return max(old, new, key=_rank)
+        return newer(old, new)
 
     def weigh(self, row: ObjectRow) -> tuple[int, int]:
         """One object and its bytes."""
@@ -90,6 +90,11 @@ class ContainerDb(Database[ObjectRow]):
 def plain(row: ObjectRow) -> ObjectRow:
     """The row as it is kept: a removed one says nothing but when."""
     return ObjectRow(row.name, row.timestamp, deleted=True) if row.deleted else row
+
+
+def newer(one: ObjectRow, other: ObjectRow) -> ObjectRow:
+    """The one of two rows of one name that remains."""
+    return max(one, other, key=_rank)
 
 
 def _rank(row: ObjectRow) -> tuple[int, bool, int, str, str]:

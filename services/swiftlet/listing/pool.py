@@ -27,7 +27,7 @@ from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.handle import Handle, Limits, Summary
 from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.schema import sync_directories
@@ -261,7 +261,12 @@ class ListingStore:
         os.close(self._lock)
 
     async def _look(self, look: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, look)
+        if self._failed is not None:
+            raise DeviceFailed(str(self._failed))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, look)
+        except OSError as error:
+            raise translate(error, f"device {self.device}") or error from error
 
     # Handles.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from swiftlet.errors import NotFound, StoreFormatError
 from swiftlet.listing import sethash
+from swiftlet.listing.account_db import combined
+from swiftlet.listing.container_db import newer
 from swiftlet.listing.handle import AnyDb
 from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.listing.pool import ListingStore
+from swiftlet.model import ContainerRow, ObjectRow
 
 PAGE_ROWS = 500
 """Rows in one page of sync."""
@@ -68,6 +71,21 @@ async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, ro
     """Merge a peer's rows, whatever the database's state."""
     _check(store, id, name)
     await store.write(id, lambda database: database.merge(rows), max(1, len(rows)), create=name)
+
+
+def merged(one: ListingRow, other: ListingRow) -> ListingRow:
+    """What remains of two replicas' rows of one name."""
+    if isinstance(one, ObjectRow) and isinstance(other, ObjectRow):
+        return newer(one, other)
+    assert isinstance(one, ContainerRow)
+    assert isinstance(other, ContainerRow)
+    return combined(one, other)
+
+
+def lacking(rows: Iterable[ListingRow], others: Iterable[ListingRow]) -> list[ListingRow]:
+    """Those of `rows` that say something which `others` don't know."""
+    known = {row.name: row for row in others}
+    return [row for row in rows if row.name not in known or merged(row, known[row.name]) != known[row.name]]
 
 
 def _check(store: ListingStore, id: DatabaseId, name: DatabaseName) -> None:

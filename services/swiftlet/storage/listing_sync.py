@@ -1,0 +1,236 @@
+"""Anti-entropy for account and container databases: replicas compare a few bytes and exchange what one lacks.
+
+A round asks each peer, in one message, which of the databases that it should share with us it holds with another
+fingerprint. For each of those, states (timestamps, metadata) are exchanged and then the rows, in pages by name:
+a page goes as its set hash, and only where that differs as rows, both ways. A database that a peer lacks is made
+there. Everything merges newest-wins, so rounds may overlap, repeat and stop anywhere.
+
+A device that holds a database as a handoff gives it to all primaries, takes nothing back, and forgets its copy
+once all of them have confirmed every page, unless it changed meanwhile.
+
+A container that is being written to differs between replicas at most moments though nothing is wrong. It is left
+alone while it keeps changing, for up to `patience_s`. What is still missing: a page costs reading its rows on both
+sides even if they are equal, so one lost row in a container of millions costs a scan of it.
+
+Fault model: a peer may go away at any point: its databases wait for the next round, other peers' go on. A damaged
+database goes to quarantine when it is met and then comes back from a peer's round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Histogram
+
+from swiftlet.errors import NodeError, NotFound, StoreFormatError, SwiftletError
+from swiftlet.listing import replica, sethash
+from swiftlet.listing.model import DatabaseId, DatabaseKind
+from swiftlet.listing.pool import ListingStore
+from swiftlet.ring.model import Device
+from swiftlet.storage.local_devices import CurrentRing, IsLocal, holders_of, own_index
+from swiftlet.transport.listing_sync import ListingSyncTransport
+from swiftlet.web.logs import get_logger
+
+ROUNDS = Histogram("swiftlet_listing_sync_round_duration_seconds", "Time that a round over all databases took.")
+DATABASES = Counter(
+    "swiftlet_listing_sync_databases_total", "Databases that differed from a peer's, by what came of it.", ["result"]
+)
+ROWS = Counter("swiftlet_listing_sync_rows_total", "Rows that sync brought.", ["direction"])
+MAX_ASKED = 2000
+"""Databases in one question to a peer."""
+_log = get_logger("listing_sync")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSettings:
+    """How often and how hard replicas compare."""
+
+    interval_s: float = 5.0
+    """Seconds between rounds, give or take a quarter."""
+    concurrency: int = 4
+    """Databases that are completed at a time."""
+    patience_s: float = 30.0
+    """Seconds for which a database that keeps changing is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One of our databases, as it stood when the round began."""
+
+    device: str
+    id: DatabaseId
+    fingerprint: bytes
+    handoff: bool
+
+
+class ListingSync:
+    """Keeps this server's listing databases equal to their replicas. Lives in one event loop."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, ListingStore],
+        account_ring: CurrentRing,
+        container_ring: CurrentRing,
+        transport: ListingSyncTransport,
+        is_local: IsLocal,
+        settings: SyncSettings | None = None,
+    ) -> None:
+        """`stores` by the devices' names on this server."""
+        self._stores = stores
+        self._rings = {DatabaseKind.ACCOUNT: account_ring, DatabaseKind.CONTAINER: container_ring}
+        self._transport = transport
+        self._is_local = is_local
+        self._settings = settings or SyncSettings()
+        self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._restless: dict[tuple[str, DatabaseId], tuple[bytes, float]] = {}
+        self._verdicts: dict[_Copy, bool] = {}
+
+    async def run(self) -> None:
+        """Rounds until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.interval_s * random.uniform(0.75, 1.25))  # noqa: S311
+            try:
+                with ROUNDS.time():
+                    await self.run_once(patient=True)
+            except SwiftletError as error:
+                _log.warning("a round of listing sync ended early", error=str(error))
+
+    async def run_once(self, patient: bool = False) -> int:
+        """One round; how many (database, peer) pairs could not be brought into agreement."""
+        self._verdicts = {}
+        work: dict[Device, list[_Copy]] = defaultdict(list)
+        awaited: dict[_Copy, int] = {}
+        for copy, peers in await self._copies():
+            awaited[copy] = len(peers)
+            for peer in peers:
+                work[peer].append(copy)
+        agreed: dict[_Copy, int] = defaultdict(int)
+        for done in await asyncio.gather(*(self._with_peer(peer, copies, patient) for peer, copies in work.items())):
+            for copy in done:
+                agreed[copy] += 1
+        self._forget_rest()
+        for copy, count in awaited.items():
+            if copy.handoff and count and agreed[copy] == count:
+                await self._send_home(copy)
+        return sum(awaited.values()) - sum(agreed.values())
+
+    async def _copies(self) -> list[tuple[_Copy, list[Device]]]:
+        found: list[tuple[_Copy, list[Device]]] = []
+        for device, store in self._stores.items():
+            try:
+                found += await self._copies_on(device, store)
+            except SwiftletError as error:
+                _log.warning("a device can't be compared", device=device, error=str(error))
+        return found
+
+    async def _copies_on(self, device: str, store: ListingStore) -> list[tuple[_Copy, list[Device]]]:
+        found = []
+        for kind, ring in self._rings.items():
+            for partition in await store.partitions(kind):
+                holders = holders_of(ring(), partition)
+                own = own_index(holders, device, self._is_local)
+                peers = [holder for index, holder in enumerate(holders) if index != own]
+                for id in await store.databases(kind, partition):
+                    try:
+                        fingerprint = await store.fingerprint(id)
+                    except (NotFound, StoreFormatError) as error:
+                        _log.warning("a database can't be compared", database=str(id), error=str(error))
+                        continue
+                    found.append((_Copy(device, id, fingerprint, own is None), peers))
+        return found
+
+    async def _with_peer(self, peer: Device, copies: list[_Copy], patient: bool) -> list[_Copy]:
+        """Compare these with one peer's and complete both; those that agree now."""
+        agreed: list[_Copy] = []
+        for start in range(0, len(copies), MAX_ASKED):
+            asked = copies[start : start + MAX_ASKED]
+            try:
+                differing = set(await self._transport.differing(peer, [(c.id, c.fingerprint) for c in asked]))
+            except SwiftletError as error:
+                _log.info("a peer can't be asked", peer=peer.name, error=str(error))
+                return agreed
+            agreed += [copy for copy in asked if copy.id not in differing]
+            results = await asyncio.gather(
+                *(self._guarded(peer, copy, patient) for copy in asked if copy.id in differing)
+            )
+            agreed += [copy for copy in results if copy is not None]
+        return agreed
+
+    async def _guarded(self, peer: Device, copy: _Copy, patient: bool) -> _Copy | None:
+        if patient and not copy.handoff and not self._settled(copy):
+            DATABASES.labels("postponed").inc()
+            return None
+        async with self._slots:
+            try:
+                await self._complete(peer, copy)
+            except SwiftletError as error:
+                DATABASES.labels("failed").inc()
+                _log.info("a database could not be completed", peer=peer.name, database=str(copy.id), error=str(error))
+                return None
+        DATABASES.labels("completed").inc()
+        return copy
+
+    def _settled(self, copy: _Copy) -> bool:
+        """Whether the database stood still since the last round, or was waited for long enough."""
+        if copy not in self._verdicts:
+            key, now = (copy.device, copy.id), asyncio.get_running_loop().time()
+            seen, since = self._restless.get(key, (b"", now))
+            settled = seen == copy.fingerprint or now - since >= self._settings.patience_s
+            self._verdicts[copy] = settled
+            if not settled:
+                self._restless[key] = (copy.fingerprint, since)
+        return self._verdicts[copy]
+
+    def _forget_rest(self) -> None:
+        """Keep in mind only what differed in this round and was left alone."""
+        kept = {(copy.device, copy.id) for copy, settled in self._verdicts.items() if not settled}
+        self._restless = {key: seen for key, seen in self._restless.items() if key in kept}
+
+    async def _complete(self, peer: Device, copy: _Copy) -> None:
+        """Bring a peer's replica and ours into agreement (of a handoff: only the peer's)."""
+        store, id = self._stores[copy.device], copy.id
+        ours = await replica.state_of(store, id)
+        theirs = await self._transport.exchange_state(peer, id, ours)
+        if not copy.handoff:
+            ours = await replica.merge_state(store, id, theirs)
+        if ours.rows_digest == theirs.rows_digest:
+            return
+        after = ""
+        while True:
+            upto = await self._complete_page(peer, copy, after)
+            if not upto:
+                return
+            if upto <= after:
+                raise NodeError(f"{peer.address} went backwards in {id}")
+            after = upto
+
+    async def _complete_page(self, peer: Device, copy: _Copy, after: str) -> str:
+        """One page both ways; the name that it reaches to, "" at the end."""
+        store, id = self._stores[copy.device], copy.id
+        ours = await replica.rows_page(store, id, after, "")
+        theirs = await self._transport.compare_rows(peer, id, after, ours.upto, sethash.of(ours.rows))
+        if theirs is None:
+            return ours.upto
+        covered = [row for row in ours.rows if not theirs.upto or row.name <= theirs.upto]
+        name = (await replica.state_of(store, id)).name
+        wanted = [] if copy.handoff else replica.lacking(theirs.rows, covered)
+        if wanted:
+            await replica.merge_rows(store, id, name, wanted)
+            ROWS.labels("received").inc(len(wanted))
+        offered = replica.lacking(covered, theirs.rows)
+        if offered:
+            await self._transport.merge_rows(peer, id, name, offered)
+            ROWS.labels("sent").inc(len(offered))
+        return theirs.upto
+
+    async def _send_home(self, copy: _Copy) -> None:
+        """Forget a handoff copy that all primaries hold, unless it changed since."""
+        try:
+            if await self._stores[copy.device].remove(copy.id, copy.fingerprint):
+                DATABASES.labels("sent-home").inc()
+        except NotFound:
+            return

@@ -1,0 +1,72 @@
+"""Forgetting removed rows, and deleted databases as a whole, once they are old enough.
+
+All replicas forget in step: the age is cut to whole periods of the clock, so that replicas don't differ by rows
+that one has forgotten already, except for the moment between the first and the last.
+
+Fault model: a node that was away for longer than the age brings removed rows back; the age has to be longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
+from swiftlet.listing.model import DatabaseKind
+from swiftlet.listing.pool import ListingStore
+from swiftlet.timestamp import Timestamp
+from swiftlet.web.logs import get_logger
+
+PERIOD_S = 3600.0
+"""Seconds to which ages are cut."""
+_LOOK_S = 30.0
+_log = get_logger("listing_upkeep")
+
+
+class ListingUpkeep:
+    """Reclaims what was removed more than `reclaim_age_s` ago on all devices of this server."""
+
+    def __init__(
+        self, stores: Mapping[str, ListingStore], reclaim_age_s: float, now_s: Callable[[], float] = time.time
+    ) -> None:
+        """`now_s` is the wall clock."""
+        self._stores = stores
+        self._reclaim_age_s = reclaim_age_s
+        self._now_s = now_s
+
+    def boundary(self) -> Timestamp:
+        """What is older may be forgotten."""
+        return Timestamp.at(max(0.0, (self._now_s() - self._reclaim_age_s) // PERIOD_S * PERIOD_S))
+
+    async def run(self) -> None:
+        """Reclaim whenever a period has passed, until cancelled."""
+        done = self.boundary()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            boundary = self.boundary()
+            if boundary > done:
+                await self.run_once()
+                done = boundary
+
+    async def run_once(self) -> int:
+        """Reclaim everywhere; how many rows went."""
+        total, before = 0, self.boundary()
+        for device, store in self._stores.items():
+            try:
+                total += await _reclaim_device(store, before)
+            except SwiftletError as error:
+                _log.warning("reclaiming ended early", device=device, error=str(error))
+        return total
+
+
+async def _reclaim_device(store: ListingStore, before: Timestamp) -> int:
+    total = 0
+    for kind in DatabaseKind:
+        for partition in await store.partitions(kind):
+            for id in await store.databases(kind, partition):
+                try:
+                    total += await store.reclaim(id, before)
+                except (NotFound, StoreFormatError) as error:
+                    _log.info("a database could not be reclaimed", database=str(id), error=str(error))
+    return total
