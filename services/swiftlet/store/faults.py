@@ -1,0 +1,75 @@
+"""Faults to inject into a device's in-memory twin."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.errors import DeviceFailed, DiskFull
+
+
+@dataclass(slots=True)
+class _Planned:
+    """An error waiting for its turn."""
+
+    operation: str
+    at_call: int
+    times: int
+    error: Callable[[], BaseException]
+
+
+class Faults:
+    """What ails a device. Set at any time, from any thread; nothing ails it at first.
+
+    Operations: create, write, commit, sync, open, read, stat, post, delete, scan (all that compares partitions),
+    remove, verify.
+    """
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """`sleep` passes the time of a slow device."""
+        self.full = False
+        """No room: create, write and POST are refused, tombstones are not."""
+        self.broken = False
+        """Every call fails as with an I/O error."""
+        self.delay_s = 0.0
+        """Seconds that each call takes."""
+        self._sleep = sleep
+        self._calls: Counter[str] = Counter()
+        self._planned: list[_Planned] = []
+        self._mutex = threading.Lock()
+
+    def fail(
+        self,
+        operation: str,
+        nth: int = 1,
+        times: int = 1,
+        error: Callable[[], BaseException] = lambda: DeviceFailed("injected I/O error"),
+    ) -> None:
+        """Raise at the `nth` call of an operation from now on, and at the `times - 1` calls after it."""
+        with self._mutex:
+            self._planned.append(_Planned(operation, self._calls[operation] + nth, times, error))
+
+    def clear(self) -> None:
+        """A healthy device again."""
+        with self._mutex:
+            self.full = self.broken = False
+            self.delay_s = 0.0
+            self._planned.clear()
+
+    def reach(self, operation: str) -> None:
+        """What the twin calls at the start of each operation."""
+        if self.delay_s:
+            self._sleep(self.delay_s)
+        with self._mutex:
+            self._calls[operation] += 1
+            call = self._calls[operation]
+            due = [p for p in self._planned if p.operation == operation and p.at_call <= call < p.at_call + p.times]
+        if self.broken:
+            raise DeviceFailed("injected I/O error")
+        if self.full and operation in ("create", "write", "post"):
+            raise DiskFull("injected full disk")
+        if due:
+            raise due[0].error()

@@ -1,0 +1,63 @@
+"""The conformance suite, run against the plain store and the in-memory twin."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from swiftlet.model import ObjectKey
+from swiftlet.store.conformance import StoreConformance
+from swiftlet.store.memory import MemoryStore
+from swiftlet.store.plain import PlainStore
+from swiftlet.store.protocol import Store
+
+RAM = "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+def data_file(root: str, key: ObjectKey) -> Path:
+    (path,) = Path(root).glob(f"objects/*/*/*/{key.hex}/*.data")
+    return path
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+class TestPlainStore(StoreConformance):
+    root = ""
+
+    @contextmanager
+    def fresh(self) -> Iterator[Store]:
+        with tempfile.TemporaryDirectory(dir=RAM) as root:
+            store = PlainStore(Path(root))
+            self.root = root
+            try:
+                yield store
+            finally:
+                store.close()
+            assert os.listdir(Path(root) / "tmp") == []
+
+    def flip_data(self, store: Store, key: ObjectKey) -> None:
+        flip(data_file(self.root, key), 0)
+
+    def flip_metadata(self, store: Store, key: ObjectKey) -> None:
+        flip(data_file(self.root, key), store.stat(key).size + 2)
+
+
+class TestMemoryStore(StoreConformance):
+    @contextmanager
+    def fresh(self) -> Iterator[Store]:
+        yield MemoryStore()
+
+    def flip_data(self, store: Store, key: ObjectKey) -> None:
+        assert isinstance(store, MemoryStore)
+        store.flip_data(key)
+
+    def flip_metadata(self, store: Store, key: ObjectKey) -> None:
+        assert isinstance(store, MemoryStore)
+        store.flip_metadata(key)
