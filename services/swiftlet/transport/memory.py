@@ -1,0 +1,321 @@
+"""`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
+
+For tests and simulators of what stands above the transport. Each device has a `Link`, whose faults may be set
+at any time: slow, unreachable, silent until the caller's patience ends, busy, or lost in the middle of a
+transfer. What a store raises arrives as it would over the wire: as domain errors, never as anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
+from swiftlet.ring.model import Device
+from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.object_messages import row_name
+from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
+from swiftlet.transport.wire import error_from_wire, error_to_wire
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class RowReceiver(Protocol):
+    """Where listing rows go: the same shape as the object server's row sink."""
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        """Bring a row to one replica of its container."""
+        ...
+
+
+@dataclass(slots=True)
+class Link:
+    """What ails the way to one device; nothing at first."""
+
+    delay_s: float = 0.0
+    """Seconds before each call reaches the device."""
+    unreachable: bool = False
+    silent: bool = False
+    """Calls are never answered; they end with NodeTimeout after the transport's patience."""
+    busy: bool = False
+    lose_after_bytes: int | None = None
+    """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
+    calls: int = 0
+    """Calls so far, refused ones too."""
+
+
+class MemoryObjectTransport:
+    """Stores by the device's name on its node (`host:port/device`), each behind a link of its own."""
+
+    def __init__(self, stores: Mapping[str, Store], rows: RowReceiver | None = None, patience_s: float = 0.05) -> None:
+        """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed."""
+        self._stores = stores
+        self._rows = rows
+        self._patience_s = patience_s
+        self._links: dict[str, Link] = {}
+
+    def link(self, device: Device) -> Link:
+        """The way to a device."""
+        return self._links.setdefault(device.address, Link())
+
+    async def _reach(self, device: Device) -> Store:
+        link = self.link(device)
+        link.calls += 1
+        await asyncio.sleep(link.delay_s)
+        if link.unreachable or device.address not in self._stores:
+            raise NodeUnreachable(f"{device.address} is unreachable")
+        if link.silent:
+            await asyncio.sleep(self._patience_s)
+            raise NodeTimeout(f"{device.address} did not answer within {self._patience_s:g} s")
+        if link.busy:
+            raise NodeBusy(f"{device.address} has too many requests at work")
+        return self._stores[device.address]
+
+    async def _call(self, device: Device, operation: Callable[[Store], T]) -> T:
+        store = await self._reach(device)
+        try:
+            return operation(store)
+        except SwiftletError as error:
+            raise _over_the_wire(error) from error
+
+    async def _reply(self, row: RowUpdate | None, listed: Callable[[RowUpdate], ObjectRow]) -> RowFate:
+        """Deliver a write's rows, as an object server would."""
+        if row is None or not row.replicas:
+            return RowFate.NONE
+        if self._rows is None:
+            return RowFate.LISTED
+        fates = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
+        if all(fate is RowFate.NO_CONTAINER for fate in fates):
+            return RowFate.NO_CONTAINER
+        return RowFate.LISTED if RowFate.LISTED in fates else RowFate.QUEUED
+
+    async def _send(self, rows: RowReceiver, update: RowUpdate, replica: int, row: ObjectRow) -> RowFate:
+        try:
+            await rows.send(update.account, update.container, replica, row)
+        except NotFound:
+            return RowFate.NO_CONTAINER
+        except NodeError:
+            return RowFate.QUEUED
+        return RowFate.LISTED
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: RowUpdate | None,
+    ) -> WriteReply:
+        """Store a small object."""
+        stream = await self._open(device, key, record, len(body), row)
+        await stream.write(body)
+        return await stream.commit(footer)
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+    ) -> MemoryPutStream:
+        """Begin a large object."""
+
+        def check(store: Store) -> None:
+            try:
+                newest = store.stat(key).timestamp
+            except NotFound as error:
+                newest = error.timestamp or record.timestamp
+            if newest > record.timestamp:
+                raise Superseded(f"{record.name} is already at {newest}", newest)
+
+        await self._call(device, check)
+        return await self._open(device, key, record, size, row)
+
+    async def _open(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+    ) -> MemoryPutStream:
+        writer = await self._call(device, lambda store: store.create(key, size))
+
+        async def listed(footer: PutFooter) -> WriteReply:
+            return WriteReply(
+                await self._reply(
+                    row,
+                    lambda update: ObjectRow(
+                        row_name(record.name, update), record.timestamp, footer.size, footer.etag, record.content_type
+                    ),
+                )
+            )
+
+        return MemoryPutStream(device, self.link(device), writer, record, listed)
+
+    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> MemoryGetStream:
+        """Read bytes `[start, stop)`."""
+        reader = await self._call(device, lambda store: store.open(key))
+        return MemoryGetStream(device, self.link(device), reader, start, stop)
+
+    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+        """Describe an object."""
+        return await self._call(device, lambda store: store.stat(key))
+
+    async def post(
+        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+    ) -> WriteReply:
+        """Replace metadata."""
+
+        def operation(store: Store) -> ObjectInfo:
+            store.post(key, record)
+            return store.stat(key)
+
+        info = await self._call(device, operation)
+        return WriteReply(
+            await self._reply(
+                row,
+                lambda update: ObjectRow(
+                    row_name(info.name, update), info.modified, info.size, info.etag, info.content_type
+                ),
+            )
+        )
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone."""
+
+        def operation(store: Store) -> bool:
+            try:
+                store.delete(key, timestamp, name)
+            except NotFound:
+                return False
+            return True
+
+        existed = await self._call(device, operation)
+        fate = await self._reply(row, lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True))
+        return WriteReply(fate, existed)
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        return await self._call(device, lambda store: store.policies())
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them."""
+        return await self._call(device, lambda store: store.partitions(policy))
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        return await self._call(device, lambda store: store.suffix_hashes(policy, partition))
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        return await self._call(device, lambda store: store.entries(policy, partition, suffix))
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy."""
+        return await self._call(device, lambda store: store.remove(key, entry))
+
+    async def close(self) -> None:
+        """Nothing to close; the stores are the caller's."""
+
+
+def _over_the_wire(error: SwiftletError) -> SwiftletError:
+    """The error as a client of the node sees it."""
+    return error_from_wire(*error_to_wire(error))
+
+
+def _check_loss(device: Device, link: Link, moved: int) -> None:
+    if link.lose_after_bytes is not None and moved > link.lose_after_bytes:
+        raise NodeTimeout(f"{device.address} was lost in the middle of a transfer")
+
+
+class MemoryPutStream:
+    """A large object on its way to one device."""
+
+    def __init__(
+        self,
+        device: Device,
+        link: Link,
+        writer: ObjectWriter,
+        record: PutRecord,
+        listed: Callable[[PutFooter], Awaitable[WriteReply]],
+    ) -> None:
+        """`listed` makes the reply of a write that is durable."""
+        self._device = device
+        self._link = link
+        self._writer = writer
+        self._record = record
+        self._listed = listed
+        self._moved = 0
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk."""
+        await asyncio.sleep(0)
+        self._moved += len(chunk)
+        self._on_the_way(lambda: self._writer.write(chunk))
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish; returns once durable."""
+        await asyncio.sleep(self._link.delay_s)
+        self._on_the_way(lambda: self._writer.commit(self._record, footer))
+        return await self._listed(footer)
+
+    def _on_the_way(self, step: Callable[[], None]) -> None:
+        try:
+            _check_loss(self._device, self._link, self._moved)
+            if self._link.unreachable:
+                raise NodeUnreachable(f"{self._device.address} went away")
+            step()
+        except NodeError:
+            self._writer.abort()
+            raise
+        except SwiftletError as error:
+            self._writer.abort()
+            raise _over_the_wire(error) from error
+
+    async def abort(self) -> None:
+        """Give up; the device keeps nothing."""
+        self._writer.abort()
+
+
+class MemoryGetStream:
+    """An object on its way from one device."""
+
+    def __init__(self, device: Device, link: Link, reader: ObjectReader, start: int, stop: int | None) -> None:
+        """`reader` becomes the stream's."""
+        self._device = device
+        self._link = link
+        self._reader = reader
+        self._stop = reader.info.size if stop is None else min(stop, reader.info.size)
+        self._start = start
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object as this device has it."""
+        return self._reader.info
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes asked for; NodeError if they end early."""
+        position = self._start
+        while position < self._stop:
+            await asyncio.sleep(0)
+            piece = self._read(position, min(_CHUNK_BYTES, self._stop - position))
+            position += len(piece)
+            yield piece
+        await self.close()
+
+    def _read(self, position: int, length: int) -> bytes:
+        limit = self._link.lose_after_bytes
+        if limit is not None:
+            length = max(1, min(length, limit - (position - self._start)))
+        _check_loss(self._device, self._link, position - self._start + length)
+        if self._link.unreachable:
+            raise NodeUnreachable(f"{self._device.address} went away")
+        try:
+            return self._reader.read(position, length)
+        except SwiftletError as error:
+            raise NodeError(f"{self._device.address} ended early: {error}") from error
+
+    async def close(self) -> None:
+        """Stop."""
+        self._reader.close()
