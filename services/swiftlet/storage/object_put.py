@@ -21,7 +21,7 @@ from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import OUTCOME, Door, at_work, json_answer, note_failure, object_key
 from swiftlet.store.protocol import ObjectWriter, Store
-from swiftlet.transport.object_messages import READY_STATUS, footer_from, put_from, reply_json, row_name
+from swiftlet.transport.object_messages import READY_STATUS, STREAM_QUERY, footer_from, put_from, reply_json, row_name
 from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
 from swiftlet.transport.wire import (
     JSON_TYPE,
@@ -105,7 +105,7 @@ async def put(door: Door, device: ObjectDevice, request: web.Request, idle_s: fl
     body = BodyReader(request, idle_s)
     length = request.content_length
     with at_work(device.pool):
-        if length is not None and length <= SMALL_BYTES:
+        if STREAM_QUERY not in request.query and length is not None and length <= SMALL_BYTES:
             return await _put_small(door, device, request, await body.exactly(length))
         return await _put_stream(door, device, request, body)
 

@@ -26,6 +26,7 @@ from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, nod
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
     REMOVE,
+    STREAM_QUERY,
     delete_json,
     device_path,
     entry_from,
@@ -100,7 +101,7 @@ class HttpObjectTransport:
         """Begin a large object; returns once the device said that it will take it."""
         header = json_bytes(put_json(record, size, row))
         pipe = _Pipe(frame(header), size, self._client.settings.window_bytes)
-        target = object_path(device.device, key)
+        target = f"{object_path(device.device, key)}?{STREAM_QUERY}=1"
         try:
             response = await self._client.start(device, "PUT", target, pipe.pieces(), header, pipe.length)
         except BaseException:
