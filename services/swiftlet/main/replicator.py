@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
@@ -55,6 +56,8 @@ class _LocalDevices:
 
 
 async def _rounds(replicator: Replicator, policies: Sequence[int], interval_s: float) -> None:
+    # Replicators that are started together should not ask the same peers at the same time ever after.
+    await asyncio.sleep(interval_s * random.random())  # noqa: S311
     while True:
         began = time.monotonic()
         request_id.set(new_request_id())

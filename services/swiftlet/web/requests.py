@@ -86,6 +86,7 @@ def _unexpected(request: web.Request) -> web.StreamResponse:
 async def mark_response(request: web.Request, response: web.StreamResponse) -> None:
     """Just before an answer's head goes out: note that it does, and put the request id in it."""
     request[_BEGUN] = response
+    response.headers.pop("Server", None)  # aiohttp's and Python's versions are nobody's business.
     current = request.get(ID)
     if current is not None:
         response.headers[REQUEST_ID_HEADER] = current

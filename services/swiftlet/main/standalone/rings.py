@@ -15,8 +15,8 @@ from swiftlet.main.standalone.plan import HOST, DevicePlan, Plan
 from swiftlet.ring import RingBuilder, RingError
 from swiftlet.ring.codec import load_builder, save, save_builder
 
-PART_POWER = 10
-"""Plenty of partitions for a handful of devices, few enough for quick replicator rounds."""
+PART_POWER = 7
+"""About a hundred partitions for each of a handful of devices: enough to spread, few enough for short rounds."""
 REPLICAS = 3
 _REGION = "local"
 
