@@ -55,6 +55,10 @@ class AccountDb(Database[ContainerRow]):
         """The container's totals."""
         return row.object_count, row.bytes_used
 
+    def age(self, row: ContainerRow) -> Timestamp:
+        """When it was deleted."""
+        return row.delete_timestamp
+
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
         """Create or update; True when created. Superseded by a later deletion."""
         return self._put(timestamp, metadata, 0)

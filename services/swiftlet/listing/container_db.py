@@ -42,6 +42,10 @@ class ContainerDb(Database[ObjectRow]):
         """One object and its bytes."""
         return 1, row.size
 
+    def age(self, row: ObjectRow) -> Timestamp:
+        """When it was removed."""
+        return row.timestamp
+
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int | None, default_policy: int) -> bool:
         """Create or update; True when created. PolicyConflict, Superseded by a later deletion."""
         head = self.head

@@ -146,6 +146,10 @@ class Database(ABC, Generic[R]):
     def weigh(self, row: R) -> tuple[int, int]:
         """Objects and bytes that a live row stands for."""
 
+    @abstractmethod
+    def age(self, row: R) -> Timestamp:
+        """Since when a marker counts as old."""
+
     # The head and transactions.
 
     def read_head(self) -> Head:
@@ -242,11 +246,13 @@ class Database(ABC, Generic[R]):
         """The metadata that is there."""
         return visible(self.items())
 
-    def _merge_metadata(self, items: Iterable[MetadataItem]) -> None:
+    def _merge_metadata(self, items: Iterable[MetadataItem], forgotten: Timestamp = ZERO) -> None:
         known = self.items()
         for item in items:
             old = known.get(item.name)
             if item.timestamp <= self.head.delete_timestamp or (old is not None and old >= item):
+                continue
+            if old is None and not item.value and item.timestamp < forgotten:
                 continue
             known[item.name] = item
             self.connection.execute(
@@ -264,11 +270,17 @@ class Database(ABC, Generic[R]):
                 return self.decode(columns, table == "marker")
         return None
 
-    def merge(self, rows: Iterable[R]) -> int:
-        """Merge rows whatever the database's state; how many changed something."""
+    def merge(self, rows: Iterable[R], forgotten: Timestamp = ZERO) -> int:
+        """Merge rows whatever the database's state; how many changed something.
+
+        Markers older than `forgotten` for names that are unknown are left out: they were reclaimed here, and a
+        replica that has not done so yet must not bring them back.
+        """
         changed = count = objects = size = change = 0
         for row in sorted(rows, key=_name):
             old = self.find(row.name)
+            if old is None and row.deleted and self.age(row) < forgotten:
+                continue
             merged = row if old is None else self.merge_row(old, row)
             if merged == old:
                 continue
@@ -346,8 +358,8 @@ class Database(ABC, Generic[R]):
         stamps = (head.created, head.put_timestamp, head.delete_timestamp)
         return DatabaseState(head.name, *stamps, head.policy, items, head.rows_digest)
 
-    def merge_state(self, other: DatabaseState) -> None:
-        """Take over what a replica knows better, its rows apart."""
+    def merge_state(self, other: DatabaseState, forgotten: Timestamp = ZERO) -> None:
+        """Take over what a replica knows better, its rows apart; `forgotten` as with `merge`."""
         self._set_deletion(other.delete_timestamp)
         head = self.head
         created, policy = _incarnation(
@@ -355,7 +367,7 @@ class Database(ABC, Generic[R]):
         )
         put = max(head.put_timestamp, other.put_timestamp)
         self.head = replace(head, created=created, policy=policy, put_timestamp=put)
-        self._merge_metadata(other.metadata)
+        self._merge_metadata(other.metadata, forgotten)
         self._undo_lost_deletion()
 
     def recount(self) -> tuple[Totals, bytes]:

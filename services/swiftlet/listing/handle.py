@@ -148,6 +148,11 @@ class Handle:
         self._draining: asyncio.Task[None] | None = None
 
     @property
+    def closed(self) -> bool:
+        """Whether no connection is open."""
+        return self._writer is None and not self._idle
+
+    @property
     def busy(self) -> bool:
         """Whether anybody waits for it or uses it."""
         return self._draining is not None or self._reading > 0
@@ -269,8 +274,8 @@ class Handle:
 
     def _transact(self, batch: list[Write]) -> _Batch:
         done = _Batch()
-        full = self._full()
         try:
+            full = self._full()
             for write in batch:
                 done.results.append(self._one(write, full))
             database = self._writer

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, SwiftletError
+from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
@@ -33,7 +33,7 @@ from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.schema import sync_directories
 from swiftlet.model import SUFFIX_CHARS, AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import HashPath
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
 Changed = Callable[[DatabaseId], None]
@@ -53,6 +53,9 @@ class ListingStore:
         self.hash_path = hash_path
         self.on_unreported: Changed | None = None
         """Called after a commit that left a container with news for its account."""
+        self.forgotten_before = ZERO
+        """Markers older than this were reclaimed here; replicas don't bring them back."""
+        self._removals = 0
         self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
         self._fingerprints: dict[DatabaseId, bytes] = {}
         self._failed: DeviceFailed | None = None
@@ -192,7 +195,12 @@ class ListingStore:
 
     async def read(self, id: DatabaseId, operation: Callable[..., T]) -> T:
         """Run `operation(database)` in one read transaction; NotFound when there is no database."""
-        return await self._handle(id).read(operation)
+        handle = self._handle(id)
+        try:
+            return await handle.read(operation)
+        except NotFound:
+            self._let_go(handle)
+            raise
 
     async def write(
         self,
@@ -204,13 +212,21 @@ class ListingStore:
         removes: bool = False,
     ) -> T:
         """Run `operation(database)` in the database's next transaction; durable on return. See `handle.Write`."""
-        return await self._handle(id).write(operation, weight, create, grows, removes)
+        handle = self._handle(id)
+        try:
+            return await handle.write(operation, weight, create, grows, removes)
+        except NotFound:
+            self._let_go(handle)
+            raise
 
     async def fingerprint(self, id: DatabaseId) -> bytes:
         """16 bytes that are equal when two replicas are; remembered. NotFound."""
         known = self._fingerprints.get(id)
         if known is None:
+            removals = self._removals
             summary = await self.read(id, Summary.of)
+            if removals != self._removals:
+                return summary.fingerprint
             known = self._fingerprints.setdefault(id, summary.fingerprint)
         return known
 
@@ -245,6 +261,7 @@ class ListingStore:
 
     async def close(self) -> None:
         """Finish what was begun, close everything, let go of the device."""
+        self._failed = DeviceFailed(f"device {self.device} is closed")
         handles = list(self._handles.values())
         self._handles.clear()
         for handle in handles:
@@ -282,6 +299,11 @@ class ListingStore:
         self._handles.move_to_end(id)
         return handle
 
+    def _let_go(self, handle: Handle) -> None:
+        """Forget a handle on nothing, so that names that don't exist push out none that do."""
+        if handle.closed and not handle.busy and self._handles.get(handle.id) is handle:
+            del self._handles[handle.id]
+
     def _make_room(self) -> None:
         """Close the databases that were not used for longest, as long as there are too many."""
         surplus = len(self._handles) - self.limits.open_databases
@@ -298,12 +320,14 @@ class ListingStore:
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
         """A transaction is durable: remember the fingerprint, pass on the news."""
         metrics.BATCH_ROWS.observe(batch)
-        self._fingerprints[handle.id] = summary.fingerprint
+        if self._handles.get(handle.id) is handle:
+            self._fingerprints[handle.id] = summary.fingerprint
         if summary.unreported and handle.id.kind is DatabaseKind.CONTAINER and self.on_unreported is not None:
             self.on_unreported(handle.id)
 
     def gone(self, handle: Handle) -> None:
         """The database was removed: forget its fingerprint."""
+        self._removals += 1
         self._fingerprints.pop(handle.id, None)
 
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
@@ -313,7 +337,7 @@ class ListingStore:
             metrics.DEVICES_FAILED.labels(self.device).set(1)
         elif isinstance(error, DamagedDatabase) and self._handles.get(handle.id) is handle:
             del self._handles[handle.id]
-            self._fingerprints.pop(handle.id, None)
+            self.gone(handle)
             metrics.QUARANTINED.labels(self.device).inc()
             await asyncio.get_running_loop().run_in_executor(self._writers, self._quarantine, handle)
 

@@ -13,6 +13,7 @@ from swiftlet.listing.handle import AnyDb
 from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ContainerRow, ObjectRow
+from swiftlet.timestamp import ZERO
 
 PAGE_ROWS = 500
 """Rows in one page of sync."""
@@ -41,10 +42,12 @@ async def state_of(store: ListingStore, id: DatabaseId) -> DatabaseState:
 async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState) -> DatabaseState:
     """Merge a peer's state, making the database if need be; the state after that."""
 
+    forgotten = store.forgotten_before
+
     def merge(database: AnyDb) -> DatabaseState:
-        if database.head.name != state.name:
-            raise StoreFormatError(f"{id} is of {database.head.name} here and of {state.name} at a peer")
-        database.merge_state(state)
+        if database.head.put_timestamp == ZERO and state.deleted and state.delete_timestamp < forgotten:
+            raise NotFound(f"{state.name} was deleted so long ago that it is forgotten here")
+        database.merge_state(state, forgotten)
         return database.state()
 
     _check(store, id, state.name)
@@ -70,7 +73,8 @@ async def compare_rows(store: ListingStore, id: DatabaseId, after: str, upto: st
 async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
     """Merge a peer's rows, whatever the database's state."""
     _check(store, id, name)
-    await store.write(id, lambda database: database.merge(rows), max(1, len(rows)), create=name)
+    forgotten = store.forgotten_before
+    await store.write(id, lambda database: database.merge(rows, forgotten), max(1, len(rows)), create=name)
 
 
 def merged(one: ListingRow, other: ListingRow) -> ListingRow:

@@ -25,7 +25,7 @@ from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import WireError, array, number, text, timestamp
+from swiftlet.transport.wire import WireError, array, timestamp
 
 REQUESTS = Counter(
     "swiftlet_listing_requests_total", "Requests to account and container databases.", ["operation", "status"]
@@ -73,13 +73,13 @@ class ContainerServer:
     async def put_container(self, request: web.Request, fields: Answer) -> Answer:
         """`{"created": bool}`."""
         store, place = self.store(request), self._container(request)
-        policy = None if fields.get("policy") is None else number(fields, "policy")
+        policy = None if fields.get("policy") is None else wire.policy_from_wire(fields, "policy")
         created = await store.put_container(
             *place,
             timestamp(fields, "timestamp"),
             wire.metadata_from_wire(fields),
             policy,
-            number(fields, "default_policy"),
+            wire.policy_from_wire(fields, "default_policy"),
         )
         await self._report(request, store, *place)
         return {"created": created}
@@ -167,7 +167,7 @@ class ContainerServer:
     async def compare_rows(self, request: web.Request, fields: Answer) -> Answer:
         """`{"equal": true}`, or `rows` and the `upto` that they reach to."""
         digest = wire.digest_from_wire(fields, "digest")
-        after, upto = text(fields, "after"), text(fields, "upto")
+        after, upto = wire.position_from_wire(fields, "after"), wire.position_from_wire(fields, "upto")
         page = await replica.compare_rows(self.store(request), _id(request), after, upto, digest)
         if page is None:
             return {"equal": True}

@@ -1,7 +1,7 @@
 """Forgetting removed rows, and deleted databases as a whole, once they are old enough.
 
-All replicas forget in step: the age is cut to whole periods of the clock, so that replicas don't differ by rows
-that one has forgotten already, except for the moment between the first and the last.
+All replicas forget in step: the age is cut to whole periods of the clock. Between the first and the last of them
+sync would bring back what one has forgotten, if stores did not refuse it (`ListingStore.forgotten_before`).
 
 Fault model: a node that was away for longer than the age brings removed rows back; the age has to be longer.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.model import DatabaseKind
 from swiftlet.listing.pool import ListingStore
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.web.logs import get_logger
 
 PERIOD_S = 3600.0
@@ -41,18 +41,19 @@ class ListingUpkeep:
 
     async def run(self) -> None:
         """Reclaim whenever a period has passed, until cancelled."""
-        done = self.boundary()
+        done = ZERO
         while True:
-            await asyncio.sleep(_LOOK_S)
             boundary = self.boundary()
             if boundary > done:
                 await self.run_once()
                 done = boundary
+            await asyncio.sleep(_LOOK_S)
 
     async def run_once(self) -> int:
         """Reclaim everywhere; how many rows went."""
         total, before = 0, self.boundary()
         for device, store in self._stores.items():
+            store.forgotten_before = before
             try:
                 total += await _reclaim_device(store, before)
             except SwiftletError as error:

@@ -124,7 +124,7 @@ class HttpListingTransport:
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
         """See `ListingTransport.update_rows`."""
-        for body in wire.update_bodies(rows):
+        for body in wire.rows_bodies(rows):
             await self._container(device, "POST", partition, (account, container), body, None, "/rows")
 
     async def put_account(
@@ -167,7 +167,7 @@ class HttpListingTransport:
         self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
     ) -> None:
         """See `ListingTransport.update_containers`."""
-        for body in wire.update_bodies(rows):
+        for body in wire.rows_bodies(rows):
             await self._account(device, "POST", partition, account, body, None, "/rows")
 
     async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
@@ -197,8 +197,8 @@ class HttpListingTransport:
 
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
         """See `ListingSyncTransport.merge_rows`."""
-        body = {**wire.name_to_wire(name), "rows": [wire.row_to_wire(row) for row in rows]}
-        await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
+        for body in wire.rows_bodies(rows, name):
+            await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from swiftlet.errors import InvalidName
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, MetadataItem
+from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, MetadataItem
 from swiftlet.model import (
     DIGEST_SIZE,
     AccountInfo,
@@ -36,9 +36,10 @@ MAX_SYNC_BODY = 32 * 1024 * 1024
 """Bytes of a request's JSON between replicas."""
 MAX_LISTING = 10_000
 """Rows in one page of a listing."""
-_ROOM = 64
-"""Bytes of a body that are not rows, generously."""
+_SENT_ROWS_BYTES = 1_000_000
+"""Bytes of rows in one request that we send: what goes over a socket without holding up the event loop."""
 _MAX_STAMP = (1 << 64) - 1
+_MAX_POLICY = 0xFFFF
 _MAX_QUANTITY = 1 << 53
 
 
@@ -113,22 +114,23 @@ def row_to_wire(row: ObjectRow | ContainerRow) -> list[Any]:
     return object_row_to_wire(row) if isinstance(row, ObjectRow) else container_row_to_wire(row)
 
 
-def update_bodies(rows: Sequence[ObjectRow] | Sequence[ContainerRow]) -> Iterator[bytes]:
-    """`{"rows": [...]}` as often as the limits of one request ask for; once when there are no rows."""
+def rows_bodies(rows: Sequence[ListingRow], name: DatabaseName | None = None) -> Iterator[bytes]:
+    """`{"rows": [...]}`, with whose they are, as often as a request's limits ask for; once when there are none."""
+    head = b"{" if name is None else json_bytes(name_to_wire(name))[:-1] + b","
     chunk: list[bytes] = []
     size = 0
     for row in rows:
         piece = json_bytes(row_to_wire(row))
-        if chunk and (len(chunk) == MAX_UPDATE_ROWS or size + len(piece) > MAX_UPDATE_BODY - _ROOM):
-            yield _rows_body(chunk)
+        if chunk and (len(chunk) == MAX_UPDATE_ROWS or size + len(piece) > _SENT_ROWS_BYTES):
+            yield _rows_body(head, chunk)
             chunk, size = [], 0
         chunk.append(piece)
         size += len(piece) + 1
-    yield _rows_body(chunk)
+    yield _rows_body(head, chunk)
 
 
-def _rows_body(pieces: Sequence[bytes]) -> bytes:
-    return b'{"rows":[' + b",".join(pieces) + b"]}"
+def _rows_body(head: bytes, pieces: Sequence[bytes]) -> bytes:
+    return head + b'"rows":[' + b",".join(pieces) + b"]}"
 
 
 def entry_to_wire(entry: ObjectRow | ContainerRow | Subdir) -> list[Any]:
@@ -244,6 +246,19 @@ def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
     return items
 
 
+def policy_from_wire(fields: Mapping[str, Any], name: str) -> int:
+    """A field that must be a storage policy's index; WireError."""
+    policy = number(fields, name)
+    if policy > _MAX_POLICY:
+        raise WireError(f"field {name!r} is no storage policy")
+    return policy
+
+
+def position_from_wire(fields: Mapping[str, Any], name: str) -> str:
+    """A field that must be a name or empty; WireError, InvalidName."""
+    return _encodable(text(fields, name), name)
+
+
 def id_to_wire(id: DatabaseId) -> str:
     """A database's path in URLs: `containers/12/0123...`."""
     return str(id)
@@ -292,7 +307,7 @@ def state_from_wire(fields: Mapping[str, Any]) -> DatabaseState:
         created=timestamp(fields, "created"),
         put_timestamp=timestamp(fields, "put_timestamp"),
         delete_timestamp=timestamp(fields, "delete_timestamp"),
-        policy=number(fields, "policy"),
+        policy=policy_from_wire(fields, "policy"),
         metadata=tuple(_item(item) for item in array(fields, "metadata")),
         rows_digest=digest_from_wire(fields, "rows_digest"),
     )

@@ -19,7 +19,7 @@ from swiftlet.storage.tests.listing_cluster import HASH_PATH, ListingCluster, de
 from swiftlet.timestamp import Timestamp, TimestampClock
 from swiftlet.transport.memory_listing import Fault, MemoryListingTransport
 
-FAST = ReportSettings(debounce_s=0.01, wait_s=0.05, max_pause_s=0.02, scan_pause_s=0.0)
+FAST = ReportSettings(debounce_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)
 
 
 def ring(devices: list[Device], holders: list[int]) -> Ring:

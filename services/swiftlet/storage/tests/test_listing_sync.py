@@ -143,6 +143,25 @@ async def test_a_damaged_replica_comes_back(tmp_path: Path) -> None:
         await assert_equal(cluster, container_id())
 
 
+async def test_what_was_reclaimed_does_not_come_back(tmp_path: Path) -> None:
+    async with memory_cluster(tmp_path, 4) as cluster:
+        for store in stores(cluster)[:3]:
+            await store.put_container(0, "a", "c", at(1), {"Gone": "", "Color": "blue"}, None, 0)
+            await store.update_rows(0, "a", "c", [ObjectRow("o", at(2), deleted=True), ObjectRow("p", at(2))])
+        returning = stores(cluster)[2]
+        await returning.update_rows(0, "a", "c", [ObjectRow("p", at(3), deleted=True)])
+        forgetful = ListingUpkeep({"d": stores(cluster)[0]}, 100.0, lambda: 10_000.0)
+        assert await forgetful.run_once() == 2
+        before = await stores(cluster)[0].fingerprint(container_id())
+        await syncs(cluster)[1].run_once()
+        assert await stores(cluster)[0].fingerprint(container_id()) == before
+        await converge(cluster)
+        assert (await stores(cluster)[0].container_info(0, "a", "c")).object_count == 0, "a live row has to go"
+        for store in stores(cluster)[:3]:
+            await ListingUpkeep({"d": store}, 100.0, lambda: 10_000.0).run_once()
+        await assert_equal(cluster, container_id())
+
+
 async def test_an_absent_peer_holds_nobody_up(tmp_path: Path) -> None:
     async with memory_cluster(tmp_path, 4) as cluster:
         assert isinstance(cluster.transport, MemoryListingTransport)
