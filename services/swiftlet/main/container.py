@@ -19,6 +19,7 @@ from swiftlet.settings import ContainerSection, ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.listing_sync import ListingSync, SyncSettings
+from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.local_devices import IsLocal
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
@@ -99,7 +100,7 @@ def _use_sync(
     rings: RingSet,
     transport: HttpListingTransport,
 ) -> None:
-    """Keeps the databases equal to their replicas while `app` runs."""
+    """Keeps the databases equal to their replicas, and forgets what is old, while `app` runs."""
     sync = ListingSync(
         stores,
         rings.account,
@@ -108,9 +109,10 @@ def _use_sync(
         local_devices(settings.container),
         SyncSettings(interval_s=settings.container.sync_interval_s),
     )
+    upkeep = ListingUpkeep(stores, settings.cluster.reclaim_age_s)
 
     async def syncing(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(sync.run):
+        async with in_background(sync.run), in_background(upkeep.run):
             yield
 
     app.cleanup_ctx.append(syncing)
