@@ -105,9 +105,11 @@ async def put(door: Door, device: ObjectDevice, request: web.Request, idle_s: fl
     body = BodyReader(request, idle_s)
     length = request.content_length
     with at_work(device.pool):
-        if STREAM_QUERY not in request.query and length is not None and length <= SMALL_BYTES:
+        if STREAM_QUERY in request.query:
+            return await _put_stream(door, device, request, body)
+        if length is not None and length <= SMALL_BYTES:
             return await _put_small(door, device, request, await body.exactly(length))
-        return await _put_stream(door, device, request, body)
+        return await _put_large(door, device, request, body)
 
 
 async def _put_small(door: Door, device: ObjectDevice, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -120,19 +122,48 @@ async def _put_small(door: Door, device: ObjectDevice, request: web.Request, bod
     return json_answer(reply_json(await _list(device, record, put.footer, row)))
 
 
-async def _put_stream(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A PUT whose header has been accepted."""
+
+    record: PutRecord
+    row: RowUpdate | None
+    writer: ObjectWriter
+
+
+async def _accept(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> _Begun:
+    """Read the header and open the writer; whatever speaks against the PUT is raised here, before its data."""
     header = await body.frame(MAX_HEADER_FRAME)
     door.check(request, header)
     record, size, row = put_from(json_object(header))
     device.check_outbox(row)
-    writer = await device.pool.run(_begin, device.store, object_key(request), record, size)
+    return _Begun(record, row, await device.pool.run(_begin, device.store, object_key(request), record, size))
+
+
+async def _finish(device: ObjectDevice, begun: _Begun, body: BodyReader) -> WriteReply:
+    """Receive the data, commit, list."""
+    footer = await _receive(device, body, begun.writer)
+    await device.pool.run(begun.writer.commit, begun.record, footer)
+    return await _list(device, begun.record, footer, begun.row)
+
+
+async def _put_large(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+    """A PUT in one request whose body is too large to hold."""
+    begun = await _accept(door, device, request, body)
+    try:
+        return json_answer(reply_json(await _finish(device, begun, body)))
+    finally:
+        await device.pool.run(begun.writer.abort)
+
+
+async def _put_stream(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+    """A PUT whose sender waits for the head of the answer before it sends data; the outcome is the body."""
+    begun = await _accept(door, device, request, body)
     try:
         response = web.StreamResponse(status=READY_STATUS, headers={"Content-Type": JSON_TYPE})
         await response.prepare(request)
         try:
-            footer = await _receive(device, body, writer)
-            await device.pool.run(writer.commit, record, footer)
-            answer = reply_json(await _list(device, record, footer, row))
+            answer = reply_json(await _finish(device, begun, body))
         except SwiftletError as error:
             request[OUTCOME] = type(error).__name__
             note_failure(device.name, "put", error)
@@ -140,7 +171,7 @@ async def _put_stream(door: Door, device: ObjectDevice, request: web.Request, bo
         await response.write_eof(json_bytes(answer))
         return response
     finally:
-        await device.pool.run(writer.abort)
+        await device.pool.run(begun.writer.abort)
 
 
 async def _receive(device: ObjectDevice, body: BodyReader, writer: ObjectWriter) -> PutFooter:

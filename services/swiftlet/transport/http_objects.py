@@ -333,12 +333,14 @@ class HttpPutStream:
         finally:
             room.cancel()
         if not done:
+            await self.abort()
             raise NodeTimeout(f"{self._device.address} took no data for {self._settings.idle_timeout_s:g} s")
         if room not in done:
             self._raise_early_end()
 
     def _raise_early_end(self) -> None:
         if self._outcome.done() and not self._outcome.cancelled():
+            self._drop()
             outcome = self._outcome.result()
             if isinstance(outcome, SwiftletError):
                 raise outcome
@@ -355,10 +357,11 @@ class HttpPutStream:
         if not done:
             await self.abort()
             raise NodeTimeout(f"{self._device.address} did not answer within {self._settings.answer_timeout_s:g} s")
-        finish(self._response)
         outcome = self._outcome.result()
         if isinstance(outcome, SwiftletError):
+            self._drop()
             raise outcome
+        finish(self._response)
         return outcome
 
     async def abort(self) -> None:
@@ -366,6 +369,10 @@ class HttpPutStream:
         if not self._outcome.done():
             self._outcome.cancel()
             await asyncio.wait({self._outcome})
+        self._drop()
+
+    def _drop(self) -> None:
+        """Close the connection, which tells the device that no footer will come."""
         self._response.close()
         self._pipe.close()
 

@@ -26,6 +26,8 @@ HEAD_QUERY = "head"
 """`GET <object>?head` answers with the info alone, as JSON; HTTP's own HEAD could not carry it."""
 REMOVE = "remove"
 """`POST <object>/remove` forgets a handoff copy."""
+STREAM_QUERY = "stream"
+"""`PUT <object>?stream=1` is answered READY_STATUS before its data is sent."""
 READY_STATUS = 200
 """What a streamed PUT is answered with before its data: the device will take it. The outcome is the body."""
 

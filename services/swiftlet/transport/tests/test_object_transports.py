@@ -1,0 +1,54 @@
+"""The conformance suite against the transports for objects."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from swiftlet.ring.model import Device
+from swiftlet.storage.object_server import create_object_app
+from swiftlet.storage.outbox import Outbox
+from swiftlet.store.memory import MemoryStore
+from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.memory import MemoryObjectTransport
+from swiftlet.transport.object_conformance import ObjectTransportConformance, Peer, RowRecorder
+from swiftlet.transport.signing import ClusterKey
+
+
+def device_at(port: int) -> Device:
+    return Device(0, "one", "127.0.0.1", port, "d1", "r1", "z1", "n1", 1.0)
+
+
+class TestInProcess(ObjectTransportConformance):
+    @asynccontextmanager
+    async def connected(self, store: MemoryStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+        device = device_at(6200)
+        transport = MemoryObjectTransport({device.address: store}, rows)
+        yield Peer(transport, device, store, rows)
+
+
+class TestHttp(ObjectTransportConformance):
+    key: ClusterKey | None = None
+
+    @asynccontextmanager
+    async def connected(self, store: MemoryStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+        with tempfile.TemporaryDirectory() as directory:
+            outboxes = {"d1": Outbox(Path(directory) / "outbox")}
+            app = create_object_app(devices={"d1": store}, outboxes=outboxes, row_sink=rows, key=self.key)
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            transport = HttpObjectTransport(key=self.key)
+            try:
+                yield Peer(transport, device_at(runner.addresses[0][1]), store, rows)
+            finally:
+                await transport.close()
+                await runner.cleanup()
+
+
+class TestHttpSigned(TestHttp):
+    key = ClusterKey(b"the cluster's key")
