@@ -65,7 +65,8 @@ def add_api_routes(app: web.Application, api: SwiftApi) -> None:
             return _problem(request, error)
         return None
 
-    app.router.add_route("*", "/{tail:.*}", handle, expect_handler=expect)
+    # `[\s\S]`: the router matches decoded paths, and a name may contain a newline.
+    app.router.add_route("*", r"/{tail:[\s\S]*}", handle, expect_handler=expect)
 
 
 def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:

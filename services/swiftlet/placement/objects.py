@@ -220,9 +220,9 @@ def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
     superseded = outcome.refused_by(Superseded)
     if superseded and len(superseded) + len(outcome.replies) >= quorum:
         return max(superseded, key=lambda error: error.timestamp)
-    for kind in (NotFound,):
-        if len(outcome.refused_by(kind)) >= quorum:
-            return outcome.refused_by(kind)[0]
+    absent = outcome.refused_by(NotFound)
+    if len(absent) >= quorum:
+        return NotFound(f"{what} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
     others = [e for _, e in outcome.refusals if not isinstance(e, Superseded | NotFound)]
     if len(others) >= quorum:
         return others[0]
