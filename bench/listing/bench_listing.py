@@ -16,9 +16,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from swiftlet.listing.model import DatabaseName
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.timestamp import Timestamp
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from swiftlet.listing.database import Database
-from swiftlet.listing.model import DatabaseKind
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import AccountInfo, ContainerRow
+from swiftlet.model import AccountInfo, ContainerRow, DatabaseKind
 from swiftlet.timestamp import ZERO, Timestamp
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from swiftlet.errors import PolicyConflict
 from swiftlet.listing.database import Database, Report
-from swiftlet.listing.model import DatabaseKind
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import ContainerInfo, ContainerRow, ObjectRow
+from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, ObjectRow
 from swiftlet.timestamp import Timestamp
 
 

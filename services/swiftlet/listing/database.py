@@ -28,10 +28,18 @@ from typing import ClassVar, Generic, Self, TypeVar
 from swiftlet.errors import NotEmpty, NotFound, Superseded
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
-from swiftlet.listing.model import DatabaseKind, DatabaseName, DatabaseState, MetadataItem, visible
 from swiftlet.listing.query import Span, after, list_page
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import (
+    ContainerRow,
+    DatabaseKind,
+    DatabaseName,
+    DatabaseState,
+    ListingQuery,
+    MetadataItem,
+    ObjectRow,
+    Subdir,
+)
 from swiftlet.timestamp import ZERO, Timestamp
 
 R = TypeVar("R", ObjectRow, ContainerRow)
@@ -244,7 +252,7 @@ class Database(ABC, Generic[R]):
 
     def metadata(self) -> dict[str, str]:
         """The metadata that is there."""
-        return visible(self.items())
+        return _visible(self.items())
 
     def _merge_metadata(self, items: Iterable[MetadataItem], forgotten: Timestamp = ZERO) -> None:
         known = self.items()
@@ -414,3 +422,8 @@ def _incarnation(deletion: Timestamp, *candidates: tuple[Timestamp, int]) -> tup
     """The creation that counts: the oldest after the deletion, or else the newest."""
     after_deletion: Sequence[tuple[Timestamp, int]] = [c for c in candidates if c[0] > deletion]
     return min(after_deletion) if after_deletion else max(candidates)
+
+
+def _visible(items: Mapping[str, MetadataItem]) -> dict[str, str]:
+    """Names and values of the items that were not removed."""
+    return {name: items[name].value for name in sorted(items) if items[name].value}

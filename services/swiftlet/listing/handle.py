@@ -28,9 +28,9 @@ from swiftlet.errors import DeviceFailed, DiskFull, NodeBusy, NotFound, StoreFor
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import translate
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.schema import create_database, open_database, sync_directories
 from swiftlet.listing.sethash import fingerprint
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 
 T = TypeVar("T")
 AnyDb = ContainerDb | AccountDb

@@ -29,9 +29,19 @@ from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.handle import Handle, Limits, Summary
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.schema import sync_directories
-from swiftlet.model import SUFFIX_CHARS, AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import (
+    SUFFIX_CHARS,
+    AccountInfo,
+    ContainerInfo,
+    ContainerRow,
+    DatabaseId,
+    DatabaseKind,
+    DatabaseName,
+    ListingQuery,
+    ObjectRow,
+    Subdir,
+)
 from swiftlet.names import HashPath
 from swiftlet.timestamp import ZERO, Timestamp
 

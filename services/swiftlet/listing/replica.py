@@ -10,9 +10,8 @@ from swiftlet.listing import sethash
 from swiftlet.listing.account_db import combined
 from swiftlet.listing.container_db import newer
 from swiftlet.listing.handle import AnyDb
-from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ContainerRow, ObjectRow
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseName, DatabaseState, ListingRow, ObjectRow, RowPage
 from swiftlet.timestamp import ZERO
 
 PAGE_ROWS = 500

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from swiftlet.errors import StoreFormatError
 from swiftlet.listing.faults import DamagedDatabase
-from swiftlet.listing.model import DatabaseKind, DatabaseName
+from swiftlet.model import DatabaseKind, DatabaseName
 from swiftlet.timestamp import Timestamp
 
 SCHEMA_VERSION = 1

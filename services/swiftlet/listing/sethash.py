@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import xxhash
 
-from swiftlet.listing.model import DatabaseState, ListingRow
-from swiftlet.model import ContainerRow, ObjectRow
+from swiftlet.model import ContainerRow, DatabaseState, ListingRow, ObjectRow
 
 _MODULUS = 1 << 128
 SIZE = 16

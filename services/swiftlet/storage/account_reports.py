@@ -25,9 +25,8 @@ from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.model import DatabaseId, DatabaseKind
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ContainerRow
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind
 from swiftlet.names import HashPath
 from swiftlet.ring.model import Device
 from swiftlet.storage.local_devices import CurrentRing, IsLocal, holders_of, own_index

@@ -19,8 +19,8 @@ from prometheus_client import Counter, Histogram
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing import replica
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire

@@ -28,8 +28,8 @@ from prometheus_client import Counter, Histogram
 
 from swiftlet.errors import NodeError, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing import replica, sethash
-from swiftlet.listing.model import DatabaseId, DatabaseKind
 from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseKind
 from swiftlet.ring.model import Device
 from swiftlet.storage.local_devices import CurrentRing, IsLocal, holders_of, own_index
 from swiftlet.transport.listing_sync import ListingSyncTransport

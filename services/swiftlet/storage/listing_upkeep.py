@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
-from swiftlet.listing.model import DatabaseKind
 from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseKind
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.web.logs import get_logger
 

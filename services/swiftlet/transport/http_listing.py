@@ -11,8 +11,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from swiftlet.errors import InvalidName, NodeError
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, RowPage
-from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import (
+    AccountInfo,
+    ContainerInfo,
+    ContainerRow,
+    DatabaseId,
+    DatabaseKind,
+    DatabaseName,
+    DatabaseState,
+    ListingQuery,
+    ListingRow,
+    ObjectRow,
+    RowPage,
+    Subdir,
+)
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.ring.model import Device
 
 

@@ -15,13 +15,18 @@ from typing import Any
 from urllib.parse import quote
 
 from swiftlet.errors import InvalidName
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, MetadataItem
 from swiftlet.model import (
     DIGEST_SIZE,
     AccountInfo,
     ContainerInfo,
     ContainerRow,
+    DatabaseId,
+    DatabaseKind,
+    DatabaseName,
+    DatabaseState,
     ListingQuery,
+    ListingRow,
+    MetadataItem,
     ObjectRow,
     Subdir,
 )

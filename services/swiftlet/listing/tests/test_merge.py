@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb, plain
-from swiftlet.listing.model import DatabaseKind, DatabaseName
 from swiftlet.listing.schema import create_database, loaded, open_database, stored
-from swiftlet.model import ContainerRow, ListingQuery, ObjectRow
+from swiftlet.model import ContainerRow, DatabaseKind, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.timestamp import Timestamp
 
 NAMES = st.sampled_from(["a", "b", "\u00e9", "d/e"])

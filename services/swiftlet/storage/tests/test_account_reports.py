@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import NotFound
-from swiftlet.listing.model import DatabaseId, DatabaseName
-from swiftlet.model import AccountInfo, ObjectRow
+from swiftlet.model import AccountInfo, DatabaseId, DatabaseName, ObjectRow
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings, paired
+from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.listing_cluster import HASH_PATH, ListingCluster, device, memory_cluster
 from swiftlet.timestamp import Timestamp, TimestampClock
-from swiftlet.transport.memory_listing import Fault, MemoryListingTransport
 
 FAST = ReportSettings(debounce_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)
 

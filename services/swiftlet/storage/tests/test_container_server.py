@@ -13,8 +13,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from swiftlet.errors import DeviceFailed, NodeError
-from swiftlet.listing.model import DatabaseId, DatabaseName
-from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.storage.tests.listing_cluster import KEY, ListingCluster, http_cluster
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient

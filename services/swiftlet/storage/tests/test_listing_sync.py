@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import NotFound
-from swiftlet.listing.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.listing.pool import ListingStore, database_path
-from swiftlet.model import ContainerRow, ObjectRow
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
 from swiftlet.storage.listing_sync import ListingSync
 from swiftlet.storage.listing_upkeep import ListingUpkeep
+from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.listing_cluster import (
     HASH_PATH,
     ListingCluster,
@@ -24,7 +24,6 @@ from swiftlet.storage.tests.listing_cluster import (
     memory_cluster,
 )
 from swiftlet.timestamp import ZERO, Timestamp
-from swiftlet.transport.memory_listing import Fault, MemoryListingTransport
 
 at = Timestamp.at
 

@@ -13,9 +13,20 @@ from typing import TypeVar
 
 from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, StoreFormatError
 from swiftlet.listing import replica
-from swiftlet.listing.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import (
+    AccountInfo,
+    ContainerInfo,
+    ContainerRow,
+    DatabaseId,
+    DatabaseName,
+    DatabaseState,
+    ListingQuery,
+    ListingRow,
+    ObjectRow,
+    RowPage,
+    Subdir,
+)
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
