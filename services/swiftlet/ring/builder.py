@@ -32,6 +32,8 @@ from swiftlet.ring.topology import Topology
 NEVER = 0
 """Hour of the last move of a partition that was never moved."""
 _MAX_HOUR = 0xFFFFFFFF
+_FIRST_ROUNDS = 3
+"""Times that a first layout is brought nearer to its quotas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class RingBuilder:
         """
         check_shape(part_power, replicas)
         self.part_power = part_power
-        self.replicas = replicas
+        self.replicas = float(replicas)
         self.min_part_hours = _min_part_hours(min_part_hours)
         self.overload = _overload(overload)
         self.seed = seed
@@ -221,7 +223,7 @@ class RingBuilder:
     def set_replicas(self, replicas: float) -> None:
         """Change the number of replicas; the next rebalance adds or drops them."""
         check_shape(self.part_power, replicas)
-        self.replicas = replicas
+        self.replicas = float(replicas)
 
     def set_overload(self, overload: float) -> None:
         """Change how far devices may exceed their weighted share, 0.1 = 10 %."""
@@ -364,7 +366,9 @@ def _first_layout(
             row.extend(dealt)
     movable = bytearray(b"\1") * lengths[0]
     assignment = Assignment(topology, plans, rows, movable, rng, progress)
-    assignment.shed()
+    for _ in range(_FIRST_ROUNDS):
+        assignment.shed()
+        assignment.touched = bytearray(lengths[0])  # there is no data yet that could move twice
     assignment.smooth()
     assignment.finished()
     return assignment
@@ -385,7 +389,7 @@ def _held_by_class(rows: list[array[int]], classes: list[tuple[int, int, int]], 
 def _overload(overload: float) -> float:
     if not (math.isfinite(overload) and overload >= 0):
         raise RingError(f"overload {overload} must be 0 or more; 0.1 allows 10 % above the weighted share")
-    return overload
+    return float(overload)
 
 
 def _min_part_hours(hours: int) -> int:

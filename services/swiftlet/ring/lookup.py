@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from swiftlet.ring.model import DIGEST_SIZE, Device, RingError, check_shape, row_lengths
 
@@ -47,7 +48,7 @@ class Ring:
                     raise RingError(f"the assignment table names device id {id_}, which is not among the devices")
         self.version = version
         self.part_power = part_power
-        self.replica_count = replica_count
+        self.replica_count = float(replica_count)
         self.partition_count = 1 << part_power
         self.devices: tuple[Device | None, ...] = tuple(devices)
         self._rows = tuple(rows)
@@ -100,7 +101,8 @@ class Ring:
             used.update([tier(devices[id_]) for id_ in taken])  # type: ignore[arg-type]
             if len(used) == tiers:
                 continue
-            for device in self._scattered(partition):
+            # The search may miss tiers that hold very little; those are found in plain order behind it.
+            for device in chain(self._scattered(partition), self._rotated(partition)):
                 if device.id in taken or not device.weight or tier(device) in used:
                     continue
                 used.add(tier(device))
@@ -112,8 +114,8 @@ class Ring:
             if device.id not in taken and device.weight:
                 taken.add(device.id)
                 yield device
-        rest = [device for device in devices if device is not None and device.id not in taken]
-        rest.sort(key=lambda device: (not device.weight, (device.id - partition) % len(devices)))
+        rest = [device for device in self._rotated(partition) if device.id not in taken]
+        rest.sort(key=lambda device: not device.weight)
         yield from rest
 
     def partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
@@ -168,6 +170,14 @@ class Ring:
             row = rows[turn % len(rows)]
             if partition < len(row):
                 yield devices[row[partition]]  # type: ignore[misc]
+
+    def _rotated(self, partition: int) -> Iterator[Device]:
+        """All devices by id, beginning somewhere else for every partition."""
+        devices = self.devices
+        for turn in range(len(devices)):
+            device = devices[(turn + partition) % len(devices)]
+            if device is not None:
+                yield device
 
     def _partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
         for replica, row in enumerate(self._rows):

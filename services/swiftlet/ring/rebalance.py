@@ -35,6 +35,9 @@ _CHOICES = 3
 """Partitions of an overfull device that are compared for one move."""
 _DETOURS = 24
 """Partitions tried for each half of a detour."""
+_SMOOTHED = 40_000
+"""Partitions looked at to even out the pairs of a first layout: at least so many, in small rings several times."""
+_SMOOTHING_ROUNDS = 4
 _DENSE_PAIRS = 2048
 """Devices up to which pair counts are kept as full rows."""
 _TICK = 2048
@@ -141,14 +144,17 @@ class Assignment:
         stay as they are.
         """
         partitions = len(self.rows[0])
-        crowding = [self._crowding(partition) for partition in range(partitions)]
-        worst = sorted(range(partitions), key=crowding.__getitem__, reverse=True)[: partitions // 8]
-        for done, partition in enumerate(worst):
-            if done % _TICK == 0:
-                self._progress(done, len(worst))
-            patterns, _ = self._look(partition, 0)
-            replica = int(self._random() * sum(1 for row in self.rows if partition < len(row)))
-            self._exchange(patterns, partition, replica)
+        looks = max(partitions // 8, min(_SMOOTHED, _SMOOTHING_ROUNDS * partitions))
+        for _ in range(-(-looks // partitions)):
+            crowding = [self._crowding(partition) for partition in range(partitions)]
+            worst = sorted(range(partitions), key=crowding.__getitem__, reverse=True)[:looks]
+            for done, partition in enumerate(worst):
+                if done % _TICK == 0:
+                    self._progress(done, len(worst))
+                for start, end, replicas, patterns in self._patterns:
+                    if start <= partition < end:
+                        self._exchange(patterns, partition, int(self._random() * replicas))
+            looks -= partitions
 
     def finished(self) -> None:
         """Report the end of progress."""

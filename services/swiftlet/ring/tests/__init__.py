@@ -1,0 +1,1 @@
+"""Tests of rings: properties over random clusters, formats, errors, the command line."""
