@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from swiftlet.errors import PolicyConflict
-from swiftlet.listing.database import Database, Report
+from swiftlet.listing.database import Database
+from swiftlet.listing.head import Report
 from swiftlet.listing.schema import loaded, stored
 from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, ObjectRow
 from swiftlet.timestamp import Timestamp

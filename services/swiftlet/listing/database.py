@@ -22,18 +22,18 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Generic, Self, TypeVar
 
 from swiftlet.errors import NotEmpty, NotFound, Superseded
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.head import Head, Totals, read_head, write_head
 from swiftlet.listing.query import Span, after, list_page
 from swiftlet.listing.schema import loaded, stored
 from swiftlet.model import (
     ContainerRow,
     DatabaseKind,
-    DatabaseName,
     DatabaseState,
     ListingQuery,
     MetadataItem,
@@ -44,73 +44,6 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 R = TypeVar("R", ObjectRow, ContainerRow)
 _Column = int | str
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Live rows; the objects and bytes in them."""
-
-    rows: int = 0
-    objects: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a container's account was told last: timestamps, totals, policy."""
-
-    put_timestamp: Timestamp
-    delete_timestamp: Timestamp
-    objects: int
-    bytes: int
-    policy: int
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The one row of `info`."""
-
-    name: DatabaseName
-    created: Timestamp
-    put_timestamp: Timestamp
-    delete_timestamp: Timestamp
-    policy: int
-    totals: Totals
-    rows_digest: bytes
-    reported: Report
-
-    @property
-    def deleted(self) -> bool:
-        """Whether the deletion is newer than the last PUT."""
-        return self.delete_timestamp > self.put_timestamp
-
-    @property
-    def exists(self) -> bool:
-        """Whether it was PUT and not deleted since."""
-        return self.put_timestamp > ZERO and not self.deleted
-
-    @property
-    def current_report(self) -> Report:
-        """What the account should know."""
-        return Report(self.put_timestamp, self.delete_timestamp, self.totals.objects, self.totals.bytes, self.policy)
-
-    @property
-    def unreported(self) -> bool:
-        """Whether the account was not told the newest yet."""
-        return self.put_timestamp > ZERO and self.current_report != self.reported
-
-
-_READ_HEAD = """
-SELECT account, container, created, put_timestamp, delete_timestamp, policy, row_count, object_count, bytes_used,
-    rows_digest, reported_put, reported_delete, reported_objects, reported_bytes, reported_policy
-FROM info WHERE id = 1
-"""
-_WRITE_HEAD = """
-UPDATE info SET created = ?, put_timestamp = ?, delete_timestamp = ?, policy = ?, row_count = ?, object_count = ?,
-    bytes_used = ?, rows_digest = ?, reported_put = ?, reported_delete = ?, reported_objects = ?, reported_bytes = ?,
-    reported_policy = ?
-WHERE id = 1
-"""
 
 
 class Database(ABC, Generic[R]):
@@ -162,20 +95,7 @@ class Database(ABC, Generic[R]):
 
     def read_head(self) -> Head:
         """The head as it is on disk; DamagedDatabase when it is missing."""
-        columns = self.connection.execute(_READ_HEAD).fetchone()
-        if columns is None or len(columns[9]) != sethash.SIZE:
-            raise DamagedDatabase("the database's info row is missing or malformed")
-        account, container, created, put, delete, policy, rows, objects, size, digest, *reported = columns
-        return Head(
-            DatabaseName(account, container),
-            loaded(created),
-            loaded(put),
-            loaded(delete),
-            policy,
-            Totals(rows, objects, size),
-            digest,
-            Report(loaded(reported[0]), loaded(reported[1]), reported[2], reported[3], reported[4]),
-        )
+        return read_head(self.connection)
 
     def begin(self) -> None:
         """Begin a write transaction."""
@@ -185,7 +105,7 @@ class Database(ABC, Generic[R]):
     def commit(self) -> None:
         """Make the transaction durable."""
         if self.head != self._clean:
-            self.connection.execute(_WRITE_HEAD, _head_columns(self.head))
+            write_head(self.connection, self.head)
         self.connection.execute("COMMIT")
 
     def snapshot(self) -> Self:
@@ -393,25 +313,6 @@ class Database(ABC, Generic[R]):
         """DamagedDatabase unless totals and set hash are those of the rows."""
         if self.recount() != (self.head.totals, self.head.rows_digest):
             raise DamagedDatabase(f"{self.head.name}: the rows do not add up to the totals and set hash kept with them")
-
-
-def _head_columns(head: Head) -> tuple[int | bytes, ...]:
-    totals, told = head.totals, head.reported
-    return (
-        stored(head.created),
-        stored(head.put_timestamp),
-        stored(head.delete_timestamp),
-        head.policy,
-        totals.rows,
-        totals.objects,
-        totals.bytes,
-        head.rows_digest,
-        stored(told.put_timestamp),
-        stored(told.delete_timestamp),
-        told.objects,
-        told.bytes,
-        told.policy,
-    )
 
 
 def _name(row: ObjectRow | ContainerRow) -> str:

@@ -13,7 +13,6 @@ would lose acknowledged rows at the next recovery. A full device refuses what gr
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import shutil
 import time
@@ -23,15 +22,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound, SwiftletError
+from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.handle import Handle, Limits, Summary
+from swiftlet.listing.layout import database_path, databases_in, entries, own
 from swiftlet.listing.schema import sync_directories
 from swiftlet.model import (
-    SUFFIX_CHARS,
     AccountInfo,
     ContainerInfo,
     ContainerRow,
@@ -70,7 +69,7 @@ class ListingStore:
         self._fingerprints: dict[DatabaseId, bytes] = {}
         self._failed: DeviceFailed | None = None
         self._closing: set[asyncio.Future[None]] = set()
-        self._lock = _own(root)
+        self._lock = own(root)
         names = f"listing-{self.device}"
         self._writers = ThreadPoolExecutor(self.limits.threads, f"{names}-write")
         self._readers = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
@@ -242,11 +241,11 @@ class ListingStore:
 
     async def partitions(self, kind: DatabaseKind) -> list[int]:
         """Partitions with databases of a kind, ascending."""
-        return await self._look(lambda: sorted(int(entry) for entry in _entries(self.root / kind.value)))
+        return await self._look(lambda: sorted(int(entry) for entry in entries(self.root / kind.value)))
 
     async def databases(self, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
         """The databases in a partition, by digest."""
-        return await self._look(lambda: _databases(self.root, kind, partition))
+        return await self._look(lambda: databases_in(self.root, kind, partition))
 
     async def verify(self, id: DatabaseId) -> None:
         """Read all of a database and check it; DamagedDatabase after it was moved to quarantine."""
@@ -366,41 +365,6 @@ class ListingStore:
         stat = os.statvfs(self.root)
         if stat.f_bavail * stat.f_frsize < self.limits.reserve_bytes:
             raise DiskFull(f"device {self.device} is at its reserve of {self.limits.reserve_bytes} bytes")
-
-
-def database_path(root: Path, id: DatabaseId) -> Path:
-    """The database's file."""
-    name = id.digest.hex()
-    return root / id.kind.value / str(id.partition) / name[-SUFFIX_CHARS:] / name / f"{name}.db"
-
-
-def _own(root: Path) -> int:
-    root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(root / "listing.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise DeviceLocked(f"{root} is in use by another process; one process owns a device") from error
-    return descriptor
-
-
-def _entries(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except FileNotFoundError:
-        return []
-
-
-def _databases(root: Path, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
-    home = root / kind.value / str(partition)
-    found = (
-        DatabaseId(kind, partition, bytes.fromhex(name))
-        for suffix in _entries(home)
-        for name in _entries(home / suffix)
-        if (home / suffix / name / f"{name}.db").exists()
-    )
-    return sorted(found, key=lambda id: id.digest)
 
 
 def _is_past(database: ContainerDb | AccountDb, before: Timestamp) -> bool:

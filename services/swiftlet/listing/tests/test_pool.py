@@ -16,7 +16,8 @@ import pytest
 from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound, StoreFormatError
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.handle import Limits
-from swiftlet.listing.pool import ListingStore, database_path
+from swiftlet.listing.layout import database_path
+from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.tests import crash_writer
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import NotFound
-from swiftlet.listing.pool import ListingStore, database_path
+from swiftlet.listing.layout import database_path
+from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring

@@ -1,0 +1,48 @@
+"""Where listing databases lie on a device, and whose the device is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from swiftlet.errors import DeviceLocked
+from swiftlet.model import SUFFIX_CHARS, DatabaseId, DatabaseKind
+
+
+def database_path(root: Path, id: DatabaseId) -> Path:
+    """The database's file."""
+    name = id.digest.hex()
+    return root / id.kind.value / str(id.partition) / name[-SUFFIX_CHARS:] / name / f"{name}.db"
+
+
+def own(root: Path) -> int:
+    """Lock the directory, made if need be, and keep the lock with the descriptor; DeviceLocked."""
+    root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(root / "listing.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise DeviceLocked(f"{root} is in use by another process; one process owns a device") from error
+    return descriptor
+
+
+def entries(directory: Path) -> list[str]:
+    """Names in a directory; none when it is not there."""
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def databases_in(root: Path, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
+    """The databases in a partition, by digest."""
+    home = root / kind.value / str(partition)
+    found = (
+        DatabaseId(kind, partition, bytes.fromhex(name))
+        for suffix in entries(home)
+        for name in entries(home / suffix)
+        if (home / suffix / name / f"{name}.db").exists()
+    )
+    return sorted(found, key=lambda id: id.digest)
