@@ -20,6 +20,9 @@ from swiftlet.transport.wire import LENGTH_SIZE, MAX_DATA_FRAME, WireError, fram
 BATCH_BYTES = 512 * 1024
 """Bytes of a streamed upload that go to the device's thread at once."""
 
+_DISCARD_S = 2.0
+_BROKEN = (ConnectionError, aiohttp.ClientError, web.RequestPayloadError, HttpProcessingError)
+
 
 class BodyReader:
     """A request's body, read in order."""
@@ -77,6 +80,18 @@ class BodyReader:
                 raise WireError(f"the message is over the limit of {limit} bytes")
             pieces.append(piece)
 
+    async def discard(self, request: web.Request) -> None:
+        """After a refusal: read what is still on its way, so that the connection can serve again or end cleanly.
+
+        Closing with unread bytes would reset the connection, and the sender might never see the answer.
+        """
+        try:
+            async with asyncio.timeout(_DISCARD_S):
+                while await self._content.readany():
+                    pass
+        except (TimeoutError, *_BROKEN):
+            request.protocol.force_close()
+
     @asynccontextmanager
     async def _sender(self) -> AsyncIterator[None]:
         """Turn what a sender can do wrong into WireErrors."""
@@ -87,5 +102,5 @@ class BodyReader:
             raise WireError(f"the sender stood still for {self._idle_s:g} s") from error
         except asyncio.IncompleteReadError as error:
             raise WireError("the message is cut off") from error
-        except (ConnectionError, aiohttp.ClientError, web.RequestPayloadError, HttpProcessingError) as error:
+        except _BROKEN as error:
             raise WireError(f"the connection broke off: {error or type(error).__name__}") from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from swiftlet.model import ObjectKey, ObjectRow, PutFooter, PutRecord
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
-from swiftlet.storage.object_door import OUTCOME, Door, at_work, json_answer, note_failure, object_key
+from swiftlet.storage.object_door import OUTCOME, Door, at_work, error_answer, json_answer, note_failure, object_key
 from swiftlet.store.protocol import ObjectWriter, Store
 from swiftlet.transport.object_messages import READY_STATUS, STREAM_QUERY, footer_from, put_from, reply_json, row_name
 from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
@@ -101,15 +102,34 @@ def _begin(store: Store, key: ObjectKey, record: PutRecord, size: int | None) ->
 
 
 async def put(door: Door, device: ObjectDevice, request: web.Request, idle_s: float) -> web.StreamResponse:
-    """Handle a PUT."""
+    """Handle a PUT. A refusal is answered at once, while the sender may still be sending."""
     body = BodyReader(request, idle_s)
+    try:
+        with at_work(device.pool):
+            return await _put(door, device, request, body)
+    except SwiftletError as error:
+        request[OUTCOME] = type(error).__name__
+        note_failure(device.name, "put", error)
+        return await _answer_early(request, error_answer(error), body)
+
+
+async def _answer_early(request: web.Request, response: web.Response, body: BodyReader) -> web.StreamResponse:
+    try:
+        await response.prepare(request)
+        await response.write_eof()
+    except ConnectionError:
+        return response  # The sender is gone.
+    await body.discard(request)
+    return response
+
+
+async def _put(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+    if STREAM_QUERY in request.query:
+        return await _put_stream(door, device, request, body)
     length = request.content_length
-    with at_work(device.pool):
-        if STREAM_QUERY in request.query:
-            return await _put_stream(door, device, request, body)
-        if length is not None and length <= SMALL_BYTES:
-            return await _put_small(door, device, request, await body.exactly(length))
-        return await _put_large(door, device, request, body)
+    if length is not None and length <= SMALL_BYTES:
+        return await _put_small(door, device, request, await body.exactly(length))
+    return await _put_large(door, device, request, body)
 
 
 async def _put_small(door: Door, device: ObjectDevice, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -168,10 +188,20 @@ async def _put_stream(door: Door, device: ObjectDevice, request: web.Request, bo
             request[OUTCOME] = type(error).__name__
             note_failure(device.name, "put", error)
             answer = error_to_wire(error)[1]
-        await response.write_eof(json_bytes(answer))
+        await _end_stream(request, response, answer, body)
         return response
     finally:
         await device.pool.run(begun.writer.abort)
+
+
+async def _end_stream(
+    request: web.Request, response: web.StreamResponse, answer: dict[str, Any], body: BodyReader
+) -> None:
+    try:
+        await response.write_eof(json_bytes(answer))
+        await body.discard(request)
+    except ConnectionError:
+        request[OUTCOME] = "sender-gone"
 
 
 async def _receive(device: ObjectDevice, body: BodyReader, writer: ObjectWriter) -> PutFooter:
