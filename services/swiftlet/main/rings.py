@@ -18,15 +18,13 @@ from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import Unavailable
 from swiftlet.main.background import in_background
+from swiftlet.main.ring_names import ACCOUNT, CONTAINER, object_ring
 from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import RingError
 from swiftlet.settings import ServiceSettings
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger
-
-ACCOUNT = "account"
-CONTAINER = "container"
 
 VERSION = Gauge(
     "swiftlet_ring_version", "Version of the ring in use, 0 when none is.", ["ring"], multiprocess_mode="livemin"
@@ -37,11 +35,6 @@ _log = get_logger("rings")
 
 Signature = tuple[int, int, int]
 """Modification time in ns, size and inode: what changes when a file does."""
-
-
-def object_ring(policy: int) -> str:
-    """The name of a policy's ring."""
-    return f"object-{policy}"
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from swiftlet.main.standalone.prepare import (
     write_users,
 )
 from swiftlet.main.standalone.supervise import Signals, Supervisor, command_of
+from swiftlet.web.sockets import PortInUse, listen
 
 _STOP_S = DRAIN_S + 10.0
 
@@ -119,29 +119,33 @@ def prepare(options: Options) -> Plan:
     from swiftlet.main.standalone.rings import write_rings
 
     layout = Layout(options.data)
-    if not port_is_free(options.host, options.port):
-        raise SettingsError(
-            f"port {options.port} is in use by another process (`ss -ltnp 'sport = :{options.port}'` shows it); "
-            "stop it or choose another port with --port or SWIFTLET_PORT"
-        )
+    _check_port(options.host, options.port)
     secrets = load_or_make_secrets(layout, options)
     write_users(layout, secrets)
-    plan = make_plan(options, secrets, lambda port: port_is_free(HOST, port))
+    plan = make_plan(options, secrets, port_is_free)
     write_rings(plan)
     write_settings(plan)
     return plan
 
 
-def port_is_free(host: str, port: int) -> bool:
-    """Whether nobody listens there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host, port))
-        except OSError:
-            return False
+def port_is_free(port: int) -> bool:
+    """Whether nobody listens on this port of the storage services' address."""
+    try:
+        listen(HOST, port).close()
+    except PortInUse:
+        return False
     return True
+
+
+def _check_port(host: str, port: int) -> None:
+    """SettingsError with the way out when the API can't listen there."""
+    try:
+        listen(host, port).close()
+    except PortInUse as error:
+        raise SettingsError(
+            f"port {port} is in use by another process (`ss -ltnp 'sport = :{port}'` shows it); "
+            "stop it or choose another port with --port or SWIFTLET_PORT"
+        ) from error
 
 
 def _write_ready_file(path: Path | None, plan: Plan, supervisor: Supervisor) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swiftlet.errors import SettingsError
-from swiftlet.main.rings import ACCOUNT, CONTAINER, object_ring
+from swiftlet.main.ring_names import ACCOUNT, CONTAINER, object_ring
 from swiftlet.main.standalone.plan import HOST, DevicePlan, Plan
 from swiftlet.ring import RingBuilder, RingError
 from swiftlet.ring.codec import load_builder, save, save_builder

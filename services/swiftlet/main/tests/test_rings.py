@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import Unavailable
-from swiftlet.main.rings import RingSet, object_ring, watching
+from swiftlet.main.ring_names import object_ring
+from swiftlet.main.rings import RingSet, watching
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.codec import save
 from swiftlet.web.tests.conftest import eventually
