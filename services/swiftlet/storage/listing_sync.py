@@ -9,8 +9,9 @@ A device that holds a database as a handoff gives it to all primaries, takes not
 once all of them have confirmed every page, unless it changed meanwhile.
 
 A container that is being written to differs between replicas at most moments though nothing is wrong. It is left
-alone while it keeps changing, for up to `patience_s`. What is still missing: a page costs reading its rows on both
-sides even if they are equal, so one lost row in a container of millions costs a scan of it.
+alone while it keeps changing, for up to `patience_s`. A page costs reading its rows on both sides even if they are
+equal, so one lost row in a container of millions costs a scan of it: what took long with a peer then rests with
+that peer in proportion (`effort`).
 
 Fault model: a peer may go away at any point: its databases wait for the next round, other peers' go on. A damaged
 database goes to quarantine when it is met and then comes back from a peer's round.
@@ -55,6 +56,8 @@ class SyncSettings:
     """Databases that are completed at a time."""
     patience_s: float = 30.0
     """Seconds for which a database that keeps changing is left alone."""
+    effort: float = 0.05
+    """Largest share of the time that goes into one database with one peer, above 0 and up to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class ListingSync:
         self._slots = asyncio.Semaphore(self._settings.concurrency)
         self._restless: dict[tuple[str, DatabaseId], tuple[bytes, float]] = {}
         self._verdicts: dict[_Copy, bool] = {}
+        self._resting: dict[tuple[Device, str, DatabaseId], float] = {}
 
     async def run(self) -> None:
         """Rounds until cancelled."""
@@ -161,16 +165,19 @@ class ListingSync:
         return agreed
 
     async def _guarded(self, peer: Device, copy: _Copy, patient: bool) -> _Copy | None:
-        if patient and not copy.handoff and not self._settled(copy):
+        if patient and not copy.handoff and not (self._rested(peer, copy) and self._settled(copy)):
             DATABASES.labels("postponed").inc()
             return None
         async with self._slots:
+            begun = asyncio.get_running_loop().time()
             try:
                 await self._complete(peer, copy)
             except SwiftletError as error:
                 DATABASES.labels("failed").inc()
                 _log.info("a database could not be completed", peer=peer.name, database=str(copy.id), error=str(error))
                 return None
+            finally:
+                self._rest(peer, copy, begun)
         DATABASES.labels("completed").inc()
         return copy
 
@@ -185,8 +192,19 @@ class ListingSync:
                 self._restless[key] = (copy.fingerprint, since)
         return self._verdicts[copy]
 
+    def _rest(self, peer: Device, copy: _Copy, begun: float) -> None:
+        now = asyncio.get_running_loop().time()
+        pause_s = (now - begun) * (1 / self._settings.effort - 1)
+        if pause_s > self._settings.interval_s:
+            self._resting[peer, copy.device, copy.id] = now + pause_s
+
+    def _rested(self, peer: Device, copy: _Copy) -> bool:
+        return asyncio.get_running_loop().time() >= self._resting.get((peer, copy.device, copy.id), 0.0)
+
     def _forget_rest(self) -> None:
-        """Keep in mind only what differed in this round and was left alone."""
+        """Keep in mind only who rests still, and what differed in this round and was left alone."""
+        now = asyncio.get_running_loop().time()
+        self._resting = {key: until for key, until in self._resting.items() if until > now}
         kept = {(copy.device, copy.id) for copy, settled in self._verdicts.items() if not settled}
         self._restless = {key: seen for key, seen in self._restless.items() if key in kept}
 

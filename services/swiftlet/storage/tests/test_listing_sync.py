@@ -15,7 +15,7 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
-from swiftlet.storage.listing_sync import ListingSync
+from swiftlet.storage.listing_sync import ListingSync, SyncSettings
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.listing_cluster import (
@@ -186,6 +186,21 @@ async def test_another_hash_secret_is_refused(tmp_path: Path) -> None:
         await stores(cluster)[0].put_container(0, "a", "c", at(1), {}, None, 0)
         assert await syncs(cluster)[0].run_once() == 1
         assert await stores(cluster)[1].databases(DatabaseKind.CONTAINER, 0) == []
+
+
+async def test_what_took_long_rests(tmp_path: Path) -> None:
+    async with memory_cluster(tmp_path, 4) as cluster:
+        await stores(cluster)[0].put_container(0, "a", "c", at(1), {}, None, 0)
+        ring = Ring(1, 1, 2, cluster.devices, [array("H", [holder, holder]) for holder in (0, 1)])
+        settings = SyncSettings(interval_s=0.0, effort=1e-6)
+        sync = ListingSync(
+            {"d0": stores(cluster)[0]}, lambda: ring, lambda: ring, cluster.transport, lambda d: d.id == 0, settings
+        )
+        assert await sync.run_once() == 0
+        await stores(cluster)[0].post_container(0, "a", "c", at(2), {"A": "b"})
+        for _ in range(3):
+            assert await sync.run_once(patient=True) == 1
+        assert await sync.run_once() == 0
 
 
 async def test_a_restless_container_is_left_alone_for_a_while(tmp_path: Path) -> None:
