@@ -105,7 +105,8 @@ def test_weights_are_met_within_what_overload_allows(builder: RingBuilder) -> No
         # Roundings to whole replicas: one for each class of partitions and one for the limit.
         assert load.replicas <= load.wanted * (1 + builder.overload) + 2 * classes
         if builder.overload == 0:
-            assert abs(load.replicas - load.wanted) < 2 * classes + len(loads) / 4
+            # Every device may be rounded up for the sake of dispersion, together at the expense of one.
+            assert abs(load.replicas - load.wanted) < 2 * classes + len(loads)
 
 
 @st.composite
