@@ -132,7 +132,7 @@ class Workers:
             self._work(worker.sock)
         except SwiftletError as error:
             _log.error("worker can't run", worker=worker.number, error=str(error))
-            return 1
+            return os.EX_CONFIG
         except BaseException:
             traceback.print_exc()
             return 1
@@ -147,18 +147,21 @@ class Workers:
             if worker.pid:
                 pid, status = os.waitpid(worker.pid, os.WNOHANG)
                 if pid:
+                    worker.pid = 0  # From here on the number may belong to anybody.
                     forget_worker(pid)
                     ended.append((worker, os.waitstatus_to_exitcode(status)))
         return ended
 
     def _died(self, worker: _Worker, status: int) -> bool:
         """Plan the successor; False when there have been enough."""
+        if status == os.EX_CONFIG:
+            _log.error("giving up: another attempt would end the same way", worker=worker.number)
+            return False
         now = time.monotonic()
         healthy = now - worker.started >= self._restarts.healthy_after_s
         worker.deaths = 0 if healthy else worker.deaths + 1
         pause_s = self._restarts.pause(worker.deaths)
-        _log.error("worker died", worker=worker.number, pid=worker.pid, status=status, restart_in_s=pause_s)
-        worker.pid = 0
+        _log.error("worker died", worker=worker.number, status=status, restart_in_s=pause_s)
         worker.start_at = now + pause_s
         if worker.deaths < self._restarts.give_up_after:
             return True
@@ -180,8 +183,7 @@ class Workers:
             got = signal.sigtimedwait(_WATCHED, max(0.1, left_s))
             if got is not None and got.si_signo in _ENDINGS:
                 self._signal(signal.SIGTERM)
-            for worker, status in self._reap():
-                worker.pid = 0
+            for _, status in self._reap():
                 # One asked before it could listen for signals has ended as it should, too.
                 code = code or (0 if status in (0, -signal.SIGTERM) else 1)
         return code

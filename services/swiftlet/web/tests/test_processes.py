@@ -120,3 +120,16 @@ def test_a_worker_that_dies_over_and_over_ends_the_service() -> None:
     sockets = listen_shared("127.0.0.1", 0, 2)
     restarts = RestartPolicy(first_pause_s=0.01, give_up_after=3)
     assert Workers(sockets, die, stop_s=5.0, restarts=restarts).run() == 1
+
+
+def test_a_worker_that_can_not_run_as_it_is_set_up_is_not_tried_again(capfd: pytest.CaptureFixture[str]) -> None:
+    from swiftlet.errors import SettingsError
+    from swiftlet.web.sockets import listen_shared
+    from swiftlet.web.workers import Workers
+
+    def refuse(_sock: socket.socket) -> None:
+        raise SettingsError("users file: no such file")
+
+    assert Workers(listen_shared("127.0.0.1", 0, 1), refuse, stop_s=5.0).run() == 1
+    shown = capfd.readouterr()
+    assert (shown.out + shown.err).count("users file: no such file") == 1
