@@ -2,8 +2,9 @@
 
     python openstack.py DIRECTORY
 
-Reads `scenario.json` from the directory (see run.py, which writes it). Writes `tables.bin` (every assignment table in turn, 16 bits per slot) and `steps.json`: per step its title and
-per rebalance the CPU seconds, the devices, and the lengths of the table's rows.
+Reads `scenario.json` from the directory (see run.py, which writes it). Writes `tables.bin` (every assignment table
+in turn, 16 bits per slot) and `steps.json`: per step its title and per rebalance the CPU seconds, the devices, and
+the lengths of the table's rows.
 """
 
 import json
@@ -46,7 +47,7 @@ def main() -> None:
         scenario = json.load(file)
     builder = RingBuilder(scenario["part_power"], scenario["replicas"], 1)
     builder.set_overload(scenario["overload"])
-    report = []
+    report: list[dict[str, Any]] = []
     with open(os.path.join(directory, "tables.bin"), "wb") as tables:
         for title, actions in scenario["steps"]:
             for kind, values in actions:

@@ -52,7 +52,8 @@ replicas(number). Both number devices as they are added, up to the removal."""
 _REPEAT = """    python -m venv .cache/bench-ring/swift && .cache/bench-ring/swift/bin/pip install swift
     python bench/ring/run.py --openstack .cache/bench-ring/swift/bin/python > bench/ring/RESULTS.md"""
 
-_EXPLANATION = """The changes follow each other; waiting times are taken as over. `moved` to `CPU s` are of the first rebalance
+_EXPLANATION = """\
+The changes follow each other; waiting times are taken as over. `moved` to `CPU s` are of the first rebalance
 after a change; `needed` is what weights alone make necessary (new replicas don't count). `rebalances` and `moved
 in all` go on until nothing moves any more, or to a limit. `dispersion`: replicas nearer to each other than
 necessary. `pairs`: the most partitions that two devices of different zones share, over the mean, by weight. Our
