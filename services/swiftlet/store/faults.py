@@ -29,14 +29,15 @@ class Faults:
     """
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """`sleep` passes the time of a slow device."""
+        """A healthy device; `sleep` passes the time of a slow one."""
         self.full = False
         """No room: create, write and POST are refused, tombstones are not."""
         self.broken = False
         """Every call fails as with an I/O error."""
         self.delay_s = 0.0
         """Seconds that each call takes."""
-        self._sleep = sleep
+        self.sleep = sleep
+        """Passes the time of `delay_s`."""
         self._calls: Counter[str] = Counter()
         self._planned: list[_Planned] = []
         self._mutex = threading.Lock()
@@ -62,7 +63,7 @@ class Faults:
     def reach(self, operation: str) -> None:
         """What the twin calls at the start of each operation."""
         if self.delay_s:
-            self._sleep(self.delay_s)
+            self.sleep(self.delay_s)
         with self._mutex:
             self._calls[operation] += 1
             call = self._calls[operation]

@@ -17,7 +17,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -108,10 +108,14 @@ class PlainDevice:
         with self.errors():
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640), path
 
-    def sync(self, fd: int) -> None:
+    def sync_data(self, fd: int) -> None:
+        """Bring a growing file's data to the disk."""
+        self.sync(fd, os.fdatasync)
+
+    def sync(self, fd: int, call: Callable[[int], None] | None = None) -> None:
         """Make a file or directory durable. A failure ends all writing: see the fault model."""
         try:
-            os.fsync(fd)
+            (call or os.fsync)(fd)
         except OSError as error:
             if error.errno not in _FULL:
                 self._failed = f"fsync failed: {error.strerror}"

@@ -15,8 +15,9 @@ from swiftlet.store.failpoints import reach
 from swiftlet.store.plain_device import PlainDevice
 from swiftlet.store.plain_format import FileKind, pack_tail, put_fields
 
-_ROOM_CHECK_BYTES = 16 * 1024 * 1024
-"""An upload of unknown size looks at the reserve again after this many bytes."""
+_STEP_BYTES = 32 * 1024 * 1024
+"""After this many bytes an upload looks at the reserve again and starts its data on the way to the disk, so that
+the sync before the commit of a very large object does not take longer than its sender waits for an answer."""
 
 Install = Callable[[ObjectKey, PutRecord, str], bool]
 """Brings a synced temporary file to its place; False when the same version is there already."""
@@ -31,7 +32,7 @@ class PlainWriter:
         self._key = key
         self._install = install
         self._hasher = Hasher(md5=False, xxh3=True)
-        self._since_check = 0
+        self._since_step = 0
         self._fd, self._path = device.temporary()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -40,13 +41,18 @@ class PlainWriter:
             with self._device.errors():
                 _write_all(self._live(), data)
             self._hasher.update(data)
-            self._since_check += len(data)
-            if self._since_check >= _ROOM_CHECK_BYTES:
-                self._since_check = 0
-                self._device.check_room(0)
+            self._since_step += len(data)
+            if self._since_step >= _STEP_BYTES:
+                self._step()
         except BaseException:
             self.abort()
             raise
+
+    def _step(self) -> None:
+        self._since_step = 0
+        self._device.check_room(0)
+        with self._device.errors():
+            self._device.sync_data(self._live())
 
     def commit(self, record: PutRecord, footer: PutFooter) -> None:
         """Check, append metadata and footer, sync, and bring the file to its place."""

@@ -2,7 +2,7 @@
 
 Both ends import this module and nothing of each other. Everything that arrives is taken for garbage until it
 has been parsed: a length over its limit, JSON of another shape or a missing field is a `WireError`, never a
-KeyError further down. `docs/wire.md` describes the same for people.
+KeyError further down.
 
 Fault model: a connection may end after any byte. A PUT's body therefore ends in a footer that says how much
 there was and its checksum; without the whole footer nothing is stored. A GET's body has a known length, so that
