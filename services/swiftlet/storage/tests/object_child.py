@@ -1,0 +1,29 @@
+"""An object server in a process of its own, to be killed. Arguments: the device's directory. Prints its port."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from swiftlet.storage.object_server import create_object_app
+from swiftlet.storage.outbox import Outbox
+from swiftlet.store.plain import PlainStore
+from swiftlet.transport.object_conformance import RowRecorder
+
+
+async def serve(root: Path) -> None:
+    """Serve one device until killed."""
+    store = PlainStore(root)
+    app = create_object_app(devices={"d1": store}, outboxes={"d1": Outbox(root / "outbox")}, row_sink=RowRecorder())
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))
