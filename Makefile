@@ -21,7 +21,7 @@ export WORKERS PYTEST_ARGS SWIFTLET_PORT
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## .venv with everything in it; quick when nothing has changed
@@ -66,6 +66,14 @@ native: ## build the native package anew and install it
 .PHONY: bench
 bench: ## how fast one core digests
 	@cargo bench --quiet --manifest-path native/Cargo.toml --workspace
+
+.PHONY: bench-baseline
+bench-baseline: setup ## objects per second and latency of a store on this machine (needs wrk)
+	@.venv/bin/python -m bench.baseline.run
+
+.PHONY: docs
+docs: setup ## write docs/settings.md anew
+	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
 
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built

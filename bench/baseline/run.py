@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from e2e.standalone.cluster import Cluster
+from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
 
 HERE = Path(__file__).parent
@@ -59,7 +59,8 @@ def parse_wrk(output: str) -> Figures:
     requests = re.search(r"(\d+) requests in", output)
     rate = re.search(r"Requests/sec:\s+([0-9.]+)", output)
     failed = re.search(r"Non-2xx or 3xx responses: (\d+)", output)
-    assert requests and rate, output
+    assert requests, output
+    assert rate, output
     return Figures(
         int(requests[1]),
         float(rate[1]),
@@ -140,9 +141,13 @@ def main() -> None:
     arguments = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing: apt-get install wrk")
-    with tempfile.TemporaryDirectory(prefix="swiftlet-bench-") as data, Cluster.start(Path(data)) as cluster:
-        client = Client(cluster.endpoint, cluster.user, cluster.key)
-        rows = small(client, arguments.seconds) + large(client, arguments.runs)
+    with tempfile.TemporaryDirectory(prefix="swiftlet-bench-") as data:
+        cluster = start_cluster(Path(data))
+        try:
+            client = Client(cluster.endpoint, cluster.user, cluster.key)
+            rows = small(client, arguments.seconds) + large(client, arguments.runs)
+        finally:
+            cluster.stop()
     print("| operation | clients | rate | p50 ms | p99 ms |\n|---|---|---|---|---|")
     print("\n".join(rows))
     print(f"\nMD5 alone, one core: {md5_rate():,.0f} MB/s")

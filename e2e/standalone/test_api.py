@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlsplit
 
 import pytest
-from e2e.standalone.conftest import Cluster
 
+from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client, exchange, raw
 
 

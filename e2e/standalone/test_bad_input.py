@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from e2e.standalone.conftest import Cluster
 
+from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client, exchange, raw
 
 LONG_LINE = "x" * 20_000

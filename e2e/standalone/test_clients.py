@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.standalone.conftest import Cluster
 from swiftclient.client import Connection
+
+from e2e.standalone.cluster import Cluster
 
 FILES = 200
 LARGEST = 20 << 20

@@ -9,8 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from e2e.standalone.conftest import Cluster
 
+from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Answer, Client
 
 UPLOADS = 500

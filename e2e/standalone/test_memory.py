@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from e2e.standalone.conftest import Cluster
 
+from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client
 
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.standalone.conftest import SOURCES, Cluster, start_cluster
+from e2e.standalone.cluster import SOURCES, Cluster, start_cluster
 from e2e.standalone.wire import Client
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any, get_args
 
@@ -81,3 +82,16 @@ def _section(annotation: Any) -> type[BaseModel] | None:
         return annotation
     candidates = (one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel))
     return next(candidates, None)
+
+
+_PAGE_HEAD = """# Settings
+
+Every setting of every service with its default, unit and reason, as `swiftlet settings SERVICE` prints it. One file
+may serve all services. Made by `make docs`; the text is in `services/swiftlet/settings/`.
+"""
+
+
+def render_page(models: Iterable[type[ServiceSettings]]) -> str:
+    """The reference of all services as one page of Markdown: `docs/settings.md`."""
+    sections = (f"\n## {model.service}\n\n```yaml\n{render_reference(model)}```\n" for model in models)
+    return _PAGE_HEAD + "".join(sections)

@@ -187,12 +187,6 @@ class ProxySection(NodeTimeouts):
         description="Objects up to this many bytes are buffered and stored in one round trip per replica; larger "
         "ones are streamed. Each such upload in flight holds this much memory at most.",
     )
-    chunk_bytes: int = Field(
-        default=256 * 1024,
-        ge=4096,
-        le=16 * MIB,
-        description="Bytes per piece when streaming. Larger costs memory per request, smaller costs processor time.",
-    )
     post_quorum_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=0.5,
         description="Seconds to wait for the remaining replicas once a quorum has answered. Lets slow replicas "

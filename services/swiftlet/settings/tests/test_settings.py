@@ -77,11 +77,11 @@ def test_unknown_names_are_refused_with_the_nearest_known_one(tmp_path: Path) ->
 
 def test_all_problems_come_in_one_message(tmp_path: Path) -> None:
     path = write(tmp_path, proxy={"port": 99999, "workers": "many"}, log={"level": "loud"})
-    message = refusal(ProxySettings, path, {"SWIFTLET_PROXY__CHUNK_BYTES": "-1"})
+    message = refusal(ProxySettings, path, {"SWIFTLET_PROXY__BACKLOG": "-1"})
     assert f"proxy.port: 99999 in {path}: input should be less than or equal to 65535" in message
     assert "proxy.workers: 'many'" in message
     assert "'debug', 'info', 'warning' or 'error'" in message
-    assert "proxy.chunk_bytes: '-1' in SWIFTLET_PROXY__CHUNK_BYTES" in message
+    assert "proxy.backlog: '-1' in SWIFTLET_PROXY__BACKLOG" in message
     assert "4 problems" in message
 
 

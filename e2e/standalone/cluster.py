@@ -1,0 +1,158 @@
+"""A real store on free ports in a directory of its own, for end-to-end tests and benchmarks.
+
+Services that die stay dead (`--no-restart`), so that a test decides when one is away: `kill`, `start`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).parents[2] / "services"
+START_WITHIN_S = 90.0
+END_WITHIN_S = 60.0
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A running store."""
+
+    endpoint: str
+    auth_url: str
+    user: str
+    key: str
+    data: Path
+    services: dict[str, dict[str, Any]]
+    """By name (`proxy`, `metadata`, `replicator`, `object-1`.., `container-1`..): pid, port, url, log, command."""
+    process: subprocess.Popen[bytes]
+    ready_s: float
+    """Seconds from the command to readiness."""
+    _restarted: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by service."""
+        return {
+            name: self._restarted[name].pid if name in self._restarted else s["pid"]
+            for name, s in self.services.items()
+        }
+
+    def url(self, service: str) -> str:
+        """Base URL of a service."""
+        return str(self.services[service]["url"])
+
+    def log(self, service: str) -> str:
+        """What a service has logged."""
+        return Path(self.services[service]["log"]).read_text()
+
+    def kill(self, service: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a service and wait until nobody listens on its port."""
+        os.kill(self.pids[service], number)
+        again = self._restarted.pop(service, None)
+        if again is not None:
+            again.wait(END_WITHIN_S)
+        port = self.services[service]["port"]
+        _wait(lambda: not _listens(port), END_WITHIN_S, f"{service} to end")
+
+    def start(self, service: str) -> None:
+        """Start a killed service again and wait until it is ready."""
+        with Path(self.services[service]["log"]).open("ab") as log:
+            self._restarted[service] = subprocess.Popen(
+                self.services[service]["command"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=_environment()
+            )
+        _wait(
+            lambda: _ready(self.url(service)), START_WITHIN_S, f"{service} to be ready; see {self.log(service)[-2000:]}"
+        )
+
+    def stop(self) -> int:
+        """Stop the store as Ctrl-C would; the supervisor's exit code."""
+        for process in self._restarted.values():
+            process.terminate()
+        for process in self._restarted.values():
+            process.wait(END_WITHIN_S)
+        self._restarted.clear()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(END_WITHIN_S)
+
+
+def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster:
+    """Start a store on `data` and wait until it is ready."""
+    data.mkdir(parents=True, exist_ok=True)
+    ready_file = data / "ready.json"
+    ready_file.unlink(missing_ok=True)
+    proxy_port, base_port = port or _free_port(), _free_port()
+    command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
+    command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
+    began = time.monotonic()
+    output = data / "standalone.log"
+    with output.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
+    try:
+        _wait(lambda: ready_file.exists() or process.poll() is not None, START_WITHIN_S, "the store to be ready")
+        if not ready_file.exists():
+            raise AssertionError(f"the store did not start:\n{output.read_text()}")
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    ready_s = time.monotonic() - began
+    known = json.loads(ready_file.read_text())
+    return Cluster(
+        known["endpoint"],
+        known["auth_url"],
+        known["user"],
+        known["key"],
+        Path(known["data"]),
+        known["services"],
+        process,
+        ready_s,
+    )
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
+    return {**kept, "PYTHONPATH": str(SOURCES)}
+
+
+def _free_port() -> int:
+    """A port with room above it, outside of the range from which clients' ports are taken."""
+    for port in range(20_000 + os.getpid() % 500 * 20, 32_000, 20):
+        if port not in _given and not any(_listens(one) for one in range(port, port + 16)):
+            _given.add(port)
+            return port
+    raise AssertionError("no free ports")
+
+
+_given: set[int] = set()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _wait(condition: Any, within_s: float, what: str) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}"
+        time.sleep(_POLL_S)
