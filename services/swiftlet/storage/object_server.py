@@ -115,6 +115,8 @@ class ObjectServer:
             except (SwiftletError, OSError) as error:
                 DEVICE_UP.labels(device.name).set(0)
                 _log.error("upkeep failed: device=%s error=%s", device.name, error)
+            except Exception:
+                _log.exception("upkeep failed unexpectedly: device=%s", device.name)
             await asyncio.sleep(self.settings.outbox_interval_s)
 
     # -- requests --------------------------------------------------------------------------------------------

@@ -30,10 +30,10 @@ from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutRecord, 
 from swiftlet.store.failpoints import reach
 from swiftlet.store.merge import absent, check_delete, check_put, info_of, merge_post
 from swiftlet.store.plain_device import OBJECTS, PlainDevice
-from swiftlet.store.plain_files import PlainReader, PlainWriter, _write_all
+from swiftlet.store.plain_files import PlainReader, PlainWriter, write_all
 from swiftlet.store.plain_format import (
     FileKind,
-    Tail,
+    data_xxh3,
     file_name,
     pack_tail,
     post_fields,
@@ -43,10 +43,10 @@ from swiftlet.store.plain_format import (
 )
 from swiftlet.store.plain_hashes import SuffixHashes
 from swiftlet.store.plain_held import Held
+from swiftlet.store.plain_paths import is_hex, names_in, numbers_in, remove_empty
 from swiftlet.timestamp import Timestamp
 
 _LOCKS = 1024
-_READ_BYTES = 1024 * 1024
 _TRIES = 8
 """How often a reader that lost a race against writers starts again before it locks them out."""
 
@@ -122,7 +122,7 @@ class PlainStore:
         fd, path = self._device.temporary()
         try:
             try:
-                _write_all(fd, pack_tail(kind, 0, _EMPTY_XXH3, fields))
+                write_all(fd, pack_tail(kind, 0, _EMPTY_XXH3, fields))
                 reach("small-written")
                 self._device.sync(fd)
             finally:
@@ -230,7 +230,7 @@ class PlainStore:
     def policies(self) -> list[int]:
         """Indexes of the storage policies with anything on this device."""
         with self._device.errors():
-            found = _numbers(os.path.join(self._device.root, OBJECTS))
+            found = numbers_in(os.path.join(self._device.root, OBJECTS))
         return [policy for policy in found if self.partitions(policy)]
 
     def partitions(self, policy: int) -> list[int]:
@@ -238,8 +238,8 @@ class PlainStore:
         with self._device.errors():
             return [
                 partition
-                for partition in _numbers(self._device.policy_path(policy))
-                if _names(self._device.partition_path(policy, partition))
+                for partition in numbers_in(self._device.policy_path(policy))
+                if names_in(self._device.partition_path(policy, partition))
             ]
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
@@ -264,16 +264,16 @@ class PlainStore:
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
         """Every object and tombstone in a partition."""
         with self._device.errors():
-            for suffix in sorted(_names(self._device.partition_path(policy, partition))):
+            for suffix in sorted(names_in(self._device.partition_path(policy, partition))):
                 for key in self._suffix_keys(policy, partition, suffix):
                     if self._entry(key) is not None:
                         yield key
 
     def _suffix_keys(self, policy: int, partition: int, suffix: str) -> list[ObjectKey]:
-        if not _is_hex(suffix, 3):
+        if not is_hex(suffix, 3):
             return []
-        names = _names(f"{self._device.partition_path(policy, partition)}/{suffix}")
-        return [ObjectKey(policy, partition, bytes.fromhex(name)) for name in sorted(names) if _is_hex(name, 32)]
+        names = names_in(f"{self._device.partition_path(policy, partition)}/{suffix}")
+        return [ObjectKey(policy, partition, bytes.fromhex(name)) for name in sorted(names) if is_hex(name, 32)]
 
     def _entry(self, key: ObjectKey) -> Entry | None:
         """What is held of an object; damaged metadata goes to quarantine."""
@@ -292,7 +292,7 @@ class PlainStore:
 
     def _all_entries(self, policy: int, partition: int) -> Iterable[tuple[str, Entry]]:
         """Every entry with its suffix, for counting. Under the partition's lock, so it takes no object's lock."""
-        for suffix in _names(self._device.partition_path(policy, partition)):
+        for suffix in names_in(self._device.partition_path(policy, partition)):
             for key in self._suffix_keys(policy, partition, suffix):
                 entry = self._count_entry(key)
                 if entry is not None:
@@ -332,7 +332,7 @@ class PlainStore:
                 os.unlink(f"{held.directory}/{names[-1]}")
                 self._hashes.change(key, entry, None)
                 self._device.sync_directory(held.directory)
-                _remove_empty(held.directory, levels=3)
+                remove_empty(held.directory, levels=3)
         except BaseException:
             self._hashes.forget(key.policy, key.partition)
             raise
@@ -353,7 +353,7 @@ class PlainStore:
             return  # Replaced meanwhile; what replaced it gets its own turn.
         try:
             tail = read_tail(fd, timestamp, kind)
-            if _data_xxh3(fd, tail) != tail.xxh3:
+            if data_xxh3(fd, tail) != tail.xxh3:
                 raise StoreFormatError("the data is damaged")
         except StoreFormatError as error:
             self._quarantine(key, name)
@@ -365,7 +365,7 @@ class PlainStore:
         with self._lock(key), self._hashes.lock(key.policy, key.partition):
             if name in self._held(key).names:
                 self._device.quarantine(key, name)
-                _remove_empty(self._device.object_path(key), levels=3)
+                remove_empty(self._device.object_path(key), levels=3)
             self._hashes.forget(key.policy, key.partition)
 
     def reclaim(self, before: Timestamp) -> int:
@@ -373,7 +373,7 @@ class PlainStore:
         gone = 0
         for policy in self.policies():
             for partition in self.partitions(policy):
-                for suffix in _names(self._device.partition_path(policy, partition)):
+                for suffix in names_in(self._device.partition_path(policy, partition)):
                     for key in self._suffix_keys(policy, partition, suffix):
                         gone += self._reclaim(key, before)
         return gone
@@ -399,38 +399,3 @@ class PlainStore:
 
 
 _EMPTY_XXH3 = Hasher(md5=False, xxh3=True).xxh3_64()
-
-
-def _data_xxh3(fd: int, tail: Tail) -> int:
-    hasher = Hasher(md5=False, xxh3=True)
-    while hasher.size < tail.size:
-        data = os.pread(fd, min(_READ_BYTES, tail.size - hasher.size), hasher.size)
-        if not data:
-            raise StoreFormatError("the data is cut off")
-        hasher.update(data)
-    return hasher.xxh3_64()
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except FileNotFoundError:
-        return []
-
-
-def _numbers(directory: str) -> list[int]:
-    return sorted(int(name) for name in _names(directory) if name.isascii() and name.isdigit())
-
-
-def _is_hex(name: str, length: int) -> bool:
-    return len(name) == length and all(character in "0123456789abcdef" for character in name)
-
-
-def _remove_empty(directory: str, levels: int) -> None:
-    """Remove a directory and its parents, `levels` in all, as long as they are empty."""
-    for _ in range(levels):
-        try:
-            os.rmdir(directory)
-        except OSError:
-            return  # Not empty, which is what stops the climb; a device's real failure shows at the next call.
-        directory = os.path.dirname(directory)

@@ -39,7 +39,7 @@ class PlainWriter:
         """Append bytes; an error ends the writer."""
         try:
             with self._device.errors():
-                _write_all(self._live(), data)
+                write_all(self._live(), data)
             self._hasher.update(data)
             self._since_step += len(data)
             if self._since_step >= _STEP_BYTES:
@@ -61,7 +61,7 @@ class PlainWriter:
             self._device.check_writable()
             with self._device.errors():
                 fd = self._live()
-                _write_all(fd, pack_tail(FileKind.DATA, footer.size, footer.xxh3, put_fields(record, footer)))
+                write_all(fd, pack_tail(FileKind.DATA, footer.size, footer.xxh3, put_fields(record, footer)))
                 reach("written")
                 self._device.sync(fd)
                 reach("synced")
@@ -93,7 +93,8 @@ class PlainWriter:
                 return  # It was renamed to its place.
 
 
-def _write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
+    """Write to the end, however little the system takes at a time."""
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])

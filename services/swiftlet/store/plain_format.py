@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from swiftlet_native import xxh3_64
+from swiftlet_native import Hasher, xxh3_64
 
 from swiftlet.errors import StoreFormatError
 from swiftlet.model import PostRecord, PutFooter, PutRecord
@@ -35,6 +35,7 @@ MAX_METADATA = 1024 * 1024
 _FOOTER = struct.Struct(">8sHHIQQQ")
 _CHECK = struct.Struct(">Q")
 FOOTER_SIZE = _FOOTER.size + _CHECK.size
+_READ_BYTES = 1024 * 1024
 _TAIL = 4096
 """Bytes read at once from a file's end: footer and, nearly always, the whole JSON."""
 
@@ -158,3 +159,14 @@ def post_of(fields: dict[str, Any]) -> PostRecord:
 def tombstone_fields(timestamp: Timestamp, name: str) -> dict[str, Any]:
     """A tombstone as JSON."""
     return {"timestamp": timestamp.value, "name": name}
+
+
+def data_xxh3(fd: int, tail: Tail) -> int:
+    """The checksum that the data of an open file really has."""
+    hasher = Hasher(md5=False, xxh3=True)
+    while hasher.size < tail.size:
+        data = os.pread(fd, min(_READ_BYTES, tail.size - hasher.size), hasher.size)
+        if not data:
+            raise StoreFormatError("the data is cut off")
+        hasher.update(data)
+    return hasher.xxh3_64()

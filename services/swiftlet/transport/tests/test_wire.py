@@ -1,0 +1,165 @@
+"""Errors over the wire, signatures, and messages from nobody we know."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import swiftlet.errors as errors
+from swiftlet.errors import (
+    DiskFull,
+    NodeBusy,
+    NodeError,
+    NotFound,
+    PolicyConflict,
+    Superseded,
+    SwiftletError,
+    Unauthorized,
+)
+from swiftlet.storage.object_put import parse_small
+from swiftlet.store.conformance import at, footer_of
+from swiftlet.transport.object_conformance import ROW, record
+from swiftlet.transport.object_messages import (
+    delete_from,
+    entry_from,
+    footer_json,
+    info_from,
+    post_from,
+    put_from,
+    put_json,
+    reply_from,
+)
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import (
+    END_OF_DATA,
+    WireError,
+    error_from_wire,
+    error_to_wire,
+    frame,
+    json_bytes,
+    json_object,
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound("gone", at(5)),
+        NotFound("never here"),
+        Superseded("newer", at(5)),
+        DiskFull("full"),
+        PolicyConflict("another policy"),
+        NodeBusy("later"),
+    ],
+)
+def test_errors_there_and_back(error: SwiftletError) -> None:
+    status, fields = error_to_wire(error)
+    back = error_from_wire(status, json.dumps(fields).encode())
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert getattr(back, "timestamp", None) == getattr(error, "timestamp", None)
+
+
+def test_every_domain_error_has_a_status() -> None:
+    """Those that carry more than a message are built by hand above."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, SwiftletError) and kind.__init__ is SwiftletError.__init__:
+            status, fields = error_to_wire(kind("what is wrong"))
+            assert 400 <= status < 600
+            assert isinstance(error_from_wire(status, fields), SwiftletError)
+
+
+def test_what_a_peer_says_about_us_is_no_answer_to_our_caller() -> None:
+    """A node that does not accept our signature is a failed node, not a client without a token."""
+    for kind in (Unauthorized, errors.Forbidden, WireError, errors.StoreFormatError):
+        assert type(error_from_wire(*error_to_wire(kind("no")))) is NodeError
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error": "Exotic", "message": "m"}', b'{"error": 5}'])
+def test_foreign_answers(body: bytes) -> None:
+    assert type(error_from_wire(500, body)) is NodeError
+    assert type(error_from_wire(503, body)) is NodeBusy
+
+
+def test_superseded_without_its_time_is_a_failed_node() -> None:
+    assert type(error_from_wire(409, b'{"error": "Superseded", "message": "m"}')) is NodeError
+
+
+WHOLE = (
+    frame(json_bytes(put_json(record(1, color="blue"), 4, ROW)))
+    + frame(b"data")
+    + END_OF_DATA
+    + frame(json_bytes(footer_json(footer_of(b"data"))))
+)
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=6), st.integers(0, 6))
+def test_mangled_put(position: int, replacement: bytes, dropped: int) -> None:
+    """Any change of a PUT's bytes either still makes sense or is a WireError."""
+    body = WHOLE[:position] + replacement + WHOLE[position + dropped :]
+    try:
+        put = parse_small(body)
+        put_from(json_object(put.header))
+    except WireError:
+        return
+    assert sum(map(len, put.data)) <= len(body)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ["name", "timestamp", "content_type", "metadata", "sysmeta", "size", "row", "replicas", "existed", "etag"]
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), values))
+def test_messages_of_any_shape(fields: dict[str, object]) -> None:
+    data = json_bytes(fields)
+    for parse in (put_from, post_from, delete_from, reply_from):
+        try:
+            parse(json_object(data))
+        except WireError:
+            continue
+    with pytest.raises(WireError):
+        info_from(data)
+
+
+@given(values)
+def test_entries_of_any_shape(value: object) -> None:
+    with pytest.raises(WireError):
+        entry_from(value)
+
+
+class TestClusterKey:
+    def make(self, key: bytes = b"key", now_s: float = 1000.0) -> ClusterKey:
+        return ClusterKey(key, max_skew_s=60, now_s=lambda: now_s)
+
+    def test_good(self) -> None:
+        signature = self.make().sign("PUT", "/v1/x?y=1", b"meaning")
+        self.make(now_s=1059).check(signature, "PUT", "/v1/x?y=1", b"meaning")
+
+    @pytest.mark.parametrize(
+        ("method", "target", "meaning"), [("GET", "/x", b"m"), ("PUT", "/y", b"m"), ("PUT", "/x", b"n")]
+    )
+    def test_other_request(self, method: str, target: str, meaning: bytes) -> None:
+        signature = self.make().sign("PUT", "/x", b"m")
+        with pytest.raises(Unauthorized, match="does not match"):
+            self.make().check(signature, method, target, meaning)
+
+    @pytest.mark.parametrize("now_s", [939.0, 1061.0])
+    def test_clocks_apart(self, now_s: float) -> None:
+        with pytest.raises(Unauthorized, match="check the clocks"):
+            self.make(now_s=now_s).check(self.make().sign("GET", "/x"), "GET", "/x")
+
+    @pytest.mark.parametrize("signature", [None, "", "v1", "v1::", "v2:5:ab", "v1:5:ü", "v1:-5:ab", f"v1:{10**99}:a"])
+    def test_malformed(self, signature: str | None) -> None:
+        with pytest.raises(Unauthorized):
+            self.make().check(signature, "GET", "/x")
+
+    def test_empty_key(self) -> None:
+        with pytest.raises(ValueError, match="empty"):
+            ClusterKey(b"")
