@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import swiftlet.errors as errors
@@ -96,6 +96,7 @@ WHOLE = (
 )
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=6), st.integers(0, 6))
 def test_mangled_put(position: int, replacement: bytes, dropped: int) -> None:
     """Any change of a PUT's bytes either still makes sense or is a WireError."""
@@ -116,6 +117,7 @@ values = st.recursive(
 FIELDS = ["name", "timestamp", "content_type", "metadata", "sysmeta", "size", "row", "replicas", "existed", "etag"]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), values))
 def test_messages_of_any_shape(fields: dict[str, object]) -> None:
     data = json_bytes(fields)
@@ -128,6 +130,7 @@ def test_messages_of_any_shape(fields: dict[str, object]) -> None:
         info_from(data)
 
 
+@settings(deadline=None)
 @given(values)
 def test_entries_of_any_shape(value: object) -> None:
     with pytest.raises(WireError):
