@@ -16,6 +16,7 @@ from swiftlet.main.users import use_users
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.rows import RowRouter
 from swiftlet.settings import ProxySettings
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
@@ -44,9 +45,10 @@ def create_app(settings: ProxySettings) -> web.Application:
 def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> tuple[ClusterListings, ClusterObjects]:
     """The databases and objects of the whole cluster."""
     cluster, proxy = settings.cluster, settings.proxy
+    listing_transport = use_listing_transport(app, cluster, proxy)
     listings = ClusterListings(
         rings,
-        use_listing_transport(app, cluster, proxy),
+        listing_transport,
         cluster.hash_path,
         NodeHealth(),
         proxy.post_quorum_wait_s,
@@ -54,6 +56,7 @@ def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> t
     objects = ClusterObjects(
         rings,
         use_object_transport(app, cluster, proxy),
+        RowRouter(rings, listing_transport, cluster.hash_path, proxy.answer_timeout_s),
         cluster.hash_path,
         NodeHealth(),
         proxy.post_quorum_wait_s,

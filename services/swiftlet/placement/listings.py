@@ -8,6 +8,7 @@ from typing import TypeVar
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.objects import refusal
@@ -16,7 +17,6 @@ from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.protocol import ListingTransport
 
 T = TypeVar("T")
 

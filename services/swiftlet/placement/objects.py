@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from swiftlet.errors import NodeError, NodeTimeout, NotFound, Superseded, SwiftletError, Unavailable
-from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
+from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowFate, WriteReply
 from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import plan_read, plan_write, write_quorum
 from swiftlet.placement.rings import Rings
+from swiftlet.placement.rows import RowRouter
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
-from swiftlet.transport.protocol import GetStream, ObjectTransport, PutStream, RowFate, RowUpdate, WriteReply
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class ClusterObjects:
         self,
         rings: Rings,
         transport: ObjectTransport,
+        rows: RowRouter,
         hash_path: HashPath,
         health: NodeHealth,
         post_quorum_wait_s: float = 0.5,
@@ -56,6 +58,7 @@ class ClusterObjects:
         """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped."""
         self._rings = rings
         self._transport = transport
+        self._rows = rows
         self._hash_path = hash_path
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
@@ -66,31 +69,22 @@ class ClusterObjects:
         digest = self._hash_path.of(path)
         return ObjectKey(policy, self._rings.objects(policy).partition_of(digest), digest)
 
-    def _row(self, path: Path, index: int, slots: int) -> RowUpdate:
-        """Which container replicas slot `index` of `slots` tells: together, all slots tell all of them."""
-        assert path.container is not None
-        ring = self._rings.container()
-        partition = ring.partition_of(self._hash_path(path.account, path.container))
-        count = len(ring.primaries(partition))
-        told = {index % count} | set(range(index, count, slots))
-        return RowUpdate(path.account, path.container, tuple(sorted(told)))
-
     async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
         """Store a small object; Superseded when a newer version is on a quorum, Unavailable without a quorum."""
         key = self.key(path, policy)
 
         async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            row = self._row(path, index, slots)
+            row = self._rows.share(path, index, slots)
             return await self._transport.put(device, key, record, body, footer, row)
 
-        return await self._write(path, key, operation)
+        return await self._write(path, key, operation, row_of(path, record, footer))
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata; NotFound, Superseded, Unavailable."""
         key = self.key(path, policy)
 
         async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            return await self._transport.post(device, key, record, self._row(path, index, slots))
+            return await self._transport.post(device, key, record, self._rows.share(path, index, slots))
 
         return await self._write(path, key, operation)
 
@@ -99,19 +93,27 @@ class ClusterObjects:
         key = self.key(path, policy)
 
         async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            return await self._transport.delete(device, key, timestamp, str(path), self._row(path, index, slots))
+            row = self._rows.share(path, index, slots)
+            return await self._transport.delete(device, key, timestamp, str(path), row)
 
-        return await self._write(path, key, operation)
+        return await self._write(path, key, operation, ObjectRow(path.obj or "", timestamp, deleted=True))
 
     async def _write(
-        self, path: Path, key: ObjectKey, operation: Callable[[int, Device, int], Awaitable[WriteReply]]
+        self,
+        path: Path,
+        key: ObjectKey,
+        operation: Callable[[int, Device, int], Awaitable[WriteReply]],
+        row: ObjectRow | None = None,
     ) -> Written:
         plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
         slots = len(plan.slots)
         outcome = await write_all(
             plan, lambda i, device: operation(i, device, slots), self._health, self._post_quorum_wait_s
         )
-        return settle(outcome, plan.quorum, str(path))
+        written = settle(outcome, plan.quorum, str(path))
+        if row is not None and not written.container_missing:
+            await self._rows.make_up(path, row, outcome, slots)
+        return written
 
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; returns when a quorum of devices is ready for its bytes."""
@@ -121,11 +123,15 @@ class ClusterObjects:
         runner: SlotRunner[PutStream] = SlotRunner(plan, self._health)
 
         async def operation(index: int, device: Device) -> PutStream:
-            return await self._transport.open_put(device, key, record, size, self._row(path, index, slots))
+            return await self._transport.open_put(device, key, record, size, self._rows.share(path, index, slots))
 
         # Every slot is waited for: a stream that opened late would miss the first bytes.
         outcome = await runner.run(operation, post_quorum_wait_s=self._write_timeout_s)
-        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s)
+
+        async def committed(finished: Outcome[WriteReply], footer: PutFooter) -> None:
+            await self._rows.make_up(path, row_of(path, record, footer), finished, slots)
+
+        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, committed)
         if len(outcome.replies) < plan.quorum:
             await upload.abort()
             raise refusal(outcome, plan.quorum, str(path))
@@ -215,6 +221,11 @@ class ClusterObjects:
         raise outcome.unavailable(str(path), quorum)
 
 
+def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
+    """The listing row of a new version."""
+    return ObjectRow(path.obj or "", record.timestamp, footer.size, footer.etag, record.content_type)
+
+
 def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
     """The error of a write without a quorum of successes: what most devices decided, or Unavailable."""
     superseded = outcome.refused_by(Superseded)
@@ -244,15 +255,22 @@ class Upload:
     """
 
     def __init__(
-        self, what: str, outcome: Outcome[PutStream], quorum: int, health: NodeHealth, write_timeout_s: float
+        self,
+        what: str,
+        outcome: Outcome[PutStream],
+        quorum: int,
+        health: NodeHealth,
+        write_timeout_s: float,
+        committed: Callable[[Outcome[WriteReply], PutFooter], Awaitable[None]],
     ) -> None:
-        """`outcome` holds the streams that opened."""
+        """`outcome` holds the streams that opened; `committed` is awaited after a commit that reached its quorum."""
         self._what = what
         self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
         self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
         self._quorum = quorum
         self._health = health
         self._write_timeout_s = write_timeout_s
+        self._committed = committed
 
     async def write(self, chunk: bytes | memoryview) -> None:
         """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
@@ -292,7 +310,10 @@ class Upload:
                 self._history.replies.append((index, device, reply))
 
         await asyncio.gather(*(one(slot) for slot in self._live))
-        return settle(self._history, self._quorum, self._what)
+        written = settle(self._history, self._quorum, self._what)
+        if not written.container_missing:
+            await self._committed(self._history, footer)
+        return written
 
     async def abort(self) -> None:
         """Give up everywhere; no device keeps anything."""

@@ -28,10 +28,10 @@ from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind
 from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
 from swiftlet.ring.model import Device
 from swiftlet.storage.local_devices import CurrentRing, IsLocal, holders_of, own_index
 from swiftlet.timestamp import TimestampClock
-from swiftlet.transport.protocol import ListingTransport
 from swiftlet.web.logs import get_logger
 
 REPORTS = Counter("swiftlet_account_reports_total", "Reports of containers to their accounts.", ["result"])

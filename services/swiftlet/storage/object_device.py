@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swiftlet.errors import NodeBusy
+from swiftlet.peers import RowUpdate
 from swiftlet.storage.metrics import DEVICE_FREE, DEVICE_TOTAL, DEVICE_UP, OUTBOX_LENGTH
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
 from swiftlet.store.protocol import Store
-from swiftlet.transport.protocol import RowUpdate
 
 
 @dataclass(frozen=True, slots=True)

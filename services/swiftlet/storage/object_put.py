@@ -17,13 +17,13 @@ from aiohttp import web
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow, PutFooter, PutRecord
+from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import OUTCOME, Door, at_work, error_answer, json_answer, note_failure, object_key
 from swiftlet.store.protocol import ObjectWriter, Store
 from swiftlet.transport.object_messages import READY_STATUS, STREAM_QUERY, footer_from, put_from, reply_json, row_name
-from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
 from swiftlet.transport.wire import (
     JSON_TYPE,
     LENGTH_SIZE,

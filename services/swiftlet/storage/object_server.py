@@ -19,6 +19,7 @@ from aiohttp import web
 
 from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
+from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import DEVICE_UP
 from swiftlet.storage.object_device import ObjectDevice
@@ -41,7 +42,6 @@ from swiftlet.transport.object_messages import (
     reply_json,
     row_name,
 )
-from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY, json_object
 

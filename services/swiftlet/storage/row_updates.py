@@ -17,10 +17,10 @@ from typing import Protocol
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
+from swiftlet.peers import RowFate, RowUpdate
 from swiftlet.storage.metrics import ROWS
 from swiftlet.storage.outbox import Outbox, PendingRow
 from swiftlet.storage.pool import DevicePool
-from swiftlet.transport.protocol import RowFate, RowUpdate
 
 _log = logging.getLogger(__name__)
 _MAX_PAUSE_S = 300.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
 from swiftlet.ring.lookup import Ring
-from swiftlet.transport.protocol import ListingTransport
 
 _MAX_BATCH = 1000
 

@@ -23,11 +23,11 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from swiftlet.errors import NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.compare import Need, Push, differing_suffixes, need_of, pushes
 from swiftlet.timestamp import ZERO
-from swiftlet.transport.protocol import ObjectTransport
 
 _log = structlog.get_logger("replicator")
 

@@ -20,6 +20,7 @@ import aiohttp
 
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, node_errors, read_body, refusal
@@ -40,7 +41,6 @@ from swiftlet.transport.object_messages import (
     put_json,
     reply_from,
 )
-from swiftlet.transport.protocol import RowUpdate, WriteReply
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import (
     END_OF_DATA,

@@ -14,8 +14,8 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
+from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
-from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
 PREFIX = "/v1/objects"

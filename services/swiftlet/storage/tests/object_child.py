@@ -8,10 +8,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.plain import PlainStore
-from swiftlet.transport.object_conformance import RowRecorder
 
 
 async def serve(root: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from swiftlet.errors import NodeUnreachable, NotEmpty, NotFound, PolicyConflict, Superseded
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.peers import ListingTransport
 from swiftlet.ring.model import Device
 from swiftlet.storage.tests.listing_cluster import ListingCluster, device, http_cluster, memory_cluster
 from swiftlet.timestamp import ZERO, Timestamp
-from swiftlet.transport.protocol import ListingTransport
 
 STRANGE = "d\u00e9j\u00e0 vu/\u65e5\u672c?&=+% \U0001f600\x01\ud7ff\U0010ffff"
 PART = 7

@@ -13,11 +13,11 @@ import pytest
 import swiftlet.storage.tests.object_child as child
 from swiftlet.errors import NodeError, NotFound
 from swiftlet.ring.model import Device
+from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.store.conformance import content, footer_of, key_of, some_bytes
 from swiftlet.store.failpoints import ENVIRONMENT
 from swiftlet.store.plain import PlainStore
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.object_conformance import ROW, record
 
 
 async def start(root: Path, failpoint: str = "") -> tuple[Process, Device]:

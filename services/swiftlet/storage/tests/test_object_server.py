@@ -18,16 +18,16 @@ from aiohttp import web
 from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound
 from swiftlet.model import ObjectKey, PostRecord, PutFooter
+from swiftlet.peers import RowFate
 from swiftlet.ring.model import Device
+from swiftlet.storage.object_conformance import ROW, RowRecorder, drain, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.memory import MemoryStore
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.object_conformance import ROW, RowRecorder, drain, record
 from swiftlet.transport.object_messages import footer_json, object_path, put_json
-from swiftlet.transport.protocol import RowFate
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import END_OF_DATA, MAX_DATA_FRAME, frame, json_bytes, length_prefix
 

@@ -14,15 +14,15 @@ import pytest
 from swiftlet.errors import NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport, RowFate, RowUpdate
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
+from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
 from swiftlet.storage.rows import ContainerRows
 from swiftlet.store.conformance import at
-from swiftlet.transport.object_conformance import RowRecorder
-from swiftlet.transport.protocol import ListingTransport, RowFate, RowUpdate
 
 
 def row(name: str = "o", moment: float = 1) -> ObjectRow:

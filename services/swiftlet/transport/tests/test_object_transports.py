@@ -10,12 +10,12 @@ from pathlib import Path
 from aiohttp import web
 
 from swiftlet.ring.model import Device
+from swiftlet.storage.memory_objects import MemoryObjectTransport
+from swiftlet.storage.object_conformance import ObjectTransportConformance, Peer, RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.memory import MemoryStore
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.memory import MemoryObjectTransport
-from swiftlet.transport.object_conformance import ObjectTransportConformance, Peer, RowRecorder
 from swiftlet.transport.signing import ClusterKey
 
 

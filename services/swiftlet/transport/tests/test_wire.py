@@ -19,9 +19,9 @@ from swiftlet.errors import (
     SwiftletError,
     Unauthorized,
 )
+from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.storage.object_put import parse_small
 from swiftlet.store.conformance import at, footer_of
-from swiftlet.transport.object_conformance import ROW, record
 from swiftlet.transport.object_messages import (
     delete_from,
     entry_from,

@@ -14,11 +14,11 @@ from typing import Protocol, TypeVar
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import row_name
-from swiftlet.transport.protocol import RowFate, RowUpdate, WriteReply
 from swiftlet.transport.wire import error_from_wire, error_to_wire
 
 T = TypeVar("T")

@@ -24,10 +24,10 @@ from swiftlet.errors import (
     Superseded,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.memory import MemoryStore
-from swiftlet.transport.protocol import GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
 
 ROW = RowUpdate("account", "container", (0, 2))
 
