@@ -34,11 +34,12 @@ def object_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 async def container_of(call: Call) -> ContainerInfo:
-    """The object's container; 404 that names it when there is none."""
+    """The object's container; 404 that names it when there is none, and says to a PUT what to do."""
     try:
         return await call.api.containers.get(call.path.account, call.container)
     except NotFound as error:
-        raise NotFound(f"container {call.container!r} does not exist; create it first with PUT") from error
+        advice = "; create it first with PUT" if call.request.method == "PUT" else ""
+        raise NotFound(f"container {call.container!r} does not exist{advice}") from error
 
 
 async def with_policy(call: Call, operation: Callable[[int], Awaitable[T]]) -> T:

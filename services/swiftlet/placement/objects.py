@@ -121,12 +121,17 @@ class ClusterObjects:
         plan = plan_write(self._rings.objects(policy), key.partition, self._health.suppressed)
         slots = len(plan.slots)
         runner: SlotRunner[PutStream] = SlotRunner(plan, self._health)
+        begun = asyncio.Event()
 
         async def operation(index: int, device: Device) -> PutStream:
-            return await self._transport.open_put(device, key, record, size, self._rows.share(path, index, slots))
+            stream = await self._transport.open_put(device, key, record, size, self._rows.share(path, index, slots))
+            if begun.is_set():
+                await stream.abort()
+                raise NodeTimeout("was ready too late: the first bytes have gone by")
+            return stream
 
-        # Every slot is waited for: a stream that opened late would miss the first bytes.
         outcome = await runner.run(operation, post_quorum_wait_s=self._write_timeout_s)
+        begun.set()
 
         async def committed(finished: Outcome[WriteReply], footer: PutFooter) -> None:
             await self._rows.make_up(path, row_of(path, record, footer), finished, slots)
