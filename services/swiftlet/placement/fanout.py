@@ -1,7 +1,8 @@
 """Runs plans: one write to all replicas at once, one read down a list of devices.
 
 Trouble with a node (`NODE_TROUBLE`) makes the fan-out try the next device. Every other domain error is the
-device's considered answer (superseded, not empty, ...) and is handed back as such.
+device's considered answer (superseded, not empty, ...) and is handed back as such. With one exception: a handoff
+that never heard of a name says nothing about it, since it may just never have been needed; the next device is asked.
 
 Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone.
 A write that did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the
@@ -11,13 +12,13 @@ replicas converge to either outcome later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from swiftlet.errors import DeviceFailed, DiskFull, NodeError, SwiftletError, Unavailable
+from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, SwiftletError, Unavailable
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import WritePlan
+from swiftlet.placement.plan import ReadPlan, WritePlan
 from swiftlet.ring.model import Device
 
 T = TypeVar("T")
@@ -45,9 +46,15 @@ class Outcome(Generic[T]):
 
     def unavailable(self, what: str, needed: int) -> Unavailable:
         """The 503 of this outcome: how many replicas were needed, how many answered, what ailed the others."""
-        ailments = "; ".join(f"{device.name}: {error}" for device, error in self.troubles) or "none answered"
+        answers = [*self.troubles, *self.refusals]
+        ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
         answered = len(self.replies) + len(self.refusals)
         return Unavailable(f"{what}: {needed} replicas must answer, {answered} did ({ailments})")
+
+
+def _knows_nothing(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:
+    """Whether a "not found" is only that of a handoff; one that holds a tombstone does know."""
+    return isinstance(error, NotFound) and error.timestamp is None and device.id in handoffs
 
 
 class SlotRunner(Generic[T]):
@@ -71,6 +78,9 @@ class SlotRunner(Generic[T]):
                 device = next(self._spares, None)
             except SwiftletError as error:
                 self._health.succeeded(device)
+                if _knows_nothing(device, self._plan.handoffs, error):
+                    device = next(self._spares, None)
+                    continue
                 self.outcome.refusals.append((device, error))
                 return
             else:
@@ -128,14 +138,14 @@ async def write_all(
 
 
 async def read_each(
-    devices: Sequence[Device],
+    plan: ReadPlan,
     operation: Callable[[Device], Awaitable[T]],
     health: NodeHealth,
     good_enough: Callable[[Outcome[T]], bool],
 ) -> Outcome[T]:
     """Ask devices one after the other until `good_enough` says so or none is left."""
     outcome: Outcome[T] = Outcome()
-    for index, device in enumerate(devices):
+    for index, device in enumerate(plan.devices):
         try:
             reply = await operation(device)
         except NODE_TROUBLE as error:
@@ -143,7 +153,8 @@ async def read_each(
             outcome.troubles.append((device, error))
         except SwiftletError as error:
             health.succeeded(device)
-            outcome.refusals.append((device, error))
+            if not _knows_nothing(device, plan.handoffs, error):
+                outcome.refusals.append((device, error))
         else:
             health.succeeded(device)
             outcome.replies.append((index, device, reply))

@@ -12,7 +12,7 @@ from swiftlet.peers import ListingTransport
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.objects import refusal
-from swiftlet.placement.plan import plan_read, plan_write, write_quorum
+from swiftlet.placement.plan import plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -53,11 +53,10 @@ class ClusterListings:
         outcome = await read_each(plan, operation, self._health, lambda o: bool(o.replies))
         if outcome.replies:
             return outcome.replies[0][2]
-        quorum = write_quorum(len(ring.primaries(partition)))
-        if len(outcome.refused_by(NotFound)) >= quorum:
+        if len(outcome.refused_by(NotFound)) >= plan.quorum:
             raise outcome.refused_by(NotFound)[0]
         others = [error for _, error in outcome.refusals if not isinstance(error, NotFound)]
-        raise others[0] if others else outcome.unavailable(what, quorum)
+        raise others[0] if others else outcome.unavailable(what, plan.quorum)
 
     def _container(self, account: str, container: str) -> tuple[Ring, int, str]:
         ring = self._rings.container()

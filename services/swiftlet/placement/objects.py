@@ -16,15 +16,23 @@ from swiftlet.errors import NodeError, NodeTimeout, NotFound, Superseded, Swiftl
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowFate, WriteReply
-from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
+from swiftlet.placement.fanout import NODE_TROUBLE, Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import plan_read, plan_write, write_quorum
+from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
+
+
+class OtherVersion(SwiftletError):
+    """A device has the object, but not in the version asked for; says nothing about whether that one exists."""
+
+
+class TooLate(SwiftletError):
+    """A device was ready for an upload whose first bytes had gone by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +132,19 @@ class ClusterObjects:
         begun = asyncio.Event()
 
         async def operation(index: int, device: Device) -> PutStream:
+            if begun.is_set():
+                raise TooLate("the first bytes have gone by")
             stream = await self._transport.open_put(device, key, record, size, self._rows.share(path, index, slots))
             if begun.is_set():
                 await stream.abort()
-                raise NodeTimeout("was ready too late: the first bytes have gone by")
+                raise TooLate("was ready too late: the first bytes have gone by")
             return stream
 
-        outcome = await runner.run(operation, post_quorum_wait_s=self._write_timeout_s)
+        try:
+            outcome = await runner.run(operation, post_quorum_wait_s=self._write_timeout_s)
+        except BaseException:
+            await asyncio.gather(*(stream.abort() for _, _, stream in runner.outcome.replies))
+            raise
         begun.set()
 
         async def committed(finished: Outcome[WriteReply], footer: PutFooter) -> None:
@@ -143,7 +157,7 @@ class ClusterObjects:
         return upload
 
     async def head(self, path: Path, policy: int, newest: bool = False) -> ObjectInfo:
-        """Describe an object: by the first replica that has it, or with `newest` by the newest of all primaries."""
+        """Describe an object: by the first replica that has it, or with `newest` by the newest of all replicas."""
         key = self.key(path, policy)
         if newest:
             return (await self._newest(path, key))[0]
@@ -154,9 +168,15 @@ class ClusterObjects:
         return await self._first_copy(path, key, operation)
 
     async def get(
-        self, path: Path, policy: int, start: int = 0, stop: int | None = None, newest: bool = False
+        self,
+        path: Path,
+        policy: int,
+        start: int = 0,
+        stop: int | None = None,
+        newest: bool = False,
+        version: Timestamp | None = None,
     ) -> Download:
-        """Open bytes `[start, stop)` of an object; NotFound, Unavailable.
+        """Open bytes `[start, stop)` of an object, or of one `version` of it only; NotFound, Unavailable.
 
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
@@ -165,13 +185,18 @@ class ClusterObjects:
 
         async def operation(device: Device) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop)
-            if stream.info.timestamp < floor:
+            found = stream.info.timestamp
+            if found < floor or version not in (None, found):
                 await stream.close()
-                raise NotFound("an older version than the newest is here", stream.info.timestamp)
+                raise OtherVersion(f"the version of {found} is here, not the one asked for")
             return device, stream
 
         device, stream = await self._first_copy(path, key, operation)
         return Download(self, key, device, stream, start, stop)
+
+    def failed(self, device: Device) -> None:
+        """Remember that a device failed in the middle of a read."""
+        self._health.failed(device)
 
     async def reopen(
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
@@ -183,22 +208,24 @@ class ClusterObjects:
             stream = await self._transport.get(device, key, start, stop)
             if stream.info.timestamp != info.timestamp:
                 await stream.close()
-                raise NotFound("another version is here")
+                raise OtherVersion(f"the version of {stream.info.timestamp} is here, not the one being read")
             return device, stream
 
+        rest = tuple(device for device in plan.devices if device.id not in without)
         outcome = await read_each(
-            [device for device in plan if device.id not in without],
-            operation,
-            self._health,
-            lambda o: bool(o.replies),
+            ReadPlan(rest, plan.handoffs, plan.quorum), operation, self._health, lambda o: bool(o.replies)
         )
         if not outcome.replies:
             raise outcome.unavailable(info.name, 1)
         return outcome.replies[0][2]
 
     async def _newest(self, path: Path, key: ObjectKey) -> tuple[ObjectInfo, Device]:
-        ring = self._rings.objects(key.policy)
-        devices = ring.primaries(key.partition)
+        """The newest that any replica has; the handoffs are asked too: an acknowledged write may be mostly there.
+
+        A quorum of the primaries must answer. A handoff may be older than all of them, so it can't stand in for one.
+        """
+        plan = plan_read(self._rings.objects(key.policy), key.partition)
+        devices = plan.devices
         answers = await asyncio.gather(
             *(self._transport.head(device, key) for device in devices), return_exceptions=True
         )
@@ -207,10 +234,11 @@ class ClusterObjects:
         odd = [a for a in answers if isinstance(a, BaseException) and not isinstance(a, SwiftletError)]
         if odd:
             raise odd[0]
-        answered = len(found) + sum(isinstance(a, NotFound) for a in answers)
-        if answered < write_quorum(len(devices)):
-            raise Unavailable(f"{path}: {answered} of {len(devices)} replicas answered, too few to know the newest")
-        if not found or (gone and max(gone) > max(info.modified for info, _ in found)):
+        primary = [a for a, d in zip(answers, devices, strict=True) if d.id not in plan.handoffs]
+        answered = sum(isinstance(a, ObjectInfo | NotFound) for a in primary)
+        if answered < plan.quorum:
+            raise Unavailable(f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest")
+        if not found or (gone and max(gone) >= max(info.timestamp for info, _ in found)):
             raise NotFound(f"{path} does not exist", max(gone, default=None))
         return max(found, key=lambda pair: (pair[0].timestamp, pair[0].meta_timestamp))
 
@@ -220,10 +248,9 @@ class ClusterObjects:
         if outcome.replies:
             return outcome.replies[0][2]
         absent = outcome.refused_by(NotFound)
-        quorum = write_quorum(len(self._rings.objects(key.policy).primaries(key.partition)))
-        if len(absent) >= quorum:
+        if len(absent) >= plan.quorum:
             raise NotFound(f"{path} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
-        raise outcome.unavailable(str(path), quorum)
+        raise outcome.unavailable(str(path), plan.quorum)
 
 
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
@@ -294,12 +321,15 @@ class Upload:
     async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
         _, device, stream = slot
         self._live.remove(slot)
-        if isinstance(error, Superseded):
-            self._history.refusals.append((device, error))
-        else:
+        self._note(device, error)
+        await stream.abort()
+
+    def _note(self, device: Device, error: SwiftletError) -> None:
+        if isinstance(error, NODE_TROUBLE):
             self._health.failed(device)
             self._history.troubles.append((device, error))
-        await stream.abort()
+        else:
+            self._history.refusals.append((device, error))
 
     async def commit(self, footer: PutFooter) -> Written:
         """Make it durable on all live replicas; Superseded, Unavailable."""
@@ -309,8 +339,7 @@ class Upload:
             try:
                 reply = await stream.commit(footer)
             except SwiftletError as error:
-                kind = self._history.troubles if isinstance(error, NodeError) else self._history.refusals
-                kind.append((device, error))
+                self._note(device, error)
             else:
                 self._history.replies.append((index, device, reply))
 
@@ -341,6 +370,7 @@ class Download:
         """`stream` stands at byte `start` and ends before `stop`, or at the object's end."""
         self._objects = objects
         self._key = key
+        self._device = device
         self._stream = stream
         self._tried = {device.id}
         self.info = stream.info
@@ -359,12 +389,13 @@ class Download:
                     return
                 raise NodeError(f"ended {self.stop - position} bytes early")
             except NodeError:
+                self._objects.failed(self._device)
                 with contextlib.suppress(NodeError):
                     await self._stream.close()
-                device, self._stream = await self._objects.reopen(
+                self._device, self._stream = await self._objects.reopen(
                     self._key, self.info, position, self.stop, self._tried
                 )
-                self._tried.add(device.id)
+                self._tried.add(self._device.id)
 
     async def close(self) -> None:
         """Let go of the connection."""

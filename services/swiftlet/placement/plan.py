@@ -30,11 +30,28 @@ def write_quorum(replicas: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order."""
+    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order.
+
+    `handoffs` are the ids of all devices in it that are not primaries.
+    """
 
     slots: tuple[Device, ...]
     spares: tuple[Device, ...]
     quorum: int
+    handoffs: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """One read: devices in the order to ask them; `handoffs` are the ids of those that are not primaries."""
+
+    devices: tuple[Device, ...]
+    handoffs: frozenset[int]
+    quorum: int
+
+
+def _ids(devices: list[Device]) -> frozenset[int]:
+    return frozenset(device.id for device in devices)
 
 
 def _spares(ring: Ring, partition: int, count: int) -> list[Device]:
@@ -60,7 +77,7 @@ def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> W
         else:
             slots.append(device)
     last.extend(device for device in spares if suppressed(device))
-    return WritePlan(tuple(slots), (*sound, *last), write_quorum(len(primaries)))
+    return WritePlan(tuple(slots), (*sound, *last), write_quorum(len(primaries)), _ids(spares))
 
 
 def plan_read(
@@ -68,9 +85,11 @@ def plan_read(
     partition: int,
     suppressed: Suppressed = _never,
     shuffle: Callable[[list[Device]], None] = random.shuffle,
-) -> tuple[Device, ...]:
+) -> ReadPlan:
     """Primaries shuffled, then as many handoffs; suppressed devices at the very end."""
     primaries = list(ring.primaries(partition))
     shuffle(primaries)
-    order = primaries + _spares(ring, partition, len(primaries))
-    return (*(d for d in order if not suppressed(d)), *(d for d in order if suppressed(d)))
+    spares = _spares(ring, partition, len(primaries))
+    order = primaries + spares
+    devices = (*(d for d in order if not suppressed(d)), *(d for d in order if suppressed(d)))
+    return ReadPlan(devices, _ids(spares), write_quorum(len(primaries)))

@@ -10,7 +10,7 @@ from swiftlet.errors import DiskFull, NodeTimeout, NodeUnreachable, NotFound, Su
 from swiftlet.placement.fanout import Outcome, drain_background, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.objects import refusal
-from swiftlet.placement.plan import WritePlan
+from swiftlet.placement.plan import ReadPlan, WritePlan
 from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
@@ -106,7 +106,8 @@ async def test_reads_go_down_the_list_until_one_has_it() -> None:
             raise NotFound("not here")
         return "here"
 
-    outcome: Outcome[str] = await read_each(DEVICES, operation, NodeHealth(), lambda o: bool(o.replies))
+    plan = ReadPlan(tuple(DEVICES), frozenset(), 2)
+    outcome: Outcome[str] = await read_each(plan, operation, NodeHealth(), lambda o: bool(o.replies))
     assert asked == [0, 1, 2]
     assert outcome.replies[0][2] == "here"
     assert len(outcome.refused_by(NotFound)) == 1

@@ -52,7 +52,9 @@ def test_failed_primaries_change_places_with_sound_handoffs() -> None:
 
 def test_reads_ask_failed_devices_last() -> None:
     order = plan_read(_Ring(), 0, lambda d: d.id == 0, shuffle=lambda devices: devices.reverse())  # type: ignore[arg-type]
-    assert ids(order) == [2, 1, 3, 4, 5, 0]
+    assert ids(order.devices) == [2, 1, 3, 4, 5, 0]
+    assert order.handoffs == {3, 4, 5}
+    assert order.quorum == 2
 
 
 def test_suppression_begins_at_the_limit_and_ends_with_success_or_time() -> None:
