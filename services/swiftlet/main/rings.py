@@ -1,14 +1,15 @@
 """The rings of a process: loaded from a directory, looked at every few seconds, swapped as a whole.
 
 A ring that can't be loaded never takes the place of one that could: the last good one stays, the log says why,
-and the file is tried again when it changes. A service may start before its rings are there; until then it is
-not ready and its answers are Unavailable.
+and the files are tried again when they change. With a cache directory the last good one also outlives the process: a
+service that starts while a ring is half-updated serves with the one before. A service may start before its rings
+are there; until then it is not ready and its answers are Unavailable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import Unavailable
 from swiftlet.main.background import in_background
+from swiftlet.main.ring_files import RingFiles, Signature
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER, object_ring
 from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
@@ -29,18 +31,22 @@ from swiftlet.web.logs import get_logger
 VERSION = Gauge(
     "swiftlet_ring_version", "Version of the ring in use, 0 when none is.", ["ring"], multiprocess_mode="livemin"
 )
+STALE = Gauge(
+    "swiftlet_ring_stale",
+    "1 while what is in the rings directory can't be used, so that an earlier ring is, or none.",
+    ["ring"],
+    multiprocess_mode="livemax",
+)
 FAILURES = Counter("swiftlet_ring_load_failures_total", "Ring files that could not be used.", ["ring"])
 
 _log = get_logger("rings")
 
-Signature = tuple[int, int, int]
-"""Modification time in ns, size and inode: what changes when a file does."""
-
 
 @dataclass(slots=True)
 class _Slot:
-    """One ring: what is in use, which file content was tried last, and why it failed if it did."""
+    """One ring: its files, what is in use, which content was tried last, and why it failed if it did."""
 
+    files: RingFiles
     ring: Ring | None = None
     tried: Signature | None = None
     problem: str = "not looked for yet"
@@ -49,13 +55,13 @@ class _Slot:
 class RingSet:
     """The rings that one process uses; implements `swiftlet.placement.rings.Rings`."""
 
-    def __init__(self, directory: Path, names: Sequence[str], load: Callable[[Path], Ring] = codec.load) -> None:
-        """Rings called `names`, each in `<directory>/<name>.ring`; loads none yet."""
-        self._directory = directory
-        self._load = load
-        self._slots = {name: _Slot() for name in names}
+    def __init__(self, directory: Path, names: Sequence[str], cache: Path | None = None) -> None:
+        """Rings called `names` with their files in `directory`; loads none yet. Good ones are kept in `cache`."""
+        self._cache = cache
+        self._slots = {name: _Slot(RingFiles(directory, name)) for name in names}
         for name in names:
             VERSION.labels(name).set(0)
+            STALE.labels(name).set(1)
 
     @classmethod
     def of(
@@ -64,7 +70,9 @@ class RingSet:
         """The rings that a service needs, loaded as far as they are there."""
         names = [ACCOUNT] * account + [CONTAINER] * container
         names += [object_ring(policy.index) for policy in settings.policies] if objects else []
-        rings = cls(settings.cluster.rings, names)
+        cache = settings.cluster.ring_cache
+        # Containers of one pod may share the directory, and each is process 1: temporary files would clash.
+        rings = cls(settings.cluster.rings, names, cache / settings.service if cache is not None else None)
         rings.refresh()
         return rings
 
@@ -98,33 +106,64 @@ class RingSet:
         return [name for name, slot in self._slots.items() if self._refresh(name, slot)]
 
     def _refresh(self, name: str, slot: _Slot) -> bool:
-        path = self._directory / f"{name}.ring"
         try:
-            stat = path.stat()
-            signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            signature = slot.files.signature()
             if signature == slot.tried:
                 return False
             slot.tried = signature
-            ring = self._load(path)
+            ring = slot.files.load()
             _check_successor(slot.ring, ring)
         except OSError as error:
-            return self._refused(name, slot, f"{path}: {error.strerror}")
+            slot.tried = None
+            return self._refused(name, slot, f"{slot.files}: {error.strerror}")
         except RingError as error:
-            return self._refused(name, slot, f"{path}: {error}")
-        changed = slot.ring is None or slot.ring != ring
-        slot.ring, slot.problem = ring, ""
+            return self._refused(name, slot, f"{slot.files}: {error}")
+        slot.problem = ""
+        STALE.labels(name).set(0)
+        if slot.ring == ring:
+            return False
+        self._use(name, slot, ring)
+        self._keep(name, ring)
+        return True
+
+    def _use(self, name: str, slot: _Slot, ring: Ring, **origin: str) -> None:
+        slot.ring = ring
         VERSION.labels(name).set(ring.version)
-        if changed:
-            _log.info("ring loaded", ring=name, version=ring.version, part_power=ring.part_power)
-        return changed
+        _log.info("ring loaded", ring=name, version=ring.version, part_power=ring.part_power, **origin)
 
     def _refused(self, name: str, slot: _Slot, problem: str) -> bool:
         if problem != slot.problem:
             slot.problem = problem
+            STALE.labels(name).set(1)
             FAILURES.labels(name).inc()
             in_use = slot.ring.version if slot.ring is not None else None
             _log.warning("ring not usable", ring=name, problem=problem, version_in_use=in_use)
-        return False
+        return slot.ring is None and self._recall(name, slot)
+
+    def _keep(self, name: str, ring: Ring) -> None:
+        """Put a good ring into the cache; a cache that can't be written costs nothing but the next start."""
+        if self._cache is None:
+            return
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            codec.save(ring, self._cache / f"{name}.ring")
+        except OSError as error:
+            _log.warning("ring not cached", ring=name, path=str(self._cache), problem=error.strerror)
+
+    def _recall(self, name: str, slot: _Slot) -> bool:
+        """Take the last good ring from the cache; whether there was one."""
+        if self._cache is None:
+            return False
+        path = self._cache / f"{name}.ring"
+        try:
+            ring = codec.load(path)
+        except FileNotFoundError:
+            return False
+        except (OSError, RingError) as error:
+            _log.warning("cached ring not usable", ring=name, path=str(path), problem=str(error))
+            return False
+        self._use(name, slot, ring, cache=str(path))
+        return True
 
 
 def _check_successor(before: Ring | None, after: Ring) -> None:

@@ -42,8 +42,13 @@ class ClusterSection(Section):
     )
     rings: Path = Field(
         default=Path("/etc/swiftlet/rings"),
-        description="Directory with account.ring, container.ring and object-<policy index>.ring; read again when "
-        "they change.",
+        description="Directory with account.ring, container.ring and object-<policy index>.ring, or with the chunks of "
+        "each as <name>.ring.0, .1 and so on, as ConfigMaps hold them; read again when they change.",
+    )
+    ring_cache: Path | None = Field(
+        default=None,
+        description="Directory that keeps the last good rings, in a directory per service; made when missing. With it "
+        "a service can start while a ring is half-updated. Not set: such a service waits for good rings.",
     )
     ring_check_interval_s: Seconds = Field(
         default=5.0,

@@ -14,6 +14,7 @@ from swiftlet.settings import (
     ContainerSettings,
     ObjectSettings,
     ProxySettings,
+    ReplicatorSettings,
     ServiceSettings,
     load_settings,
     render_reference,
@@ -57,6 +58,37 @@ def test_environment_overlays_the_file(tmp_path: Path) -> None:
     assert settings.object.port == 7001
     assert settings.object.devices == ("sda", "sdb")
     assert settings.drain_s == 7
+
+
+def test_a_pod_gets_its_own_values_and_the_secrets_by_environment(tmp_path: Path) -> None:
+    key_file = tmp_path / "cluster-key"
+    key_file.write_text(KEY + "\n")
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump({"cluster": {"name": "swiftlet", "key_file": str(key_file)}}))
+    environ = {
+        "SWIFTLET_CONFIG": str(path),
+        "SWIFTLET_CLUSTER__HASH_PATH_SUFFIX": "0123456789",
+        "SWIFTLET_OBJECT__DEVICES": "[d0, d1]",
+        "SWIFTLET_CONTAINER__DEVICES": "[db]",
+        "SWIFTLET_CONTAINER__RING_HOST": "x-container-a-0.x-container.default.svc",
+        "SWIFTLET_REPLICATOR__DEVICES": "[x-fast-a-0.x-storage.default.svc:6200/d0, "
+        "x-fast-a-0.x-storage.default.svc:6200/d1]",
+        # What Kubernetes itself sets for a Service `swiftlet`.
+        "SWIFTLET_SERVICE_HOST": "10.0.0.1",
+        "SWIFTLET_PORT": "tcp://10.0.0.1:80",
+        "SWIFTLET_PORT_80_TCP_ADDR": "10.0.0.1",
+    }
+    settings = load_settings(ObjectSettings, None, environ)
+    assert settings.object.devices == ("d0", "d1")
+    assert settings.cluster.hash_path == HashPath(b"", b"0123456789")
+    assert settings.cluster.read_key() == KEY.encode()
+    assert (
+        load_settings(ContainerSettings, None, environ).container.ring_host == "x-container-a-0.x-container.default.svc"
+    )
+    assert load_settings(ReplicatorSettings, None, environ).replicator.devices == (
+        "x-fast-a-0.x-storage.default.svc:6200/d0",
+        "x-fast-a-0.x-storage.default.svc:6200/d1",
+    )
 
 
 def test_one_file_serves_all_services(tmp_path: Path) -> None:
