@@ -29,13 +29,14 @@ RUN if [ "$NATIVE" = built ]; then \
 # --- everything that goes to /usr/local ---
 FROM ${PYTHON_IMAGE} AS install
 WORKDIR /src
-COPY requirements/build.txt requirements/runtime.txt requirements/
+COPY requirements/build.txt requirements/operator.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
-    && pip install --no-cache-dir --prefix=/install --ignore-installed --require-hashes -r requirements/runtime.txt
+    && pip install --no-cache-dir --prefix=/install --ignore-installed --require-hashes -r requirements/operator.txt
 COPY --from=native /wheels /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements/runtime.in requirements/
 COPY services services
+COPY operator operator
 RUN pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-index /wheels/*.whl \
     && pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-build-isolation .
 

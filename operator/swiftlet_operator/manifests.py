@@ -1,0 +1,126 @@
+"""Manifests as plain data: kinds, labels, names of children, and how to reach into them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = dict[str, Any]
+
+GROUP = "swiftlet.io"
+VERSION = "v1alpha1"
+MANAGER = "swiftlet-operator"
+"""Field manager, `managed-by` label and reporter of events."""
+FINALIZER = f"{GROUP}/cluster"
+APPLIED = f"{GROUP}/applied"
+"""Annotation on every child: the digest of the manifest that was applied, so that a field that is no longer wanted is seen."""
+RESTART_DIGEST = f"{GROUP}/settings"
+"""Annotation on pods: the digest of the settings that they read at start only."""
+ALLOW_SCALE_IN = f"{GROUP}/allow-scale-in"
+"""Annotation on a StorageCluster, the way out: pods (comma-separated) whose devices may go although nobody has reported
+them empty."""
+ALLOW_DELETION = f"{GROUP}/allow-deletion"
+"""Annotation on a StorageCluster, the way out: "true" lets it be deleted although data exists."""
+
+NAME_LABEL = "app.kubernetes.io/name"
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+POOL_LABEL = f"{GROUP}/pool"
+ZONE_LABEL = f"{GROUP}/zone"
+RING_LABEL = f"{GROUP}/ring"
+RING_VERSION_LABEL = f"{GROUP}/ring-version"
+TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
+TOPOLOGY_REGION = "topology.kubernetes.io/region"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource of the API server: where its objects live."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def path(self) -> str:
+        """`/api/v1` or `/apis/GROUP/VERSION`."""
+        return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+
+
+def _own(kind: str, plural: str) -> Kind:
+    return Kind(f"{GROUP}/{VERSION}", kind, plural)
+
+
+CLUSTER = _own("StorageCluster", "storageclusters")
+RING = _own("Ring", "rings")
+POLICY = _own("StoragePolicy", "storagepolicies")
+QUOTA = _own("StorageQuota", "storagequotas")
+USER = _own("StorageUser", "storageusers")
+OWN_KINDS = (CLUSTER, RING, POLICY, QUOTA, USER)
+
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SECRET = Kind("v1", "Secret", "secrets")
+SERVICE = Kind("v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+POD = Kind("v1", "Pod", "pods")
+PVC = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+NODE = Kind("v1", "Node", "nodes", namespaced=False)
+EVENT = Kind("v1", "Event", "events")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
+DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
+BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+SERVICE_MONITOR = Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
+PROMETHEUS_RULE = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+MONITORING_KINDS = (SERVICE_MONITOR, PROMETHEUS_RULE)
+
+CHILD_KINDS = (CONFIG_MAP, SECRET, SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY)
+"""Kinds of children that every API server knows."""
+
+_KINDS = {
+    (kind.api_version, kind.kind): kind
+    for kind in (*OWN_KINDS, *CHILD_KINDS, *MONITORING_KINDS, POD, PVC, NODE, EVENT, LEASE, SERVICE_ACCOUNT)
+}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> Kind:
+    """The kind of a manifest; KeyError for one that the operator never handles."""
+    return _KINDS[manifest["apiVersion"], manifest["kind"]]
+
+
+def name_of(manifest: Mapping[str, Any]) -> str:
+    """`metadata.name`."""
+    return str(manifest["metadata"]["name"])
+
+
+def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """`metadata.labels`, empty when there are none."""
+    return manifest["metadata"].get("labels") or {}
+
+
+def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """`metadata.annotations`, empty when there are none."""
+    return manifest["metadata"].get("annotations") or {}
+
+
+def digest_of(value: Any) -> str:
+    """A short digest of plain data, the same for the same data."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def cluster_labels(cluster: str) -> dict[str, str]:
+    """What everything of a cluster is found by."""
+    return {NAME_LABEL: "swiftlet", INSTANCE_LABEL: cluster, MANAGED_BY_LABEL: MANAGER}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Labels as a query."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
