@@ -1,0 +1,93 @@
+"""Typed views of the custom resources, their conditions and quantities: what Kubernetes declares, as frozen values.
+
+What belongs here: the specs' names, types, limits and defaults, how a resource becomes a view, how conditions merge.
+What does not: talking to Kubernetes, and deciding anything (the operator's checks and plans do). What each field means,
+its unit and why it is what it is, stands in `crds/*.yaml`; a test holds the two against each other. Rules between
+fields are the API server's, in the CRDs; rules between objects are the operator's.
+"""
+
+from swiftlet.crd.base import NamedRef, SecretKeyRef
+from swiftlet.crd.cluster import (
+    AuthSpec,
+    ContainerSpec,
+    DatabaseStorage,
+    MetadataSpec,
+    MonitoringSpec,
+    Pool,
+    ProxySpec,
+    RdmaSpec,
+    RedisSpec,
+    ReplicatorSpec,
+    RingDefaults,
+    ServiceSpec,
+    Storage,
+    StorageClusterSpec,
+    TlsSpec,
+)
+from swiftlet.crd.conditions import Condition, Fact, merge_conditions, parse_conditions
+from swiftlet.crd.kinds import (
+    GROUP,
+    KINDS,
+    VERSION,
+    Kind,
+    Meta,
+    Resource,
+    parse_resource,
+    parse_ring,
+    parse_storage_cluster,
+    parse_storage_policy,
+    parse_storage_quota,
+    parse_storage_user,
+)
+from swiftlet.crd.pods import Resources, Toleration
+from swiftlet.crd.policy import StoragePolicySpec
+from swiftlet.crd.quantity import parse_quantity, quantity_bytes
+from swiftlet.crd.quota import Assignment, Level, StorageQuotaSpec
+from swiftlet.crd.ring import RingSpec
+from swiftlet.crd.user import StorageUserSpec
+
+__all__ = [
+    "GROUP",
+    "KINDS",
+    "VERSION",
+    "Assignment",
+    "AuthSpec",
+    "Condition",
+    "ContainerSpec",
+    "DatabaseStorage",
+    "Fact",
+    "Kind",
+    "Level",
+    "Meta",
+    "MetadataSpec",
+    "MonitoringSpec",
+    "NamedRef",
+    "Pool",
+    "ProxySpec",
+    "RdmaSpec",
+    "RedisSpec",
+    "ReplicatorSpec",
+    "Resource",
+    "Resources",
+    "RingDefaults",
+    "RingSpec",
+    "SecretKeyRef",
+    "ServiceSpec",
+    "Storage",
+    "StorageClusterSpec",
+    "StoragePolicySpec",
+    "StorageQuotaSpec",
+    "StorageUserSpec",
+    "TlsSpec",
+    "Toleration",
+    "merge_conditions",
+    "parse_conditions",
+    "parse_quantity",
+    "parse_resource",
+    "parse_ring",
+    "parse_storage_cluster",
+    "parse_storage_policy",
+    "parse_storage_quota",
+    "parse_storage_user",
+    "quantity_bytes",
+]

@@ -1,0 +1,210 @@
+"""The spec of a StorageCluster: one object store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from swiftlet.crd.base import (
+    DnsLabel,
+    MinPartHours,
+    NamedRef,
+    ObjectName,
+    Overload,
+    PartPower,
+    PoolName,
+    Quantity,
+    Replicas,
+    SecretKey,
+    SecretKeyRef,
+    View,
+    Zone,
+)
+from swiftlet.crd.pods import NodeSelector, PodSpec
+from swiftlet.crd.quantity import parse_quantity, quantity_bytes
+
+GIB = 1024**3
+
+Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s]+$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Workers = Annotated[int, Field(ge=1, le=256)]
+Zones = Annotated[tuple[Zone, ...], Field(max_length=16)]
+Role = Literal["object", "proxy"]
+
+
+class Storage(View):
+    """The volume of one device of a pool."""
+
+    class_name: ObjectName | None = None
+    size: Quantity
+
+    @property
+    def size_bytes(self) -> int:
+        """The volume's size in bytes."""
+        return quantity_bytes(self.size)
+
+
+class DatabaseStorage(Storage):
+    """The volume of one container server; databases are small."""
+
+    size: Quantity = "10Gi"
+
+
+class RdmaSpec(View):
+    """Whether and how pods get at RDMA devices."""
+
+    mode: Literal["auto", "required", "disabled"] = "auto"
+    resource: (
+        Annotated[
+            str,
+            Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=253),
+        ]
+        | None
+    ) = None
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    node_selector: NodeSelector = Field(default={})
+    networks: Annotated[str, Field(max_length=1024)] | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether pods should ask for a device where there is one."""
+        return self.mode != "disabled" and self.resource is not None
+
+
+class Pool(PodSpec):
+    """Equal storage pods with equal devices."""
+
+    name: PoolName
+    replicas: Annotated[int, Field(ge=1, le=1000)]
+    roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=2)] = ("object",)
+    zones: Zones = ()
+    region: DnsLabel = "default"
+    devices_per_pod: Annotated[int, Field(ge=1, le=32)] = 1
+    storage: Storage
+    weight: Annotated[float, Field(ge=0, le=10_000_000)] | None = None
+    rdma: RdmaSpec | None = None
+
+    @property
+    def device_weight(self) -> float:
+        """The weight of each device in the rings: what was asked for, else the size in GiB."""
+        return self.weight if self.weight is not None else float(parse_quantity(self.storage.size) / GIB)
+
+    @property
+    def device_count(self) -> int:
+        """Devices of all its pods."""
+        return self.replicas * self.devices_per_pod
+
+
+class ServiceSpec(View):
+    """The Service in front of the proxies."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    port: Port = 80
+    node_port: Annotated[int, Field(ge=30000, le=32767)] | None = None
+    annotations: Annotated[Mapping[str, Annotated[str, Field(max_length=1024)]], Field(max_length=32)] = Field(
+        default={}
+    )
+
+
+class ProxySpec(PodSpec):
+    """The proxies: the Swift API."""
+
+    replicas: Annotated[int, Field(ge=0, le=500)] = 2
+    workers: Workers = 1
+    service: ServiceSpec = ServiceSpec()
+    storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
+
+
+class MetadataSpec(PodSpec):
+    """The metadata servers: where a direct client finds its objects."""
+
+    replicas: Annotated[int, Field(ge=0, le=500)] = 2
+    workers: Workers = 1
+
+
+class ContainerSpec(PodSpec):
+    """The container servers: account and container databases."""
+
+    replicas: Annotated[int, Field(ge=1, le=1000)] = 3
+    zones: Zones = ()
+    storage: DatabaseStorage = DatabaseStorage()
+
+
+class RingDefaults(View):
+    """What the operator writes into the Ring objects that it makes."""
+
+    part_power: PartPower = 14
+    replicas: Replicas = 3
+    min_part_hours: MinPartHours = 1
+    overload: Overload = 0.1
+
+
+class RedisPasswordRef(SecretKeyRef):
+    """The entry of a Secret that holds the password of an external Redis."""
+
+    key: SecretKey = "password"
+
+
+class RedisSpec(PodSpec):
+    """The Redis that holds the failure table and the usage cache."""
+
+    mode: Literal["embedded", "external"] = "embedded"
+    image: Image | None = None
+    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:\[\]_-]+:[0-9]{1,5}$", max_length=259)] | None = None
+    password_secret_ref: RedisPasswordRef | None = None
+
+
+class AuthSpec(View):
+    """How clients prove who they are."""
+
+    token_life_seconds: Annotated[int, Field(ge=60, le=2_678_400)] = 86_400
+
+
+class TlsSpec(View):
+    """Encryption between clients and proxies."""
+
+    secret_ref: NamedRef | None = None
+
+
+class ReplicatorSpec(View):
+    """How replicas are brought into agreement."""
+
+    interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 10
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 4
+
+
+class MonitoringSpec(View):
+    """What is made for a Prometheus operator."""
+
+    enabled: bool = False
+
+
+class StorageClusterSpec(View):
+    """One object store."""
+
+    image: Image | None = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: Annotated[tuple[NamedRef, ...], Field(max_length=8)] = ()
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=32)]
+    rings: RingDefaults = RingDefaults()
+    proxy: ProxySpec = ProxySpec()
+    metadata: MetadataSpec = MetadataSpec()
+    container: ContainerSpec = ContainerSpec()
+    redis: RedisSpec = RedisSpec()
+    auth: AuthSpec = AuthSpec()
+    tls: TlsSpec = TlsSpec()
+    replicator: ReplicatorSpec = ReplicatorSpec()
+    monitoring: MonitoringSpec = MonitoringSpec()
+    rdma: RdmaSpec = RdmaSpec()
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    paused: bool = False
+
+    def rdma_of(self, pool: Pool) -> RdmaSpec:
+        """What counts for a pool: its own settings as a whole, else the cluster's."""
+        return pool.rdma if pool.rdma is not None else self.rdma
+
+    def pool_named(self, name: str) -> Pool | None:
+        """The pool of that name."""
+        return next((pool for pool in self.pools if pool.name == name), None)

@@ -1,0 +1,137 @@
+"""Conditions of a custom resource, by the Kubernetes conventions. Pure: time is passed in.
+
+A `Fact` is what somebody found out just now; a `Condition` is a fact as it stands in a status, with the generation
+it was found at and the time its status last changed. Merging the same facts again changes nothing, so that a
+reconcile that finds nothing new writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from swiftlet.errors import SettingsError
+
+Status = Literal["True", "False", "Unknown"]
+
+MAX_MESSAGE_CHARS = 1024
+"""Longest message kept; the CRDs allow no more."""
+MAX_CONDITIONS = 32
+"""Most conditions of one resource; the CRDs allow no more."""
+TYPE_PATTERN = r"^[A-Z][A-Za-z0-9]{0,62}$"
+REASON_PATTERN = r"^[A-Z][A-Za-z0-9]{0,62}$"
+
+_TYPE = re.compile(TYPE_PATTERN, re.ASCII)
+_REASON = re.compile(REASON_PATTERN, re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What holds now: a type such as `Ready`, whether it is so, a reason in CamelCase, and what a person should do."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what the API server would refuse later, away from whoever made the mistake."""
+        if not _TYPE.fullmatch(self.type):
+            raise ValueError(f"condition type {self.type!r} is not CamelCase")
+        if self.status not in get_args(Status):
+            raise ValueError(f"status {self.status!r} of condition {self.type} is none of True, False, Unknown")
+        if not _REASON.fullmatch(self.reason):
+            raise ValueError(f"reason {self.reason!r} of condition {self.type} is not CamelCase")
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it is known to be so."""
+        return self.status == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A fact in a status: found at `observed_generation`, with its status since `last_transition_time` (RFC 3339)."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+    observed_generation: int
+    last_transition_time: str
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """As it stands in `status.conditions`."""
+        return {
+            "type": self.type,
+            "status": self.status,
+            "reason": self.reason,
+            "message": self.message,
+            "observedGeneration": self.observed_generation,
+            "lastTransitionTime": self.last_transition_time,
+        }
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it is known to be so."""
+        return self.status == "True"
+
+
+def parse_conditions(manifest: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """The conditions in a resource's status, none when it has no status yet; SettingsError when one is damaged."""
+    entries = (manifest.get("status") or {}).get("conditions") or []
+    try:
+        return tuple(_parse(entry) for entry in entries)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingsError(
+            f"status.conditions: {error!r}; remove the damaged entry, the operator writes it anew"
+        ) from error
+
+
+def _parse(entry: Mapping[str, Any]) -> Condition:
+    if entry["status"] not in get_args(Status):
+        raise ValueError(f"status {entry['status']!r}")
+    return Condition(
+        type=str(entry["type"]),
+        status=entry["status"],
+        reason=str(entry.get("reason", "")),
+        message=str(entry.get("message", "")),
+        observed_generation=int(entry.get("observedGeneration", 0)),
+        last_transition_time=str(entry["lastTransitionTime"]),
+    )
+
+
+def merge_conditions(
+    current: Sequence[Condition], facts: Iterable[Fact], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """`current` with `facts` found at `generation`.
+
+    A condition that no fact speaks of stays as it is; the order of `current` stays, new types follow in the order of
+    `facts`. The time of a condition changes only when its status does. Of two facts of one type the later one counts.
+    """
+    merged = {condition.type: condition for condition in current}
+    for fact in facts:
+        merged[fact.type] = _advance(merged.get(fact.type), fact, generation, now)
+    if len(merged) > MAX_CONDITIONS:
+        raise ValueError(f"{len(merged)} conditions on one resource; {MAX_CONDITIONS} is the limit")
+    return tuple(merged.values())
+
+
+def _advance(old: Condition | None, fact: Fact, generation: int, now: datetime) -> Condition:
+    since = old.last_transition_time if old is not None and old.status == fact.status else rfc3339(now)
+    return Condition(fact.type, fact.status, fact.reason, _shortened(fact.message), generation, since)
+
+
+def rfc3339(moment: datetime) -> str:
+    """Whole seconds in UTC, the way Kubernetes writes times; `moment` must know its zone."""
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone says nothing")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE_CHARS else message[: MAX_MESSAGE_CHARS - 3] + "..."

@@ -1,0 +1,28 @@
+"""The spec of a StoragePolicy: a kind of container, with replicas and pools of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from swiftlet.crd.base import NamedRef, PoolName, Quantity, Replicas, View
+from swiftlet.crd.quantity import quantity_bytes
+
+
+class StoragePolicySpec(View):
+    """One storage policy of a cluster."""
+
+    cluster_ref: NamedRef
+    index: Annotated[int, Field(ge=0, le=255)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$", max_length=64)]
+    default: bool = False
+    replicas: Replicas | None = None
+    aggregate_below: Quantity = "1Mi"
+    etag: Literal["md5", "xxh3"] = "md5"
+    pools: Annotated[tuple[PoolName, ...], Field(max_length=32)] = ()
+
+    @property
+    def aggregate_below_bytes(self) -> int:
+        """Objects up to this many bytes go into volumes."""
+        return quantity_bytes(self.aggregate_below)
