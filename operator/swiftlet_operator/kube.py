@@ -1,0 +1,227 @@
+"""The one door to the API server.
+
+A thin client over aiohttp: kopf brings aiohttp and the login anyway, requests are cancelled with their task instead
+of leaving a thread behind, and the official client's models would be most of the operator's memory. What comes back
+is plain data; what goes wrong becomes an error of `swiftlet_operator.problems`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import aiohttp
+import kopf
+
+from swiftlet_operator.manifests import MANAGER, Kind, Manifest, kind_of, name_of, selector
+from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, KubeInvalid, KubeUnavailable
+
+PAGE_SIZE = 500
+"""Objects per page of a list."""
+LOGIN_LIFE_S = 60.0
+"""A service account's token changes on disk; the file is read again after this time."""
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+
+_log = logging.getLogger(__name__)
+
+
+class Kube(Protocol):
+    """What the operator asks of an API server. All methods raise KubeError and its subclasses."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """One object, None when there is none."""
+        ...
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        """All objects of a namespace (of all when None) with these labels; none when the kind is unknown."""
+        ...
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        ...
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply: what the manifest names becomes ours and as it says, the rest stays as it is."""
+        ...
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Make it; KubeConflict when it exists."""
+        ...
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Overwrite it; KubeConflict unless its resourceVersion is still the given one."""
+        ...
+
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, change: Manifest, subresource: str | None = None
+    ) -> Manifest | None:
+        """Merge a change; None when the object is gone."""
+        ...
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete this very object, if it is still there; what depends on it goes in the background."""
+        ...
+
+
+class HttpKube:
+    """The API server over HTTP."""
+
+    def __init__(self, session: aiohttp.ClientSession, login: Login) -> None:
+        """`login` says who we are, `session` connects as its certificates want it."""
+        self._session = session
+        self._login = login
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        return await self._ask("GET", _url(kind, namespace, name), missing=None)
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector(labels)} if labels else {})
+        found: list[Manifest] = []
+        while True:
+            page = await self._ask("GET", _url(kind, namespace), query, missing=None)
+            if page is None:
+                return found
+            # Items of a list come without their kind.
+            found += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page.get("items") or []]
+            following = page.get("metadata", {}).get("continue")
+            if not following:
+                return found
+            query["continue"] = following
+
+    async def serves(self, kind: Kind) -> bool:
+        resources = await self._ask("GET", kind.path, missing=None) or {}
+        return any(one.get("name") == kind.plural for one in resources.get("resources") or [])
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        query = {"fieldManager": MANAGER, "force": "true"}
+        return await self._must("PATCH", _url_of(manifest), query, manifest, "application/apply-patch+yaml")
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        url = _url(kind_of(manifest), manifest["metadata"].get("namespace"))
+        return await self._must("POST", url, {"fieldManager": MANAGER}, manifest)
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        return await self._must("PUT", _url_of(manifest), {"fieldManager": MANAGER}, manifest)
+
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, change: Manifest, subresource: str | None = None
+    ) -> Manifest | None:
+        url = _url(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        query = {"fieldManager": MANAGER}
+        return await self._ask("PATCH", url, query, change, "application/merge-patch+json", missing=None)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        await self._ask("DELETE", _url(kind, namespace, name), None, options, missing=None)
+
+    async def _must(
+        self, method: str, url: str, query: Mapping[str, str], body: Any, content_type: str = "application/json"
+    ) -> Manifest:
+        answer = await self._ask(method, url, query, body, content_type, missing=None)
+        if answer is None:
+            raise KubeInvalid(f"{method} {url}: the API server knows no such object, kind or namespace")
+        return answer
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        *,
+        missing: None,
+    ) -> Manifest | None:
+        """The answer as data; `missing` for 404."""
+        headers = {**self._login.headers(), "Accept": "application/json"}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = json.dumps(body).encode()
+        try:
+            async with self._session.request(method, url, params=query, data=data, headers=headers) as response:
+                text = await response.text()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise KubeUnavailable(f"{method} {url}: {error or type(error).__name__}") from error
+        if response.status == 404:
+            return missing
+        if response.status >= 400:
+            raise _error(response.status, f"{method} {url}", text)
+        answer: Manifest = json.loads(text)
+        return answer
+
+
+class Login:
+    """Who we are, as kopf finds out: a pod's service account, or a kubeconfig."""
+
+    def __init__(self) -> None:
+        """Look once; KubeError when there is neither."""
+        self._info = _log_in()
+        self._read_at = time.monotonic()
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._info.server
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """What connections trust, and our certificate if that is how we log in."""
+        return self._info.as_ssl_context()
+
+    def headers(self) -> dict[str, str]:
+        """The Authorization header; read again now and then because tokens expire."""
+        if time.monotonic() - self._read_at > LOGIN_LIFE_S:
+            self._info, self._read_at = _log_in(), time.monotonic()
+        return self._info.as_http_headers()
+
+
+def _log_in() -> kopf.ConnectionInfo:
+    info = kopf.login_with_service_account(logger=_log) or kopf.login_with_kubeconfig(logger=_log)
+    if info is None:
+        raise KubeError("neither a service account nor a kubeconfig was found; set KUBECONFIG")
+    return info
+
+
+@asynccontextmanager
+async def connected(timeout_s: float) -> AsyncIterator[HttpKube]:
+    """A client that waits at most `timeout_s` for an answer."""
+    login = Login()
+    context = await asyncio.to_thread(login.ssl_context)
+    async with aiohttp.ClientSession(
+        login.server.rstrip("/"),
+        connector=aiohttp.TCPConnector(ssl=context, limit=20),
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+    ) as session:
+        yield HttpKube(session, login)
+
+
+def _url(kind: Kind, namespace: str | None, name: str | None = None) -> str:
+    inside = f"/namespaces/{namespace}" if kind.namespaced and namespace else ""
+    return f"{kind.path}{inside}/{kind.plural}" + (f"/{name}" if name else "")
+
+
+def _url_of(manifest: Manifest) -> str:
+    return _url(kind_of(manifest), manifest["metadata"].get("namespace"), name_of(manifest))
+
+
+def _error(status: int, what: str, text: str) -> KubeError:
+    try:
+        reason = str(json.loads(text).get("message") or text)
+    except (ValueError, AttributeError):
+        reason = text
+    message = f"{what}: {status} {reason[:500]}"
+    if status in _BUSY:
+        return KubeUnavailable(message)
+    if status in (401, 403):
+        return KubeForbidden(message)
+    if status == 409:
+        return KubeConflict(message)
+    if status in (400, 405, 413, 415, 422):
+        return KubeInvalid(message)
+    return KubeError(message)

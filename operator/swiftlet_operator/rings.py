@@ -1,0 +1,351 @@
+"""What happens to a ring: pure, from the devices there should be and the builder of last time.
+
+A device enters once it is known where it stands, with a part of its weight, and gains the same part with every
+rebalance; the first layout takes full weights, for there is nothing to move yet. A device that should not be there is
+drained: its weight becomes 0, and it leaves when no partition is assigned to it and it is known to be empty. While
+fewer devices would stay than there are replicas, nothing is drained at all.
+
+At most one rebalance per `min_part_hours`, so that what was moved has been copied before more is; each moves at most
+one replica of a partition. A rebalance that could not move enough is followed by another.
+
+A builder is kept in pieces with a digest over the whole. If they can't be read but the ring can, a builder is made
+from the ring, all of whose partitions count as just moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from swiftlet.ring import Device, Ring, RingBuilder, RingError, report
+from swiftlet.ring import codec
+from swiftlet_operator.problems import BrokenState
+
+STEPS = 4
+"""Rebalances until a new device has its full weight."""
+BUILDER_PIECE_BYTES = 900_000
+"""A ConfigMap holds 1 MiB."""
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The settings of a ring."""
+
+    part_power: int
+    replicas: float
+    min_part_hours: int
+    overload: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A device that should take part; `zone` and `node` are None while it is not known where it stands."""
+
+    name: str
+    host: str
+    port: int
+    device: str
+    region: str
+    weight: float
+    zone: str | None
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A ring as it should be.
+
+    `empty`: names of devices that hold nothing any more, so that they may leave. `hurry`: whether a first layout may
+    do without the devices whose place is not known yet.
+    """
+
+    ring: str
+    shape: Shape
+    wanted: tuple[Wanted, ...]
+    empty: frozenset[str] = frozenset()
+    hurry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What is kept of a ring between two looks: its builder, when it was last rebalanced, and what is left to do.
+
+    `moved` and `surplus` are those of the last rebalance; see `swiftlet.ring.RebalanceResult`.
+    """
+
+    builder: bytes
+    rebalanced_at_s: int
+    moved: int
+    surplus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a ring.
+
+    `saved` is None before the first layout, and the very object that was given when nothing changed. `waiting` says
+    why there is more to do but not now, `refused` what is not done at all (reason, message); `again_in_s` when to look
+    again. `present`: the names of all devices that are part of the builder.
+    """
+
+    ring: str
+    saved: Saved | None
+    chunks: tuple[bytes, ...] = ()
+    version: int = 0
+    devices: int = 0
+    balance: float = 0.0
+    dispersion: float = 0.0
+    present: frozenset[str] = frozenset()
+    draining: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
+    waiting: str = ""
+    refused: tuple[str, str] | None = None
+    again_in_s: float | None = None
+
+
+def advance(task: Task, saved: Saved | None, now_s: int) -> Outcome:
+    """One step towards the ring as it should be; BrokenState when the saved builder can't be read."""
+    if saved is None:
+        return _first(task, now_s)
+    builder = _decode(task.ring, saved.builder)
+    refused = _refusal(task, builder)
+    if refused is not None:
+        return _outcome(task, builder, saved, refused=refused)
+    changed = _change(builder, task)
+    if not changed and saved.surplus == 0:
+        return _outcome(task, builder, saved)
+    due_s = saved.rebalanced_at_s + task.shape.min_part_hours * _HOUR_S
+    if now_s < due_s:
+        # Not the changed builder: what it would be is found anew next time.
+        return _outcome(
+            task,
+            _decode(task.ring, saved.builder),
+            saved,
+            waiting=f"the next rebalance is due {task.shape.min_part_hours} h after the last one",
+            again_in_s=float(due_s - now_s),
+        )
+    return _rebalance(task, builder, saved, changed, now_s)
+
+
+def _first(task: Task, now_s: int) -> Outcome:
+    located = [one for one in task.wanted if one.zone is not None]
+    missing = len(task.wanted) - len(located)
+    if missing and not task.hurry:
+        return Outcome(task.ring, None, waiting=f"{missing} of {len(task.wanted)} devices have not been scheduled yet")
+    needed = math.ceil(task.shape.replicas)
+    if len(located) < needed:
+        message = (
+            f"ring {task.ring} needs {needed} devices for its {task.shape.replicas:g} replicas, there are "
+            f"{len(located)}; add pods to its pools, or lower the replicas"
+        )
+        return Outcome(task.ring, None, refused=("TooFewDevices", message))
+    shape = task.shape
+    builder = RingBuilder(shape.part_power, shape.replicas, shape.min_part_hours, shape.overload)
+    for one in located:
+        _add(builder, one, one.weight)
+    return _rebalance(task, builder, None, True, now_s)
+
+
+def _rebalance(task: Task, builder: RingBuilder, saved: Saved | None, changed: bool, now_s: int) -> Outcome:
+    before = _facts(builder.ring) if builder.has_ring else None
+    try:
+        result = builder.rebalance(now_s // _HOUR_S)
+    except RingError as error:
+        kept = _decode(task.ring, saved.builder) if saved is not None else None
+        refused = ("RebalanceFailed", f"ring {task.ring}: {error}")
+        return _outcome(task, kept, saved, refused=refused) if kept else Outcome(task.ring, None, refused=refused)
+    surplus = result.surplus if result.moved else 0
+    if not changed and before == _facts(builder.ring):
+        # Nothing helps; remember that, and publish no new version of the same ring.
+        assert saved is not None
+        done = replace(saved, surplus=0)
+        return _outcome(task, _decode(task.ring, saved.builder), done)
+    made = Saved(codec.encode_builder(builder), now_s, result.moved, surplus)
+    more = surplus > 0 or any(_step(device, one) for device, one in _pairs(builder, task))
+    hours = task.shape.min_part_hours
+    return _outcome(
+        task,
+        builder,
+        made,
+        waiting=f"the next rebalance is due {hours} h after this one" if more else "",
+        again_in_s=float(max(hours * _HOUR_S, 1)) if more else None,
+    )
+
+
+def _facts(ring: Ring) -> tuple[object, ...]:
+    return ring.devices, tuple(bytes(row) for row in ring.rows)
+
+
+def _refusal(task: Task, builder: RingBuilder) -> tuple[str, str] | None:
+    if builder.part_power != task.shape.part_power:
+        return "PartPowerChanged", (
+            f"ring {task.ring} was made with partPower {builder.part_power}, which is for its life; "
+            f"set it back from {task.shape.part_power}"
+        )
+    known = {device.name for device in builder.devices if device is not None}
+    staying = [one for one in task.wanted if one.name in known or one.zone is not None]
+    needed = math.ceil(task.shape.replicas)
+    if len(staying) < needed:
+        return "TooFewDevices", (
+            f"ring {task.ring} would be left with {len(staying)} devices for {task.shape.replicas:g} replicas; "
+            "nothing is drained: add pods to its pools, or lower the replicas first"
+        )
+    return None
+
+
+def _change(builder: RingBuilder, task: Task) -> bool:
+    """Make the builder's devices and settings what they should be next; whether anything changed."""
+    before = (builder.devices, builder.replicas, builder.overload)
+    minimum = builder.min_part_hours
+    builder.set_replicas(task.shape.replicas)
+    builder.set_overload(task.shape.overload)
+    if minimum != task.shape.min_part_hours:
+        builder.set_min_part_hours(task.shape.min_part_hours)
+    known = {device.name: device for device in builder.devices if device is not None}
+    held = _held(builder)
+    expected = {one.name for one in task.wanted}
+    for device in known.values():
+        if device.name in expected:
+            continue
+        if device.weight > 0:
+            builder.set_weight(device.id, 0)
+        elif device.name in task.empty and not held.get(device.id):
+            builder.remove_device(device.id)
+    for one in task.wanted:
+        if one.name in known:
+            builder.set_weight(known[one.name].id, _next_weight(known[one.name].weight, one.weight))
+        elif one.zone is not None:
+            _add(builder, one, one.weight / STEPS)
+    if (builder.devices, builder.replicas, builder.overload) == before:
+        return False
+    _relocate(builder, task)
+    return True
+
+
+def _relocate(builder: RingBuilder, task: Task) -> None:
+    """Take over where devices stand now. Only along with other changes: a pod that moves alone moves no data."""
+    for device, one in _pairs(builder, task):
+        if one.zone is not None and one.node is not None:
+            builder.update_device(
+                device.id, host=one.host, port=one.port, region=one.region, zone=one.zone, node=one.node
+            )
+
+
+def _pairs(builder: RingBuilder, task: Task) -> list[tuple[Device, Wanted]]:
+    wanted = {one.name: one for one in task.wanted}
+    return [(d, wanted[d.name]) for d in builder.devices if d is not None and d.name in wanted]
+
+
+def _step(device: Device, one: Wanted) -> bool:
+    return _next_weight(device.weight, one.weight) != device.weight
+
+
+def _next_weight(now: float, goal: float) -> float:
+    """A quarter of the goal more, or the goal at once when that is less."""
+    return min(goal, now + goal / STEPS) if now < goal else goal
+
+
+def _add(builder: RingBuilder, one: Wanted, weight: float) -> None:
+    assert one.zone is not None
+    builder.add_device(
+        host=one.host,
+        port=one.port,
+        device=one.device,
+        region=one.region,
+        zone=one.zone,
+        weight=weight,
+        node=one.node or one.host,
+        name=one.name,
+    )
+
+
+def _held(builder: RingBuilder) -> Mapping[int, int]:
+    """Replicas per device id in the ring of the last rebalance."""
+    held: dict[int, int] = {}
+    if builder.has_ring:
+        for row in builder.ring.rows:
+            for id_ in set(row):
+                held[id_] = held.get(id_, 0) + row.count(id_)
+    return held
+
+
+def _outcome(
+    task: Task,
+    builder: RingBuilder,
+    saved: Saved | None,
+    *,
+    waiting: str = "",
+    refused: tuple[str, str] | None = None,
+    again_in_s: float | None = None,
+) -> Outcome:
+    devices = [device for device in builder.devices if device is not None]
+    expected = {one.name for one in task.wanted}
+    leaving = [device for device in devices if device.name not in expected]
+    held = _held(builder) if leaving else {}
+    quality = report(builder.ring)
+    return Outcome(
+        ring=task.ring,
+        saved=saved,
+        chunks=tuple(codec.chunks(builder.ring)),
+        version=builder.version,
+        devices=len(devices),
+        balance=quality.balance,
+        dispersion=quality.dispersion,
+        present=frozenset(device.name for device in devices),
+        draining=frozenset(device.name for device in leaving),
+        drained=frozenset(d.name for d in leaving if d.weight == 0 and not held.get(d.id)),
+        waiting=waiting,
+        refused=refused,
+        again_in_s=again_in_s,
+    )
+
+
+def _decode(ring: str, data: bytes) -> RingBuilder:
+    try:
+        return codec.decode_builder(data)
+    except RingError as error:
+        raise BrokenState(f"the builder of ring {ring} can't be used: {error}") from error
+
+
+def split(data: bytes) -> list[bytes]:
+    """A builder's bytes in pieces that fit ConfigMaps, each behind the digest of the whole."""
+    digest = hashlib.sha256(data).digest()
+    room = BUILDER_PIECE_BYTES - len(digest)
+    return [digest + data[start : start + room] for start in range(0, len(data), room)]
+
+
+def unite(pieces: Sequence[bytes]) -> bytes | None:
+    """The bytes behind `split`; None when pieces are missing, damaged or of different builders."""
+    digest = hashlib.sha256().digest_size
+    data = b"".join(piece[digest:] for piece in pieces)
+    whole = hashlib.sha256(data).digest()
+    return data if pieces and all(piece[:digest] == whole for piece in pieces) else None
+
+
+def rebuilt(ring: Ring, shape: Shape, now_s: int) -> Saved:
+    """A builder from the ring alone: all of its partitions count as moved right now."""
+    hours = now_s // _HOUR_S
+    builder = RingBuilder.restore(
+        part_power=ring.part_power,
+        replicas=ring.replica_count,
+        min_part_hours=shape.min_part_hours,
+        overload=shape.overload,
+        seed=0,
+        version=ring.version,
+        devices=ring.devices,
+        moved_at=array("I", [hours]) * ring.partition_count,
+        ring=ring,
+    )
+    return Saved(codec.encode_builder(builder), now_s, 0, 0)
+
+
+def ring_of(chunks: Sequence[bytes]) -> Ring | None:
+    """The ring that chunks make, None when they don't."""
+    try:
+        return codec.join(chunks)
+    except RingError:
+        return None
