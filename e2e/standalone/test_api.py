@@ -296,6 +296,14 @@ def test_listing_queries(client: Client, tree: str, query: str, expected: list[s
     assert plain.text.splitlines() == expected
 
 
+def test_the_longest_markers_fit_on_every_hop(client: Client, container: str) -> None:
+    """Unquoted slashes: a third of the size that they have between the services."""
+    name = "/" * 1024
+    assert client.call("PUT", f"{container}/{name}", body=b"x").status == 201
+    query = f"prefix={name[:1000]}&marker={name[:1023]}&end_marker={name[:1023]}0"
+    assert names(client, container, query) == [name]
+
+
 def test_listing_formats(client: Client, tree: str) -> None:
     row = client.call("GET", tree, query="format=json&prefix=c/2").json()[0]
     assert set(row) == {"name", "hash", "bytes", "content_type", "last_modified"}

@@ -7,10 +7,13 @@ says what is wrong and, where somebody can act on it, what to do.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from swiftlet.timestamp import Timestamp
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SwiftletError(Exception):
@@ -120,3 +123,10 @@ class TooManyFailures(SwiftletError):
         """Keep the seconds to wait."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+def device_error(error: OSError, what: str) -> SwiftletError:
+    """The domain's word for the operating system's error while working on `what`: DiskFull or DeviceFailed."""
+    if error.errno in _NO_SPACE:
+        return DiskFull(f"{what}: no space left on the device")
+    return DeviceFailed(f"{what}: {error.strerror or error}")

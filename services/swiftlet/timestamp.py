@@ -1,10 +1,10 @@
 """Version timestamps: a total order over writes that every node agrees on.
 
 A timestamp is one 64-bit integer: the time in ticks of 10 microseconds since the epoch in the upper 50 bits
-(good until the year 2326), and a 14-bit nonce of the issuing process in the lower 14. The ticks are what the
-Swift API shows as `X-Timestamp: 1700000000.12345`; the nonce makes it all but impossible that two processes
-issue the same timestamp for two writes to one object. Two writes with equal timestamps count as the same
-write.
+and a 14-bit nonce of the issuing process in the lower 14. The ticks are what the Swift API shows as
+`X-Timestamp: 1700000000.12345`; the nonce makes it all but impossible that two processes issue the same timestamp
+for two writes to one object. Two writes with equal timestamps count as the same write. Times from the year 2286 on,
+when seconds need an eleventh digit and text would no longer sort, are refused.
 
 A `TimestampClock` never issues the same or an older value twice, even when the wall clock steps back, and
 can be moved forward by what it hears from peers, so that a proxy whose clock is behind does not have its
@@ -25,7 +25,8 @@ from email.utils import formatdate
 TICKS_PER_SECOND = 100_000
 NONCE_BITS = 14
 _NONCE_MASK = (1 << NONCE_BITS) - 1
-_MAX_VALUE = (1 << 64) - 1
+MAX_VALUE = (10**10 * TICKS_PER_SECOND << NONCE_BITS) - 1
+"""The largest `Timestamp.value`."""
 _NS_PER_TICK = 1_000_000_000 // TICKS_PER_SECOND
 _TEXT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,5}))?(?:_([0-9a-f]{4}))?", re.ASCII)
 
@@ -37,9 +38,9 @@ class Timestamp:
     value: int
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit in 64 bits."""
-        if not 0 <= self.value <= _MAX_VALUE:
-            raise ValueError(f"timestamp {self.value} is not an unsigned 64-bit integer")
+        """Refuse what lies before 1970 or after 2286."""
+        if not 0 <= self.value <= MAX_VALUE:
+            raise ValueError(f"timestamp {self.value} is out of range (0 to {MAX_VALUE})")
 
     @classmethod
     def at(cls, seconds: float, nonce: int = 0) -> Timestamp:

@@ -6,10 +6,9 @@ the database to quarantine, the second takes the device out of service.
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 
-from swiftlet.errors import DeviceFailed, DiskFull, NodeBusy, StoreFormatError, SwiftletError
+from swiftlet.errors import DeviceFailed, DiskFull, NodeBusy, StoreFormatError, SwiftletError, device_error
 
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _DEVICE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
@@ -23,9 +22,7 @@ class DamagedDatabase(StoreFormatError):
 def translate(error: sqlite3.Error | OSError, what: str) -> SwiftletError | None:
     """The domain's word for an error while working on `what`; None when it is a mistake of the program."""
     if isinstance(error, OSError):
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return DiskFull(f"{what}: no space left on the device")
-        return DeviceFailed(f"{what}: {error.strerror or error}")
+        return device_error(error, what)
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return None

@@ -240,8 +240,9 @@ class ListingStore:
         return known
 
     async def partitions(self, kind: DatabaseKind) -> list[int]:
-        """Partitions with databases of a kind, ascending."""
-        return await self._look(lambda: sorted(int(entry) for entry in entries(self.root / kind.value)))
+        """Partitions with databases of a kind, ascending; what else may lie there is not ours."""
+        home = self.root / kind.value
+        return await self._look(lambda: sorted(int(entry) for entry in entries(home) if entry.isdecimal()))
 
     async def databases(self, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
         """The databases in a partition, by digest."""

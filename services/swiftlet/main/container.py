@@ -135,5 +135,6 @@ def _is_local(section: ContainerSection, known: str | None, machine: str, device
 def run(settings: ContainerSettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.container
-    options = ServeOptions(drain_s=settings.drain_s)
+    # A listing's query carries three names of up to 1024 bytes each, three times as long when percent-encoded.
+    options = ServeOptions(drain_s=settings.drain_s, max_line_size=32_768)
     return serve_app(lambda: create_app(settings), section.host, section.port, options)

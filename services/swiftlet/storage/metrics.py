@@ -27,3 +27,6 @@ OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for t
 ROWS = Counter(
     "swiftlet_object_rows_total", "Listing rows by their fate: listed, queued, no-container, dropped.", ["fate"]
 )
+RECLAIMED = Counter(
+    "swiftlet_object_tombstones_reclaimed_total", "Tombstones forgotten after the reclaim age.", ["device"]
+)

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
@@ -21,7 +24,7 @@ from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
 from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.storage.frames import BodyReader
-from swiftlet.storage.metrics import DEVICE_UP
+from swiftlet.storage.metrics import DEVICE_UP, RECLAIMED
 from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, object_key
 from swiftlet.storage.object_get import get
@@ -45,6 +48,8 @@ from swiftlet.transport.object_messages import (
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY, json_object
 
+RECLAIM_PERIOD_S = 3600.0
+"""Seconds between looks for tombstones that are old enough to be forgotten."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,7 +69,8 @@ class ObjectServerSettings:
     outbox_interval_s: float = 5.0
     """Seconds between attempts to empty the outboxes; also the first pause after a failed one."""
     reclaim_age_s: float = 7 * 86400.0
-    """Seconds after which a waiting row is dropped when its container is answered to be missing."""
+    """Seconds that tombstones are kept, and after which a waiting row is dropped when its container is answered to be
+    missing."""
 
 
 class ObjectServer:
@@ -77,12 +83,17 @@ class ObjectServer:
         row_sink: RowSink,
         settings: ObjectServerSettings | None = None,
         key: ClusterKey | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close."""
+        """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
+
+        `now_s` is the wall clock.
+        """
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
         self.settings = settings or ObjectServerSettings()
         self._door = Door(key)
+        self._now_s = now_s
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
@@ -98,13 +109,39 @@ class ObjectServer:
 
     async def run_background(self, _app: web.Application) -> AsyncIterator[None]:
         """For `app.cleanup_ctx`: empty the outboxes and measure the devices until shutdown; then end the threads."""
-        tasks = [asyncio.create_task(self._tend(device)) for device in self._devices.values()]
+        tasks = [asyncio.create_task(work(device)) for device in self._devices.values() for work in self._upkeep]
         yield
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for device in self._devices.values():
             await asyncio.to_thread(device.pool.close)
+
+    @property
+    def _upkeep(self) -> tuple[Callable[[ObjectDevice], Coroutine[Any, Any, None]], ...]:
+        return self._tend, self._forget_old
+
+    async def _forget_old(self, device: ObjectDevice) -> None:
+        """Forget one device's old tombstones every period, for ever; at first somewhen within one."""
+        await asyncio.sleep(RECLAIM_PERIOD_S * random.random())  # noqa: S311
+        while True:
+            try:
+                await self.reclaim(device)
+            except (SwiftletError, OSError) as error:
+                _log.error("reclaiming failed: device=%s error=%s", device.name, error)
+            except Exception:
+                _log.exception("reclaiming failed unexpectedly: device=%s", device.name)
+            await asyncio.sleep(RECLAIM_PERIOD_S)
+
+    async def reclaim(self, device: ObjectDevice) -> int:
+        """Forget tombstones older than the reclaim age; how many went.
+
+        The age is cut to whole periods, so that all replicas of a partition forget the same ones.
+        """
+        before_s = (self._now_s() - self.settings.reclaim_age_s) // RECLAIM_PERIOD_S * RECLAIM_PERIOD_S
+        gone = await device.pool.run(device.store.reclaim, Timestamp.at(max(0.0, before_s)))
+        RECLAIMED.labels(device.name).inc(gone)
+        return gone
 
     async def _tend(self, device: ObjectDevice) -> None:
         """One device's upkeep, for ever; an attempt that fails is logged and followed by the next."""

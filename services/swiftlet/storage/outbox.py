@@ -23,6 +23,7 @@ from pathlib import Path
 
 from swiftlet_native import xxh3_64, xxh3_128
 
+from swiftlet.errors import device_error
 from swiftlet.model import ObjectRow
 from swiftlet.transport.wire import WireError, flag, json_bytes, json_object, number, text, timestamp
 
@@ -92,16 +93,19 @@ class Outbox:
         return len(self._rows) >= self._limit
 
     def add(self, account: str, container: str, replica: int, row: ObjectRow) -> None:
-        """Keep a row durably, unless a newer one for the same object is waiting."""
+        """Keep a row durably, unless a newer one for the same object is waiting; DiskFull, DeviceFailed."""
         pending = PendingRow(account, container, replica, row, self._now_s())
         name = pending.name
-        with self._mutex:
-            held = self._rows.get(name)
-            if held is None or held.row.timestamp < row.timestamp:
-                self._write(name, pending)
-                self._rows[name] = pending
-        # The directory may be synced by several threads at once: each returns with its own row durable.
-        _sync_directory(self._directory)
+        try:
+            with self._mutex:
+                held = self._rows.get(name)
+                if held is None or held.row.timestamp < row.timestamp:
+                    self._write(name, pending)
+                    self._rows[name] = pending
+            # The directory may be synced by several threads at once: each returns with its own row durable.
+            _sync_directory(self._directory)
+        except OSError as error:
+            raise device_error(error, f"outbox {self._directory}") from error
 
     def _write(self, name: str, pending: PendingRow) -> None:
         temporary = os.path.join(self._directory, f"{next(self._numbers)}.tmp")

@@ -24,7 +24,7 @@ from typing import Any
 
 from swiftlet_native import Hasher, xxh3_64
 
-from swiftlet.errors import StoreFormatError
+from swiftlet.errors import DeviceFailed, StoreFormatError
 from swiftlet.model import PostRecord, PutFooter, PutRecord
 from swiftlet.timestamp import ZERO, Timestamp
 
@@ -99,8 +99,11 @@ def read_tail(fd: int, timestamp: Timestamp, kind: FileKind) -> Tail:
     if xxh3_64(raw) != check:
         raise StoreFormatError("the footer is cut off or damaged")
     magic, version, found, length, size, xxh3, metadata_xxh3 = _FOOTER.unpack(raw)
-    if magic != MAGIC or version != VERSION:
-        raise StoreFormatError(f"unknown file format {magic!r} version {version}; a newer program wrote it")
+    if magic != MAGIC or version == 0:
+        raise StoreFormatError(f"unknown file format {magic!r} version {version}")
+    if version > VERSION:
+        # Nothing is wrong with the file: it must not go to quarantine, and another replica is asked.
+        raise DeviceFailed(f"a newer program wrote this device (format {version}, {VERSION} is known here); upgrade")
     if length > MAX_METADATA or size + length + FOOTER_SIZE != total:
         raise StoreFormatError(f"the footer speaks of {size} + {length} bytes, the file has {total}")
     if length + FOOTER_SIZE > len(end):

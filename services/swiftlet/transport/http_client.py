@@ -4,8 +4,9 @@ What both transports over HTTP (objects and listings) stand on. aiohttp's except
 
 Fault model: a node may refuse the connection, accept it and never answer, answer half, answer garbage or go
 away between two requests of a kept-alive connection. Each of these ends in a NodeError within the settings'
-times. A request that failed may have been carried out all the same. An idempotent request that met a
-connection which the node had just closed is sent once more, on a new one; nothing else is repeated here.
+times. A request that failed may have been carried out all the same. An idempotent request with
+a body in one piece that met a connection which the node had just closed is sent once more, on a new one; nothing else
+is repeated here.
 """
 
 from __future__ import annotations

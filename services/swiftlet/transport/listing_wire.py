@@ -30,7 +30,7 @@ from swiftlet.model import (
     ObjectRow,
     Subdir,
 )
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError, array, json_bytes, number, text, texts, timestamp
 
 MAX_UPDATE_BODY = 4 * 1024 * 1024
@@ -43,7 +43,7 @@ MAX_LISTING = 10_000
 """Rows in one page of a listing."""
 _SENT_ROWS_BYTES = 1_000_000
 """Bytes of rows in one request that we send: what goes over a socket without holding up the event loop."""
-_MAX_STAMP = (1 << 64) - 1
+_MAX_STAMP = MAX_VALUE
 _MAX_POLICY = 0xFFFF
 _MAX_QUANTITY = 1 << 53
 

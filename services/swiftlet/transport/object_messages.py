@@ -20,8 +20,6 @@ from swiftlet.transport.wire import WireError, array, flag, json_object, number,
 
 PREFIX = "/v1/objects"
 """Where the object routes stand; below it `/<device>[/<policy>[/<partition>[/<suffix or digest>]]]`."""
-STREAM_QUERY = "stream"
-"""Asks a PUT to be answered before its data come: the sender waits for that."""
 HEAD_QUERY = "head"
 """`GET <object>?head` answers with the info alone, as JSON; HTTP's own HEAD could not carry it."""
 REMOVE = "remove"

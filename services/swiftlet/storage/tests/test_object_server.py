@@ -25,6 +25,7 @@ from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, a
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.memory import MemoryStore
+from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.object_messages import footer_json, object_path, put_json
@@ -75,6 +76,25 @@ async def serving(
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     async with serving(tmp_path, ObjectServerSettings(idle_timeout_s=0.3, outbox_interval_s=0.02)) as served:
         yield served
+
+
+async def test_old_tombstones_are_forgotten_and_young_ones_are_not(tmp_path: Path) -> None:
+    store, now_s = MemoryStore(), [1_000_000.0]
+    outboxes = {"d1": Outbox(tmp_path / "outbox")}
+    settings = ObjectServerSettings(reclaim_age_s=7200.0)
+    server = ObjectServer({"d1": store}, outboxes, RowRecorder(), settings, now_s=lambda: now_s[0])
+    for number, moment_s in ((1, 989_000.0), (2, 999_000.0)):
+        with pytest.raises(NotFound):
+            store.delete(key_of(number), Timestamp.at(moment_s), NAME)
+    device = server.devices["d1"]
+    try:
+        assert await server.reclaim(device) == 1
+        assert len(list(store.keys(0, key_of(2).partition))) == 1
+        now_s[0] += 10_000.0
+        assert await server.reclaim(device) == 1
+        assert await server.reclaim(device) == 0
+    finally:
+        device.pool.close()
 
 
 async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:

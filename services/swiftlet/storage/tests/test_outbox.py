@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from swiftlet.errors import NodeUnreachable, NotFound
+from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport, RowFate, RowUpdate
@@ -156,3 +158,16 @@ async def test_one_who_stops_waiting_harms_nobody() -> None:
     impatient.cancel()
     await patient
     assert sum(count for _, count in listing.batches) >= 1
+
+
+def test_a_full_or_failed_device_says_so_in_the_domains_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox = Outbox(tmp_path)
+    for number, kind in ((errno.ENOSPC, DiskFull), (errno.EIO, DeviceFailed)):
+
+        def fail(_fd: int, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(kind):
+            outbox.add("a", "c", 0, row())
+    assert len(outbox) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DeviceLocked, DiskFull, NotFound
 from swiftlet.model import PutRecord
-from swiftlet.store import failpoints
+from swiftlet.store import failpoints, plain_format
 from swiftlet.store.conformance import NAME, at, content, footer_of, key_of, post, put
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.tests.test_conformance import data_file
@@ -189,6 +190,26 @@ def test_every_flipped_byte_is_found(store: PlainStore, tmp_path: Path) -> None:
         path.write_bytes(whole[:index] + bytes((whole[index] ^ 0x10,)) + whole[index + 1 :])
         with pytest.raises(ChecksumMismatch):
             store.verify(key_of(index + 1))
+
+
+def test_a_newer_format_is_refused_and_left_alone(store: PlainStore, tmp_path: Path) -> None:
+    """After a downgrade nothing is lost: what the newer program wrote waits for it."""
+    with format_version(2):
+        put(store, key_of(1), 1, b"from the future")
+    for read in (store.stat, store.open, store.verify):
+        with pytest.raises(DeviceFailed, match="newer program"):
+            read(key_of(1))
+    assert not os.listdir(tmp_path / "quarantined")
+    with format_version(2):
+        assert content(store, key_of(1)) == b"from the future"
+
+
+@contextmanager
+def format_version(version: int) -> Iterator[None]:
+    """Files are written and read by a program of another format version meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain_format, "VERSION", version)
+        yield
 
 
 def test_file_under_another_name(store: PlainStore, tmp_path: Path) -> None:

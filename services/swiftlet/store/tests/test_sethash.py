@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from swiftlet.model import Entry, Kind
 from swiftlet.store import sethash
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import MAX_VALUE, Timestamp
 
-timestamps = st.integers(0, 2**64 - 1).map(Timestamp)
+timestamps = st.integers(0, MAX_VALUE).map(Timestamp)
 entries = st.builds(
     Entry, st.binary(min_size=16, max_size=16), st.sampled_from(Kind), timestamps, timestamps, timestamps
 )
