@@ -1,0 +1,126 @@
+# Images without a registry: base images from Debian packages, the project's image from its Dockerfile.
+# shellcheck shell=bash disable=SC2154  # names from settings.sh
+
+# with_buildah COMMAND...: with storage of its own in the cache, and nothing left mounted when the script ends.
+with_buildah() {
+    mkdir -p "$images"
+    printf '[storage]\ndriver = "overlay"\ngraphroot = "%s"\nrunroot = "%s"\n' \
+        "$cache/buildah" "$cache/buildah-run" >"$cache/storage.conf"
+    printf 'unqualified-search-registries = []\n' >"$cache/registries.conf"
+    printf '{"default":[{"type":"insecureAcceptAnything"}]}' >"$cache/policy.json"
+    export CONTAINERS_STORAGE_CONF=$cache/storage.conf REGISTRIES_CONFIG_PATH=$cache/registries.conf
+    export BUILDAH_ISOLATION=chroot
+    trap 'umount "$cache/buildah/overlay" 2>/dev/null || true' EXIT
+    "$@"
+}
+
+# archive_of IMAGE: the file that it is saved in.
+archive_of() {
+    local name=${1#docker.io/library/}
+    printf '%s/%s.tar\n' "$images" "${name//[\/:]/_}"
+}
+
+# save_image IMAGE
+save_image() {
+    local archive
+    archive=$(archive_of "$1")
+    rm -f "$archive.tmp"
+    buildah push --quiet --signature-policy "$cache/policy.json" "$1" "docker-archive:$archive.tmp:$1" >/dev/null
+    mv "$archive.tmp" "$archive"
+}
+
+make_base_images() {
+    if [[ ! -e $(archive_of "$python_image") ]]; then
+        say "cluster: making $python_image from Debian packages and this machine's Python"
+        make_python_root
+        with_buildah make_python_image
+    fi
+    if [[ ! -e $(archive_of "$pause_image") ]]; then
+        gcc -Os -static -s -o "$programs/pause" hack/cluster.d/pause.c
+        with_buildah make_program_image "$pause_image" pause
+    fi
+    [[ -e $(archive_of "$coredns_image") ]] || with_buildah make_program_image "$coredns_image" coredns
+    [[ -e $(archive_of "$local_path_image") ]] ||
+        with_buildah make_program_image "$local_path_image" local-path-provisioner
+}
+
+# make_program_image IMAGE PROGRAM: nothing but one static program.
+make_program_image() {
+    local container
+    container=$(buildah from scratch)
+    buildah copy --quiet "$container" "$programs/$2" "/$2" >/dev/null
+    buildah config --entrypoint "[\"/$2\"]" "$container"
+    buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$1" >/dev/null
+    save_image "$1"
+}
+
+# Debian's own python3 would not do: its dist-packages break `pip install --prefix`, which the Dockerfile uses. So
+# this machine's CPython is put into /usr/local, as the image of that name has it.
+make_python_root() {
+    local root=$cache/python-root python
+    if [[ -e $root/.done ]]; then
+        return
+    fi
+    python=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
+    [[ -x $python/bin/python3.11 ]] ||
+        die "the base image needs Python 3.11, and .venv has another" "PYTHON=python3.11 make setup"
+    rm -rf --one-file-system "$root"
+    debootstrap --variant=minbase --include="$(python_libraries)" bookworm "$root" "$(debian_mirror)" \
+        >"$cache/debootstrap.log" || die "debootstrap failed" "see $cache/debootstrap.log"
+    rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
+        "$root"/usr/share/{doc,man,info,locale} "$root"/var/log/*.log
+    mkdir -p "$root/usr/local/lib/python3.11/site-packages"
+    cp -a "$python/bin/python3.11" "$root/usr/local/bin/"
+    find "$python/lib" -maxdepth 1 -name 'libpython3*.so*' -exec cp -a {} "$root/usr/local/lib/" \;
+    tar -C "$python/lib" --exclude=site-packages --exclude=__pycache__ --exclude=test --exclude=tests \
+        --exclude='config-3*' --exclude=idlelib --exclude=tkinter --exclude=turtledemo -cf - python3.11 |
+        tar -C "$root/usr/local/lib" -xf -
+    ln -sf python3.11 "$root/usr/local/bin/python3"
+    ln -sf python3 "$root/usr/local/bin/python"
+    chroot "$root" ldconfig
+    PIP_ROOT_USER_ACTION=ignore chroot "$root" /usr/local/bin/python3.11 -m ensurepip >/dev/null
+    ln -sf pip3 "$root/usr/local/bin/pip"
+    chroot "$root" /usr/local/bin/python3.11 -c 'import ssl, sqlite3, ctypes, bz2, lzma, zlib, readline, uuid, hashlib'
+    find "$root" -name __pycache__ -type d -prune -exec rm -rf {} +
+    touch "$root/.done"
+}
+
+python_libraries() {
+    printf '%s,' ca-certificates netbase tzdata libssl3 libffi8 libsqlite3-0 zlib1g libbz2-1.0 liblzma5 libreadline8 \
+        libncursesw6 libuuid1
+    printf 'libexpat1'
+}
+
+# The mirror that this machine uses itself.
+debian_mirror() {
+    local mirror
+    mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
+    [[ -n $mirror ]] || mirror=$(sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' /etc/apt/sources.list | head -n 1)
+    printf '%s\n' "$mirror"
+}
+
+make_python_image() {
+    local container
+    container=$(buildah from scratch)
+    buildah add --quiet "$container" "$cache/python-root" / >/dev/null
+    buildah config --env PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin --env LANG=C.UTF-8 \
+        --cmd python3 "$container"
+    buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$python_image" >/dev/null
+    save_image "$python_image"
+}
+
+# build_image IMAGE: the project's, from its Dockerfile and the wheel that hack/setup built.
+build_image() {
+    compgen -G 'native/target/wheels/*.whl' >/dev/null || die "the native package is not built" "make native"
+    # pip in the build takes the certificates of this machine, which may sit behind a proxy of its own.
+    printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n' >"$cache/pip.conf"
+    with_buildah buildah_project "$1"
+}
+
+buildah_project() {
+    buildah bud --quiet --layers --network host --pull-never --signature-policy "$cache/policy.json" \
+        --volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$cache/pip.conf:/etc/pip.conf:ro" \
+        --build-arg NATIVE=prebuilt --build-arg "PYTHON_IMAGE=$python_image" --build-arg "RUST_IMAGE=$python_image" \
+        --tag "$1" . >/dev/null
+    save_image "$1"
+}

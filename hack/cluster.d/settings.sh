@@ -1,0 +1,41 @@
+# Where the cluster without a registry keeps its things, what they are called, and its addresses; sourced.
+# shellcheck shell=bash disable=SC2034
+
+readonly nodes=${NODES:-3}                  # worker machines, 1..9
+readonly cache=${SWIFTLET_KUBE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swiftlet/kube}
+readonly programs=$cache/bin
+readonly images=$cache/images               # docker archives; a machine imports all of them when it starts
+readonly state=$cache/state                 # the running cluster's: certificates, disks, logs
+readonly kubeconfig=$state/admin.conf
+
+readonly kubernetes_version=1.33.13
+readonly helm_version=3.22.0
+readonly python_image=docker.io/library/python:3.11-slim
+readonly pause_image=swiftlet.local/pause:1
+readonly coredns_image=swiftlet.local/coredns:1.12.3
+readonly local_path_image=swiftlet.local/local-path-provisioner:0.0.30
+
+# Every namespace, link and control group of ours begins with this.
+readonly prefix=swiftlet
+readonly wire=10.201.0                      # the network between machines: a bridge in the control plane's namespace
+readonly control_plane_ip=$wire.1
+readonly host_ip=$wire.254
+readonly pods=10.245                        # machine i has $pods.i.0/24
+readonly services_cidr=10.97.0.0/16
+readonly api_ip=10.97.0.1
+readonly dns_ip=10.97.0.10
+
+# Kubernetes' own defaults are 50 s and 300 s; here the loss of a machine is to be seen within a test.
+readonly node_grace=16s
+readonly tolerate_s=30
+
+machine_ip() {
+    printf '%s.%d\n' "$wire" $((10 + $1))
+}
+
+# is_up NAME: whether that machine runs.
+is_up() {
+    local pid
+    pid=$(cat "$state/machines/$1/pid" 2>/dev/null) &&
+        [[ -n $pid ]] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q 'cluster\.d/machine '
+}
