@@ -1,8 +1,9 @@
 """Runs plans: one write to all replicas at once, one read down a list of devices.
 
 Trouble with a node (`NODE_TROUBLE`) makes the fan-out try the next device. Every other domain error is the
-device's considered answer (superseded, not empty, ...) and is handed back as such. With one exception: a handoff
-that never heard of a name says nothing about it, since it may just never have been needed; the next device is asked.
+device's considered answer (superseded, not empty, ...) and is handed back as such. With one exception: that a handoff
+does not have something proves little, since it may just not have been needed when that was written. The next device
+is asked; the handoff's "not found" counts only if it holds a tombstone.
 
 Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone.
 A write that did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the
@@ -52,9 +53,9 @@ class Outcome(Generic[T]):
         return Unavailable(f"{what}: {needed} replicas must answer, {answered} did ({ailments})")
 
 
-def _knows_nothing(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:
-    """Whether a "not found" is only that of a handoff; one that holds a tombstone does know."""
-    return isinstance(error, NotFound) and error.timestamp is None and device.id in handoffs
+def _counts(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:
+    """Whether a refusal says anything; a handoff's "not found" does so only if it holds a tombstone."""
+    return device.id not in handoffs or not isinstance(error, NotFound) or error.timestamp is not None
 
 
 class SlotRunner(Generic[T]):
@@ -78,11 +79,11 @@ class SlotRunner(Generic[T]):
                 device = next(self._spares, None)
             except SwiftletError as error:
                 self._health.succeeded(device)
-                if _knows_nothing(device, self._plan.handoffs, error):
-                    device = next(self._spares, None)
-                    continue
-                self.outcome.refusals.append((device, error))
-                return
+                if _counts(device, self._plan.handoffs, error):
+                    self.outcome.refusals.append((device, error))
+                if device.id not in self._plan.handoffs or not isinstance(error, NotFound):
+                    return
+                device = next(self._spares, None)
             else:
                 self._health.succeeded(device)
                 self.outcome.replies.append((index, device, reply))
@@ -153,7 +154,7 @@ async def read_each(
             outcome.troubles.append((device, error))
         except SwiftletError as error:
             health.succeeded(device)
-            if not _knows_nothing(device, plan.handoffs, error):
+            if _counts(device, plan.handoffs, error):
                 outcome.refusals.append((device, error))
         else:
             health.succeeded(device)

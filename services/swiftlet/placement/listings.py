@@ -16,9 +16,22 @@ from swiftlet.placement.plan import plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
+
+
+def _mostly(created: Sequence[bool]) -> bool:
+    """A handoff always creates, and so does a replica that missed the creation: neither makes it new."""
+    return 2 * sum(created) > len(created)
+
+
+def _info_put_at(info: ContainerInfo | AccountInfo) -> Timestamp:
+    return info.put_timestamp
+
+
+def _page_put_at(page: tuple[ContainerInfo | AccountInfo, object]) -> Timestamp:
+    return page[0].put_timestamp
 
 
 class ClusterListings:
@@ -48,9 +61,29 @@ class ClusterListings:
             return [reply for _, _, reply in outcome.replies]
         raise refusal(outcome, plan.quorum, what)
 
-    async def _read(self, ring: Ring, partition: int, what: str, operation: Callable[[Device], Awaitable[T]]) -> T:
+    async def _read(
+        self,
+        ring: Ring,
+        partition: int,
+        what: str,
+        operation: Callable[[Device], Awaitable[T]],
+        put_at: Callable[[T], Timestamp],
+    ) -> T:
         plan = plan_read(ring, partition, self._health.suppressed)
-        outcome = await read_each(plan, operation, self._health, lambda o: bool(o.replies))
+        deletions = [ZERO]
+
+        async def bounded(device: Device) -> T:
+            """A handoff that missed the deletion which a primary tells of has nothing to say."""
+            try:
+                reply = await operation(device)
+            except NotFound as absence:
+                deletions.append(absence.timestamp or ZERO)
+                raise
+            if device.id in plan.handoffs and put_at(reply) < max(deletions):
+                raise NotFound(f"{what} was deleted", max(deletions))
+            return reply
+
+        outcome = await read_each(plan, bounded, self._health, lambda o: bool(o.replies))
         if outcome.replies:
             return outcome.replies[0][2]
         if len(outcome.refused_by(NotFound)) >= plan.quorum:
@@ -75,7 +108,7 @@ class ClusterListings:
         policy: int | None,
         default_policy: int,
     ) -> bool:
-        """Create or update; True when any replica created it. PolicyConflict, Unavailable."""
+        """Create or update; True when most replicas created it. PolicyConflict, Unavailable."""
         ring, partition, what = self._container(account, container)
         created = await self._write(
             ring,
@@ -85,7 +118,7 @@ class ClusterListings:
                 device, partition, account, container, timestamp, metadata, policy, default_policy
             ),
         )
-        return any(created)
+        return _mostly(created)
 
     async def post_container(
         self, account: str, container: str, timestamp: Timestamp, metadata: Mapping[str, str]
@@ -117,6 +150,7 @@ class ClusterListings:
             partition,
             what,
             lambda device: self._transport.container_info(device, partition, account, container),
+            _info_put_at,
         )
 
     async def list_objects(
@@ -129,10 +163,11 @@ class ClusterListings:
             partition,
             what,
             lambda device: self._transport.list_objects(device, partition, account, container, query),
+            _page_put_at,
         )
 
     async def put_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
-        """Create or update; True when any replica created it."""
+        """Create or update; True when most replicas created it."""
         ring, partition, what = self._account(account)
         created = await self._write(
             ring,
@@ -140,7 +175,7 @@ class ClusterListings:
             what,
             lambda device: self._transport.put_account(device, partition, account, timestamp, metadata),
         )
-        return any(created)
+        return _mostly(created)
 
     async def post_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> None:
         """Merge metadata; NotFound, Unavailable."""
@@ -166,7 +201,7 @@ class ClusterListings:
         """Totals and metadata; NotFound, Unavailable."""
         ring, partition, what = self._account(account)
         return await self._read(
-            ring, partition, what, lambda device: self._transport.account_info(device, partition, account)
+            ring, partition, what, lambda device: self._transport.account_info(device, partition, account), _info_put_at
         )
 
     async def list_containers(
@@ -179,4 +214,5 @@ class ClusterListings:
             partition,
             what,
             lambda device: self._transport.list_containers(device, partition, account, query),
+            _page_put_at,
         )

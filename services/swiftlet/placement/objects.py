@@ -27,6 +27,26 @@ from swiftlet.timestamp import ZERO, Timestamp
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class _Bound:
+    """What a read must not go behind: the newest version, and any deletion that it meets on its way."""
+
+    newest: tuple[Timestamp, Timestamp] = (ZERO, ZERO)
+    deleted: Timestamp = ZERO
+
+    def met(self, absence: NotFound) -> None:
+        """A device does not have it."""
+        if absence.timestamp is not None:
+            self.deleted = max(self.deleted, absence.timestamp)
+
+    def check(self, info: ObjectInfo, version: Timestamp | None = None) -> None:
+        """NotFound or OtherVersion unless this is what may be read."""
+        if info.timestamp <= self.deleted:
+            raise NotFound(f"{info.name} was deleted at {self.deleted}", self.deleted)
+        if _age(info) < self.newest or version not in (None, info.timestamp):
+            raise OtherVersion(f"the version of {info.modified} is here, not the one asked for")
+
+
 class OtherVersion(SwiftletError):
     """A device has the object, but not in the version asked for; says nothing about whether that one exists."""
 
@@ -162,10 +182,14 @@ class ClusterObjects:
         if newest:
             return (await self._newest(path, key))[0]
 
-        async def operation(device: Device) -> ObjectInfo:
-            return await self._transport.head(device, key)
+        bound = _Bound()
 
-        return await self._first_copy(path, key, operation)
+        async def operation(device: Device) -> ObjectInfo:
+            info = await self._transport.head(device, key)
+            bound.check(info)
+            return info
+
+        return await self._first_copy(path, key, operation, bound)
 
     async def get(
         self,
@@ -181,17 +205,18 @@ class ClusterObjects:
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
         key = self.key(path, policy)
-        floor = (await self._newest(path, key))[0].timestamp if newest else ZERO
+        bound = _Bound(_age((await self._newest(path, key))[0])) if newest else _Bound()
 
         async def operation(device: Device) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop)
-            found = stream.info.timestamp
-            if found < floor or version not in (None, found):
+            try:
+                bound.check(stream.info, version)
+            except SwiftletError:
                 await stream.close()
-                raise OtherVersion(f"the version of {found} is here, not the one asked for")
+                raise
             return device, stream
 
-        device, stream = await self._first_copy(path, key, operation)
+        device, stream = await self._first_copy(path, key, operation, bound)
         return Download(self, key, device, stream, start, stop)
 
     def failed(self, device: Device) -> None:
@@ -240,17 +265,32 @@ class ClusterObjects:
             raise Unavailable(f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest")
         if not found or (gone and max(gone) >= max(info.timestamp for info, _ in found)):
             raise NotFound(f"{path} does not exist", max(gone, default=None))
-        return max(found, key=lambda pair: (pair[0].timestamp, pair[0].meta_timestamp))
+        return max(found, key=lambda pair: _age(pair[0]))
 
-    async def _first_copy(self, path: Path, key: ObjectKey, operation: Callable[[Device], Awaitable[T]]) -> T:
+    async def _first_copy(
+        self, path: Path, key: ObjectKey, operation: Callable[[Device], Awaitable[T]], bound: _Bound
+    ) -> T:
         plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
-        outcome = await read_each(plan, operation, self._health, lambda o: bool(o.replies))
+
+        async def bounded(device: Device) -> T:
+            try:
+                return await operation(device)
+            except NotFound as absence:
+                bound.met(absence)
+                raise
+
+        outcome = await read_each(plan, bounded, self._health, lambda o: bool(o.replies))
         if outcome.replies:
             return outcome.replies[0][2]
         absent = outcome.refused_by(NotFound)
         if len(absent) >= plan.quorum:
             raise NotFound(f"{path} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
         raise outcome.unavailable(str(path), plan.quorum)
+
+
+def _age(info: ObjectInfo) -> tuple[Timestamp, Timestamp]:
+    """What makes a replica newer than another: its data first, then its metadata."""
+    return info.timestamp, info.meta_timestamp
 
 
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:

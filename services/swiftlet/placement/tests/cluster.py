@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path as Directory
 
+import pytest
 from swiftlet_native import xxh3_64
 
 from swiftlet.errors import NotFound
@@ -17,6 +20,7 @@ from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects, Written
+from swiftlet.placement.plan import plan_read
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
@@ -63,6 +67,7 @@ class OneRing:
     """The same ring for everything."""
 
     def __init__(self, ring: Ring) -> None:
+        """It can be exchanged at any time."""
         self.ring = ring
 
     def account(self) -> Ring:
@@ -81,7 +86,8 @@ class OneRing:
 class MemoryCluster:
     """Devices, what they hold, and the proxy's view of them."""
 
-    def __init__(self, root: Directory, devices: int = 6, replicas: float = 3, suppress_after: int = NEVER_SUPPRESSED):
+    def __init__(self, root: Directory, devices: int, replicas: float, suppress_after: int) -> None:
+        """`suppress_after` failures in a row a device is asked last."""
         self.rings = OneRing(make_ring(devices, replicas))
         self.ring = self.rings.ring
         self.devices = [device for device in self.ring.devices if device is not None]
@@ -196,10 +202,8 @@ class MemoryCluster:
 
     def place_tombstone(self, device: Device, second: float, path: Path = PATH) -> None:
         """A deletion on one device only."""
-        try:
+        with contextlib.suppress(NotFound):
             self.store(device).delete(self.key(path), at(second), str(path))
-        except NotFound:
-            pass
 
     async def read(self, newest: bool = False, path: Path = PATH, start: int = 0, stop: int | None = None) -> bytes:
         """An object's bytes."""
@@ -219,11 +223,13 @@ async def memory_cluster(
         await cluster.close()
 
 
-def reading_order(monkey: Callable[[str, object], None], order: Iterable[Device]) -> None:
-    """Have plans shuffle primaries into this order; `monkey` is a `monkeypatch.setattr`."""
+def reading_order(monkeypatch: pytest.MonkeyPatch, *order: Device) -> None:
+    """Have reads ask the primaries in this order from now on."""
     ranks = {device.id: rank for rank, device in enumerate(order)}
 
     def shuffle(devices: list[Device]) -> None:
         devices.sort(key=lambda device: ranks.get(device.id, len(ranks)))
 
-    monkey("swiftlet.placement.plan.plan_read.__defaults__", shuffle)
+    ordered = functools.partial(plan_read, shuffle=shuffle)
+    for module in ("objects", "listings"):
+        monkeypatch.setattr(f"swiftlet.placement.{module}.plan_read", ordered)
