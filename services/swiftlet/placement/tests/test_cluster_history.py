@@ -58,9 +58,9 @@ class Model:
         self.possible[path] = {seen} if acknowledged else self.possible[path] | {seen}
 
     def posted(self, path: Path, metadata: tuple[tuple[str, str], ...], acknowledged: bool) -> None:
-        """A POST, which changes only what exists."""
+        """A POST, which changes only what exists; replicas that missed a deletion may take one in vain."""
         after = {seen if seen.body is None else Seen(seen.body, metadata) for seen in self.possible[path]}
-        self.possible[path] = {s for s in after if s.body is not None} if acknowledged else self.possible[path] | after
+        self.possible[path] = after if acknowledged else self.possible[path] | after
 
 
 class History:
@@ -149,12 +149,14 @@ class History:
         except NotFound:
             # A quorum of replicas is without it; one that missed a deletion may have taken the POST unseen.
             assert self.most_down > 1 or NOTHING in self.model.possible[path]
+            self.model.posted(path, tuple(metadata.items()), acknowledged=False)
             return True
         except Unavailable:
             self.model.posted(path, tuple(metadata.items()), acknowledged=False)
             # A stale replica may refuse with "not found" as well, so that one device in trouble is enough for this.
             return self.most_down == 1
-        self.model.posted(path, tuple(metadata.items()), acknowledged=True)
+        # Two replicas that missed a PUT may take a POST on top of older data; it shows once they have the newer.
+        self.model.posted(path, tuple(metadata.items()), acknowledged=self.most_down == 1)
         return True
 
     async def check(self, path: Path) -> None:
