@@ -182,7 +182,9 @@ class Login:
 
 
 def _log_in() -> kopf.ConnectionInfo:
-    info = kopf.login_with_service_account(logger=_log) or kopf.login_with_kubeconfig(logger=_log)
+    settings = kopf.OperatorSettings()
+    info = kopf.login_with_service_account(logger=_log, settings=settings)
+    info = info or kopf.login_with_kubeconfig(logger=_log, settings=settings)
     if info is None:
         raise KubeError("neither a service account nor a kubeconfig was found; set KUBECONFIG")
     return info

@@ -20,8 +20,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from swiftlet.ring import Device, Ring, RingBuilder, RingError, report
-from swiftlet.ring import codec
+from swiftlet.ring import Device, Ring, RingBuilder, RingError, codec, report
 from swiftlet_operator.problems import BrokenState
 
 STEPS = 4

@@ -1,0 +1,40 @@
+"""StatefulSets of the container servers: account and container databases."""
+
+from __future__ import annotations
+
+from swiftlet_operator.build.pods import service_container, template, volumes
+from swiftlet_operator.build.settings import restart_digest
+from swiftlet_operator.build.site import (
+    CONTAINER,
+    CONTAINER_PORT,
+    DATABASE_DEVICE,
+    Group,
+    Site,
+    container_groups,
+)
+from swiftlet_operator.build.storage import DEVICES_DIRECTORY, claim, stateful_set
+from swiftlet_operator.manifests import Manifest
+
+
+def build_container(site: Site) -> list[Manifest]:
+    """One per zone."""
+    return [_stateful_set(site, group) for group in container_groups(site.name, site.spec)]
+
+
+def _stateful_set(site: Site, group: Group) -> Manifest:
+    spec = site.spec.container
+    host = f"$(POD_NAME).{site.child(CONTAINER)}.{site.namespace}.svc"
+    server = service_container(
+        site,
+        "container",
+        "container",
+        CONTAINER_PORT,
+        spec.resources,
+        env=[{"name": "SWIFTLET_CONTAINER__RING_HOST", "value": host}],
+        mounts=[{"name": DATABASE_DEVICE, "mountPath": f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}"}],
+    )
+    pod = template(
+        site, group.labels, restart_digest(site, "container"), spec, [server], volumes(site), zone=group.zone
+    )
+    databases = claim(site, group, DATABASE_DEVICE, spec.storage.size, spec.storage.class_name)
+    return stateful_set(site, group, pod, [databases])

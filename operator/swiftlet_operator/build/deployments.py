@@ -1,0 +1,58 @@
+"""Deployments of what keeps no state: the proxies and the metadata servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swiftlet_operator.build.pods import (
+    API_LABEL,
+    component_labels,
+    proxy_container,
+    service_container,
+    template,
+    volumes,
+)
+from swiftlet_operator.build.settings import restart_digest
+from swiftlet_operator.build.site import METADATA, METADATA_PORT, PROXY, Site
+from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, Manifest
+
+
+def build_deployments(site: Site) -> list[Manifest]:
+    """Those that have any replicas."""
+    return [*_proxies(site), *_metadata(site)]
+
+
+def _proxies(site: Site) -> list[Manifest]:
+    spec = site.spec.proxy
+    if not spec.replicas:
+        return []
+    pod = template(
+        site,
+        {COMPONENT_LABEL: PROXY, API_LABEL: "true"},
+        restart_digest(site, "proxy"),
+        spec,
+        [proxy_container(site, spec.resources)],
+        volumes(site, users=True),
+    )
+    return [_deployment(site, PROXY, spec.replicas, pod)]
+
+
+def _metadata(site: Site) -> list[Manifest]:
+    spec = site.spec.metadata
+    if not spec.replicas:
+        return []
+    server = service_container(site, "metadata", "metadata", METADATA_PORT, spec.resources)
+    pod = template(site, {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata"), spec, [server], volumes(site))
+    return [_deployment(site, METADATA, spec.replicas, pod)]
+
+
+def _deployment(site: Site, component: str, replicas: int, pod: Mapping[str, Any]) -> Manifest:
+    spec = {
+        "replicas": replicas,
+        "revisionHistoryLimit": 3,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "selector": {"matchLabels": component_labels(site, component)},
+        "template": pod,
+    }
+    return site.object(DEPLOYMENT, site.child(component), component, {"spec": spec})

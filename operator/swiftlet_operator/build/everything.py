@@ -1,0 +1,30 @@
+"""All children that follow from the spec alone, in the order in which they are best made."""
+
+from __future__ import annotations
+
+from swiftlet_operator.build.budgets import build_budgets
+from swiftlet_operator.build.container import build_container
+from swiftlet_operator.build.deployments import build_deployments
+from swiftlet_operator.build.monitoring import build_monitoring
+from swiftlet_operator.build.network import build_network
+from swiftlet_operator.build.redis import build_redis
+from swiftlet_operator.build.services import build_services
+from swiftlet_operator.build.settings import build_settings
+from swiftlet_operator.build.site import Site
+from swiftlet_operator.build.storage import build_storage
+from swiftlet_operator.manifests import Manifest
+
+
+def build(site: Site) -> list[Manifest]:
+    """What pods need comes before the pods; Secrets and rings are not among them (`secrets`, `ring_maps`)."""
+    return [
+        build_settings(site),
+        *build_services(site),
+        *build_network(site),
+        *build_budgets(site),
+        *build_redis(site),
+        *build_storage(site),
+        *build_container(site),
+        *build_deployments(site),
+        *build_monitoring(site),
+    ]

@@ -1,0 +1,207 @@
+"""What all pods have in common: who they run as, what they mount, how they are probed, where they may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from swiftlet.crd import Resources
+from swiftlet.crd.pods import PodSpec
+from swiftlet_operator.build import settings
+from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.site import API_PORT, PROXY, Group, Site
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    GROUP,
+    HOSTNAME,
+    INSTANCE_LABEL,
+    RESTART_DIGEST,
+    TOPOLOGY_ZONE,
+)
+
+API_LABEL = f"{GROUP}/api"
+"""On every pod that serves the Swift API, so that one Service finds proxies and storage pods with a proxy."""
+USER_ID = 65532
+PRE_STOP_S = 5
+"""Time for endpoints to go before the process is asked to."""
+GRACE_S = 40
+"""More than the services' drain time and the time before it."""
+STARTUP_S = 600
+"""A device with much on it takes its time to open."""
+_PERIOD_S = 5
+
+
+def service_container(
+    site: Site,
+    service: str,
+    port_name: str,
+    port: int,
+    resources: Resources,
+    *,
+    env: Sequence[Mapping[str, Any]] = (),
+    mounts: Sequence[Mapping[str, Any]] = (),
+    capabilities: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A container that runs one service."""
+    suffix = {"name": site.child("keys"), "key": settings.HASH_SUFFIX}
+    container: dict[str, Any] = {
+        "name": service,
+        "image": site.image,
+        "imagePullPolicy": site.spec.image_pull_policy,
+        "args": [service, "--config", f"{settings.DIRECTORY}/{settings.FILE}"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "SWIFTLET_CLUSTER__HASH_PATH_SUFFIX", "valueFrom": {"secretKeyRef": suffix}},
+            *env,
+        ],
+        "ports": [{"name": port_name, "containerPort": port, "protocol": "TCP"}],
+        "volumeMounts": [
+            {"name": "settings", "mountPath": settings.DIRECTORY, "readOnly": True},
+            {"name": "keys", "mountPath": settings.KEYS_DIRECTORY, "readOnly": True},
+            {"name": "rings", "mountPath": settings.RINGS_DIRECTORY, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - an emptyDir of the pod's own
+            *mounts,
+        ],
+        "livenessProbe": _probe("/healthz", port_name, _PERIOD_S * 2, 6),
+        "readinessProbe": _probe("/readyz", port_name, _PERIOD_S, 2),
+        "startupProbe": _probe("/healthz", port_name, _PERIOD_S, STARTUP_S // _PERIOD_S),
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_S)]}}},
+        "securityContext": container_security(capabilities),
+    }
+    if resources.manifest:
+        container["resources"] = resources.manifest
+    return container
+
+
+def container_security(capabilities: Sequence[str] = ()) -> dict[str, Any]:
+    """Restricted, but for the capabilities."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]} | ({"add": list(capabilities)} if capabilities else {}),
+    }
+
+
+def pod_security(user_id: int = USER_ID) -> dict[str, Any]:
+    """Not root, files on volumes made ours once."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user_id,
+        "runAsGroup": user_id,
+        "fsGroup": user_id,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _probe(path: str, port: str, period_s: int, failures: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
+    """The Swift API, in a pod of its own or beside an object server."""
+    users = {"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}
+    return service_container(site, PROXY, "api", API_PORT, resources, mounts=[users])
+
+
+def volumes(site: Site, *, users: bool = False) -> list[dict[str, Any]]:
+    """The volumes of every pod; with the users where there is a proxy.
+
+    Rings are optional: pods are scheduled before there can be any, for where they stand decides about them.
+    """
+    found: list[dict[str, Any]] = [
+        {"name": "settings", "configMap": {"name": site.child("settings")}},
+        {
+            "name": "keys",
+            "secret": {
+                "secretName": site.child("keys"),
+                "items": [{"key": settings.CLUSTER_KEY, "path": settings.CLUSTER_KEY}],
+            },
+        },
+        {"name": "rings", "projected": {"sources": [_ring_source(site, *one) for one in _chunks(site)]}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    if users:
+        items = [{"key": settings.USERS_FILE, "path": settings.USERS_FILE}]
+        found.append({"name": "users", "secret": {"secretName": site.child("users"), "items": items}})
+    return found
+
+
+def _chunks(site: Site) -> list[tuple[str, int]]:
+    return [(ring, index) for ring, count in sorted(site.ring_chunks.items()) for index in range(count)]
+
+
+def _ring_source(site: Site, ring: str, index: int) -> dict[str, Any]:
+    items = [{"key": "chunk", "path": f"{ring}.ring.{index}"}]
+    return {"configMap": {"name": ring_map(site.name, ring, index), "items": items, "optional": True}}
+
+
+def template(
+    site: Site,
+    labels: Mapping[str, str],
+    digest: str,
+    where: PodSpec,
+    containers: Sequence[Mapping[str, Any]],
+    pod_volumes: Sequence[Mapping[str, Any]],
+    *,
+    annotations: Mapping[str, str] | None = None,
+    node_selector: Mapping[str, str] | None = None,
+    zone: str | None = None,
+) -> dict[str, Any]:
+    """A pod template."""
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        # Their variables would look like settings.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": pod_security(),
+        "containers": list(containers),
+        "volumes": list(pod_volumes),
+        "topologySpreadConstraints": [
+            _spread(site, labels, key) for key in ((HOSTNAME,) if zone else (TOPOLOGY_ZONE, HOSTNAME))
+        ],
+    }
+    if selected := {**where.node_selector, **(node_selector or {})}:
+        spec["nodeSelector"] = selected
+    if where.tolerations:
+        spec["tolerations"] = [one.manifest for one in where.tolerations]
+    if site.spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
+    if zone is not None:
+        term = {"matchExpressions": [{"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}]}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        }
+    return {
+        "metadata": {
+            "labels": {**site.labels, **labels},
+            "annotations": {RESTART_DIGEST: digest, **(annotations or {})},
+        },
+        "spec": spec,
+    }
+
+
+def pod_labels(site: Site, group: Group) -> dict[str, str]:
+    """What a group's pods are selected by."""
+    return {INSTANCE_LABEL: site.name, **group.labels}
+
+
+def _spread(site: Site, labels: Mapping[str, str], key: str) -> dict[str, Any]:
+    # The pods of all zones of a pool count, those of other pools don't.
+    alike = {name: value for name, value in labels.items() if name != f"{GROUP}/zone" and name != API_LABEL}
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {INSTANCE_LABEL: site.name, **alike}},
+    }
+
+
+def component_labels(site: Site, component: str) -> dict[str, str]:
+    """What a component's pods are selected by."""
+    return {INSTANCE_LABEL: site.name, COMPONENT_LABEL: component}

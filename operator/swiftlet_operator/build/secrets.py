@@ -1,0 +1,78 @@
+"""Secrets: the cluster's keys, the users file, and users' credentials."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
+from swiftlet_operator.build.site import Site
+from swiftlet_operator.manifests import SECRET, Manifest
+
+CREDENTIALS = "credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A line of the users file."""
+
+    account: str
+    user: str
+    roles: tuple[str, ...]
+    secret_hash: str
+
+
+def build_keys(site: Site, cluster_key: str, hash_suffix: str) -> Manifest:
+    """`X-keys`: made once and kept when the cluster goes, for without it no object is found again."""
+    data = {CLUSTER_KEY: cluster_key, HASH_SUFFIX: hash_suffix}
+    return site.object(SECRET, site.child("keys"), "keys", _opaque(data), owned=False)
+
+
+def build_users(site: Site, logins: Iterable[Login]) -> Manifest:
+    """`X-users`: the users file."""
+    entries = [
+        {"account": one.account, "user": one.user, "roles": list(one.roles), "secret_hash": one.secret_hash}
+        for one in sorted(logins, key=lambda one: (one.account, one.user))
+    ]
+    text = yaml.safe_dump(entries, sort_keys=False)
+    return site.object(SECRET, site.child("users"), "users", _opaque({USERS_FILE: text}))
+
+
+def build_credentials(site: Site, user: Resource[StorageUserSpec], key: str) -> Manifest:
+    """A user's generated key, with what else a client needs to log in; it goes with the StorageUser."""
+    data = {"key": key, "user": user.spec.login, "authUrl": auth_url(site)}
+    manifest = site.object(SECRET, credentials_name(user), CREDENTIALS, _opaque(data), owned=False)
+    manifest["metadata"]["ownerReferences"] = [user.owner_reference]
+    return manifest
+
+
+def credentials_name(user: Resource[StorageUserSpec]) -> str:
+    """The Secret with a user's key: the one that its secretRef names, else the generated one."""
+    return user.spec.secret_ref.name if user.spec.secret_ref else f"{user.meta.name}-{CREDENTIALS}"
+
+
+def credentials_key(user: Resource[StorageUserSpec]) -> str:
+    """The entry of that Secret."""
+    return user.spec.secret_ref.key if user.spec.secret_ref else "key"
+
+
+def endpoint(site: Site) -> str:
+    """Where clients reach the API: what the spec says, else the Service's name."""
+    if site.spec.proxy.storage_url is not None:
+        return site.spec.proxy.storage_url.rstrip("/")
+    port = site.spec.proxy.service.port
+    return f"http://{site.name}.{site.namespace}.svc" + ("" if port == 80 else f":{port}")
+
+
+def auth_url(site: Site) -> str:
+    """Where clients log in."""
+    return f"{endpoint(site)}/auth/v1.0"
+
+
+def _opaque(data: Mapping[str, str]) -> Manifest:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"type": "Opaque", "data": encoded}

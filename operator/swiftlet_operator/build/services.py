@@ -1,0 +1,66 @@
+"""Services: the API's, the metadata servers', and the headless ones that give pods stable names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swiftlet.crd import ServiceSpec
+from swiftlet_operator.build.pods import API_LABEL, component_labels
+from swiftlet_operator.build.site import (
+    CONTAINER,
+    CONTAINER_PORT,
+    METADATA,
+    METADATA_PORT,
+    OBJECT_PORT,
+    PROXY,
+    REDIS,
+    REDIS_PORT,
+    REPLICATOR_PORT,
+    STORAGE,
+    Site,
+)
+from swiftlet_operator.manifests import INSTANCE_LABEL, SERVICE, Manifest
+
+
+def build_services(site: Site) -> list[Manifest]:
+    """All that the cluster has pods for."""
+    services = [
+        _api(site, site.spec.proxy.service),
+        _headless(site, STORAGE, {"object": OBJECT_PORT, "replicator": REPLICATOR_PORT}),
+        _headless(site, CONTAINER, {"container": CONTAINER_PORT}),
+    ]
+    if site.spec.metadata.replicas:
+        services.append(_internal(site, METADATA, {"metadata": METADATA_PORT}))
+    if site.spec.redis.mode == "embedded" and site.redis_image is not None:
+        services.append(_internal(site, REDIS, {"redis": REDIS_PORT}))
+    return services
+
+
+def _api(site: Site, spec: ServiceSpec) -> Manifest:
+    port = {"name": "api", "port": spec.port, "targetPort": "api", "protocol": "TCP"}
+    if spec.node_port is not None:
+        port["nodePort"] = spec.node_port
+    content = {"type": spec.type, "selector": {INSTANCE_LABEL: site.name, API_LABEL: "true"}, "ports": [port]}
+    return site.object(SERVICE, site.child(""), PROXY, {"spec": content}, annotations=dict(spec.annotations))
+
+
+def _internal(site: Site, component: str, ports: Mapping[str, int]) -> Manifest:
+    content = {"type": "ClusterIP", "selector": component_labels(site, component), "ports": _ports(ports)}
+    return site.object(SERVICE, site.child(component), component, {"spec": content})
+
+
+def _headless(site: Site, component: str, ports: Mapping[str, int]) -> Manifest:
+    # Pods that are not ready have names too: they need each other to become ready.
+    content = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": component_labels(site, component),
+        "ports": _ports(ports),
+    }
+    return site.object(SERVICE, site.child(component), component, {"spec": content})
+
+
+def _ports(ports: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"name": name, "port": port, "targetPort": name, "protocol": "TCP"} for name, port in ports.items()]

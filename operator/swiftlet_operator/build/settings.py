@@ -1,0 +1,58 @@
+"""ConfigMap `X-settings`: one settings file for all services of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from swiftlet.settings import SERVICES
+from swiftlet_operator.build.site import DATABASE_DEVICE, Site
+from swiftlet_operator.manifests import CONFIG_MAP, Manifest, digest_of
+
+FILE = "settings.yaml"
+DIRECTORY = "/etc/swiftlet/settings"
+KEYS_DIRECTORY = "/etc/swiftlet/keys"
+USERS_DIRECTORY = "/etc/swiftlet/users"
+RINGS_DIRECTORY = "/etc/swiftlet/rings"
+CLUSTER_KEY = "cluster-key"
+HASH_SUFFIX = "hash-path-suffix"
+USERS_FILE = "users.yaml"
+
+
+def settings_of(site: Site) -> dict[str, Any]:
+    """The settings file as data. What differs from pod to pod comes from the pods' environments."""
+    spec = site.spec
+    proxy: dict[str, Any] = {"workers": spec.proxy.workers}
+    if spec.proxy.storage_url is not None:
+        proxy["storage_url"] = spec.proxy.storage_url
+    return {
+        "cluster": {
+            "name": site.name,
+            "key_file": f"{KEYS_DIRECTORY}/{CLUSTER_KEY}",
+            "rings": RINGS_DIRECTORY,
+        },
+        "policies": [
+            {"index": policy.index, "name": policy.name, "default": policy.default} for policy in site.policies
+        ],
+        "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
+        "proxy": proxy,
+        "metadata": {"workers": spec.metadata.workers},
+        "container": {"devices": [DATABASE_DEVICE]},
+        "replicator": {
+            "interval_s": spec.replicator.interval_seconds,
+            "concurrency": spec.replicator.concurrency,
+        },
+    }
+
+
+def restart_digest(site: Site, *services: str) -> str:
+    """Differs when one of the services must be restarted for the settings to take effect: they are read at start."""
+    read = {section for service in services for section in SERVICES[service].model_fields}
+    return digest_of({name: value for name, value in settings_of(site).items() if name in read})
+
+
+def build_settings(site: Site) -> Manifest:
+    """The ConfigMap."""
+    text = yaml.safe_dump(settings_of(site), sort_keys=False)
+    return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": {FILE: text}})

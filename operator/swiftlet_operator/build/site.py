@@ -1,0 +1,168 @@
+"""What manifests are made from: the cluster's spec with everything settled that is not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from swiftlet.crd import Pool, RdmaSpec, Resource, StorageClusterSpec
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    POOL_LABEL,
+    ZONE_LABEL,
+    Kind,
+    Manifest,
+    cluster_labels,
+)
+
+STORAGE = "storage"
+CONTAINER = "container"
+PROXY = "proxy"
+METADATA = "metadata"
+REDIS = "redis"
+OPERATOR_POD = {"app.kubernetes.io/name": "swiftlet-operator"}
+"""Labels of the operator's own pods, which the chart gives them."""
+
+OBJECT_PORT = 6200
+CONTAINER_PORT = 6300
+REPLICATOR_PORT = 6400
+API_PORT = 8080
+METADATA_PORT = 8090
+REDIS_PORT = 6379
+
+DATABASE_DEVICE = "db"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A storage policy of the cluster; no pools means all that keep objects."""
+
+    index: int
+    name: str
+    default: bool
+    replicas: float | None = None
+    pools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The pods of one StatefulSet: those of a pool (or of the container servers) in one zone, or in all."""
+
+    name: str
+    component: str
+    zone: str | None
+    replicas: int
+    pool: str | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What its pods have besides the cluster's labels."""
+        labels = {COMPONENT_LABEL: self.component}
+        if self.pool is not None:
+            labels[POOL_LABEL] = self.pool
+        if self.zone is not None:
+            labels[ZONE_LABEL] = self.zone
+        return labels
+
+    def pod(self, ordinal: int) -> str:
+        """The name of a pod."""
+        return f"{self.name}-{ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster, ready to be built.
+
+    `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
+    spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now.
+    `rdma_pools`: pools whose pods ask for an RDMA device.
+    """
+
+    cluster: Resource[StorageClusterSpec]
+    image: str
+    policies: tuple[Policy, ...]
+    ring_chunks: Mapping[str, int]
+    redis_image: str | None = None
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    rdma_pools: frozenset[str] = frozenset()
+    has_monitoring: bool = False
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.meta.name
+
+    @property
+    def namespace(self) -> str:
+        """The cluster's namespace."""
+        return self.cluster.meta.namespace
+
+    @property
+    def spec(self) -> StorageClusterSpec:
+        """The cluster's spec."""
+        return self.cluster.spec
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What everything of the cluster is found by."""
+        return cluster_labels(self.name)
+
+    def child(self, suffix: str) -> str:
+        """The name of a child: the cluster's alone for the empty suffix."""
+        return f"{self.name}-{suffix}" if suffix else self.name
+
+    def object(
+        self,
+        kind: Kind,
+        name: str,
+        component: str,
+        content: Mapping[str, Any],
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        owned: bool = True,
+    ) -> Manifest:
+        """A manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner."""
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {**self.labels, COMPONENT_LABEL: component, **(labels or {})},
+        }
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        if owned:
+            metadata["ownerReferences"] = [self.cluster.owner_reference]
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}
+
+    def host(self, group: Group, ordinal: int) -> str:
+        """A pod's stable name in DNS, as it stands in rings."""
+        return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
+
+    def rdma_of(self, pool: Pool) -> RdmaSpec | None:
+        """What a pool's pods ask for, None when they don't."""
+        return self.spec.rdma_of(pool) if pool.name in self.rdma_pools else None
+
+
+def groups_of_pool(cluster: str, pool: Pool) -> list[Group]:
+    """A pool's StatefulSets; the first zones have one pod more when it does not come out even."""
+    return _groups(f"{cluster}-{pool.name}", STORAGE, pool.zones, pool.replicas, pool.name)
+
+
+def container_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
+    """The StatefulSets of the container servers."""
+    return _groups(f"{cluster}-{CONTAINER}", CONTAINER, spec.container.zones, spec.container.replicas, None)
+
+
+def all_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
+    """All StatefulSets that keep data."""
+    storage = [group for pool in spec.pools for group in groups_of_pool(cluster, pool)]
+    return storage + container_groups(cluster, spec)
+
+
+def _groups(base: str, component: str, zones: Sequence[str], replicas: int, pool: str | None) -> list[Group]:
+    if not zones:
+        return [Group(base, component, None, replicas, pool)]
+    each, more = divmod(replicas, len(zones))
+    return [Group(f"{base}-{zone}", component, zone, each + (index < more), pool) for index, zone in enumerate(zones)]

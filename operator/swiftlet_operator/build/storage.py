@@ -1,0 +1,120 @@
+"""StatefulSets of the pools: object server and replicator, and the proxy where the pool has that role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swiftlet.crd import Pool, RdmaSpec, Resources
+from swiftlet_operator.build.pods import (
+    API_LABEL,
+    pod_labels,
+    proxy_container,
+    service_container,
+    template,
+    volumes,
+)
+from swiftlet_operator.build.settings import restart_digest
+from swiftlet_operator.build.site import (
+    OBJECT_PORT,
+    PROXY,
+    REPLICATOR_PORT,
+    STORAGE,
+    Group,
+    Site,
+    groups_of_pool,
+)
+from swiftlet_operator.manifests import STATEFUL_SET, Manifest
+
+DEVICES_DIRECTORY = "/srv/swiftlet"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+
+
+def build_storage(site: Site) -> list[Manifest]:
+    """All StatefulSets of all pools."""
+    return [_stateful_set(site, pool, group) for pool in site.spec.pools for group in groups_of_pool(site.name, pool)]
+
+
+def devices_of(pool: Pool) -> list[str]:
+    """The names of a pod's devices."""
+    return [f"d{index}" for index in range(pool.devices_per_pod)]
+
+
+def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
+    rdma = site.rdma_of(pool)
+    has_proxy = PROXY in pool.roles
+    services = ["object", "replicator"] + ["proxy"] * has_proxy
+    containers = [_object(site, pool, rdma), _replicator(site, pool)]
+    if has_proxy:
+        containers.append(proxy_container(site, site.spec.proxy.resources))
+    labels = group.labels | ({API_LABEL: "true"} if has_proxy else {})
+    pod = template(
+        site,
+        labels,
+        restart_digest(site, *services),
+        pool,
+        containers,
+        volumes(site, users=has_proxy),
+        annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
+        node_selector=rdma.node_selector if rdma else None,
+        zone=group.zone,
+    )
+    claims = [claim(site, group, name, pool.storage.size, pool.storage.class_name) for name in devices_of(pool)]
+    return stateful_set(site, group, pod, claims)
+
+
+def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
+    resources = pool.resources
+    if rdma is not None and rdma.resource is not None:
+        asked = {rdma.resource: str(rdma.count)}
+        resources = Resources(requests={**resources.requests, **asked}, limits={**resources.limits, **asked})
+    return service_container(
+        site,
+        "object",
+        "object",
+        OBJECT_PORT,
+        resources,
+        env=[{"name": "SWIFTLET_OBJECT__DEVICES", "value": _listed(devices_of(pool))}],
+        mounts=[{"name": name, "mountPath": f"{DEVICES_DIRECTORY}/{name}"} for name in devices_of(pool)],
+        capabilities=["IPC_LOCK"] if rdma is not None else [],
+    )
+
+
+def _replicator(site: Site, pool: Pool) -> dict[str, Any]:
+    host = f"$(POD_NAME).{site.child(STORAGE)}.{site.namespace}.svc"
+    addresses = [f"{host}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
+    env = [{"name": "SWIFTLET_REPLICATOR__DEVICES", "value": _listed(addresses)}]
+    return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env)
+
+
+def _listed(values: list[str]) -> str:
+    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
+
+
+def claim(site: Site, group: Group, name: str, size: str, class_name: str | None) -> Manifest:
+    """A volume per pod. Its labels can't change later: only what is fixed for the group's life."""
+    spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": {**site.labels, **group.labels}},
+        "spec": spec,
+    }
+
+
+def stateful_set(site: Site, group: Group, pod: dict[str, Any], claims: list[Manifest]) -> Manifest:
+    """A StatefulSet whose pods start at once, whose volumes stay unless the cluster's deletion takes all."""
+    when_deleted = "Delete" if site.spec.deletion_policy == "Delete" else "Retain"
+    spec = {
+        "serviceName": site.child(group.component),
+        "replicas": site.replicas.get(group.name, group.replicas),
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "revisionHistoryLimit": 3,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+        "selector": {"matchLabels": pod_labels(site, group)},
+        "template": pod,
+        "volumeClaimTemplates": claims,
+    }
+    return site.object(STATEFUL_SET, group.name, group.component, {"spec": spec}, labels=group.labels)

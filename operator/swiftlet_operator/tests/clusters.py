@@ -1,0 +1,97 @@
+"""Clusters that tests are about, as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from swiftlet.crd import Resource, StorageClusterSpec, parse_storage_cluster
+from swiftlet_operator.build import Policy, Site
+
+META: dict[str, Any] = {
+    "name": "store",
+    "namespace": "data",
+    "uid": "0c1de1c2-0000-4000-8000-000000000001",
+    "generation": 3,
+}
+
+SPECS = {
+    "minimal": """
+        pools:
+        - {name: disks, replicas: 3, storage: {size: 10Gi}}
+        """,
+    "three-zones": """
+        image: registry.example.org/swiftlet:1.2
+        imagePullPolicy: Always
+        imagePullSecrets: [{name: pull}]
+        pools:
+        - name: fast
+          replicas: 7
+          zones: [a, b, c]
+          region: north
+          devicesPerPod: 2
+          storage: {className: nvme, size: 2Ti}
+          nodeSelector: {disk: nvme}
+          tolerations: [{key: storage, operator: Exists, effect: NoSchedule}]
+          resources: {requests: {cpu: 2, memory: 4Gi}, limits: {memory: 4Gi}}
+        proxy:
+          replicas: 3
+          workers: 4
+          storageUrl: https://objects.example.org
+          service: {type: LoadBalancer, port: 8443, annotations: {example.org/lb: internal}}
+        container: {replicas: 3, zones: [a, b, c], storage: {className: nvme, size: 50Gi}}
+        monitoring: {enabled: true}
+        auth: {tokenLifeSeconds: 3600}
+        replicator: {intervalSeconds: 30, concurrency: 8}
+        deletionPolicy: Delete
+        """,
+    "sumo": """
+        pools:
+        - {name: all, replicas: 4, roles: [proxy, object], storage: {size: 100Gi}}
+        proxy: {replicas: 0, service: {type: NodePort, nodePort: 30080}}
+        metadata: {replicas: 0}
+        """,
+    "rdma": """
+        rdma: {resource: rdma/hca, nodeSelector: {rdma: "true"}, networks: fabric}
+        pools:
+        - {name: near, replicas: 3, storage: {size: 1Ti}, rdma: {mode: required, resource: rdma/hca_shared_a, count: 2}}
+        - {name: far, replicas: 3, storage: {size: 1Ti}}
+        - {name: slow, replicas: 3, storage: {size: 1Ti}, rdma: {mode: disabled}}
+        """,
+    "external-redis": """
+        pools:
+        - {name: disks, replicas: 3, storage: {size: 10Gi}}
+        redis: {mode: external, address: "redis.example.org:6379"}
+        """,
+}
+
+
+def manifest(spec: str | dict[str, Any], **meta: Any) -> dict[str, Any]:
+    """A StorageCluster as the API server gives it."""
+    content = yaml.safe_load(SPECS[spec]) if isinstance(spec, str) else spec
+    return {
+        "apiVersion": "swiftlet.io/v1alpha1",
+        "kind": "StorageCluster",
+        "metadata": {**META, **meta},
+        "spec": content,
+    }
+
+
+def cluster(spec: str | dict[str, Any]) -> Resource[StorageClusterSpec]:
+    """Its view."""
+    return parse_storage_cluster(manifest(spec))
+
+
+def site(spec: str) -> Site:
+    """A site with one policy and small rings."""
+    resource = cluster(spec)
+    return Site(
+        cluster=resource,
+        image=resource.spec.image or "swiftlet:test",
+        redis_image="redis:test",
+        policies=(Policy(0, "Policy-0", default=True),),
+        ring_chunks={"account": 1, "container": 1, "object-0": 2},
+        rdma_pools=frozenset({"near", "far"} if spec == "rdma" else ()),
+        has_monitoring=True,
+    )

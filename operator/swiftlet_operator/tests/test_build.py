@@ -1,0 +1,200 @@
+"""Manifests as they should be, word by word; and what must hold for all of them.
+
+`UPDATE_GOLDEN=1 pytest operator/swiftlet_operator/tests/test_build.py` writes the files anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from swiftlet.settings import SERVICES, load_settings
+from swiftlet_operator.build import build
+from swiftlet_operator.build.pods import API_LABEL
+from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
+from swiftlet_operator.build.secrets import Login, build_keys, build_users
+from swiftlet_operator.build.settings import restart_digest
+from swiftlet_operator.build.site import all_groups
+from swiftlet_operator.manifests import Manifest
+from swiftlet_operator.tests.clusters import SPECS, site
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class _Plain(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def everything(spec: str) -> list[Manifest]:
+    """All children of a cluster."""
+    return build(site(spec))
+
+
+def pods_of(manifests: list[Manifest]) -> list[tuple[Manifest, dict[str, Any]]]:
+    """Workloads with their pods' specs."""
+    return [(one, one["spec"]["template"]["spec"]) for one in manifests if "template" in one["spec"]]
+
+
+def workloads(spec: str) -> list[tuple[Manifest, dict[str, Any]]]:
+    """Workloads of a cluster with their pods' specs."""
+    return pods_of([one for one in everything(spec) if "spec" in one])
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_children_are_as_recorded(spec: str) -> None:
+    components: dict[str, list[Manifest]] = {}
+    for one in everything(spec):
+        components.setdefault(one["metadata"]["labels"]["app.kubernetes.io/component"], []).append(one)
+    # What is small stands on one line; equal parts are written out each time.
+    made = {
+        f"{name}.yaml": yaml.dump_all(
+            manifests, Dumper=_Plain, sort_keys=False, width=120, default_flow_style=None, explicit_start=True
+        )
+        for name, manifests in components.items()
+    }
+    directory = GOLDEN / spec
+    if os.environ.get("UPDATE_GOLDEN"):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        for name, text in made.items():
+            (directory / name).write_text(text, encoding="utf-8")
+
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_service_can_load_the_settings_that_its_pods_get(spec: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(everything(spec)[0]["data"]["settings.yaml"], encoding="utf-8")
+    seen = set()
+    for _, pod in workloads(spec):
+        for container in pod["containers"]:
+            if container["name"] not in SERVICES:
+                continue
+            environ = {one["name"]: one.get("value", "a-secret") for one in container["env"]}
+            environ = {name: value.replace("$(POD_NAME)", "store-disks-0") for name, value in environ.items()}
+            settings = load_settings(SERVICES[container["name"]], path, environ)
+            assert settings.cluster.name == "store"
+            seen.add(container["name"])
+
+    assert {"object", "container", "replicator", "proxy"} <= seen
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_all_pods_are_restricted(spec: str) -> None:
+    for _, pod in workloads(spec):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["capabilities"]["drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_is_mounted_is_there(spec: str) -> None:
+    for workload, pod in workloads(spec):
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        volumes |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+        for container in pod["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_selectors_find_their_pods_and_no_others(spec: str) -> None:
+    manifests = everything(spec)
+    pods = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one, _ in workloads(spec)}
+    for one in manifests:
+        if one["kind"] in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
+            wanted = one["spec"]["selector"]["matchLabels"].items()
+            assert [name for name, labels in pods.items() if wanted <= labels.items()] == [one["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_names_are_unique_and_everything_has_its_owner(spec: str) -> None:
+    manifests = everything(spec)
+    names = [(one["kind"], one["metadata"]["name"]) for one in manifests]
+
+    assert len(set(names)) == len(names)
+    assert all(one["metadata"]["ownerReferences"][0]["controller"] for one in manifests)
+
+
+def test_pods_are_shared_out_over_zones() -> None:
+    groups = all_groups("store", site("three-zones").spec)
+
+    assert [(group.name, group.replicas) for group in groups[:3]] == [
+        ("store-fast-a", 3),
+        ("store-fast-b", 2),
+        ("store-fast-c", 2),
+    ]
+
+
+def test_only_rdma_pools_ask_for_devices_and_locked_memory() -> None:
+    asked = {}
+    for workload, pod in workloads("rdma"):
+        first = pod["containers"][0]
+        limits = first.get("resources", {}).get("limits", {})
+        asked[workload["metadata"]["name"]] = (limits, first["securityContext"]["capabilities"].get("add", []))
+
+    assert asked["store-near"] == ({"rdma/hca_shared_a": "2"}, ["IPC_LOCK"])
+    assert asked["store-far"] == ({"rdma/hca": "1"}, ["IPC_LOCK"])
+    assert asked["store-slow"] == ({}, [])
+
+
+def test_a_sumo_pool_serves_the_api() -> None:
+    manifests = {(one["kind"], one["metadata"]["name"]): one for one in everything("sumo")}
+
+    template = manifests["StatefulSet", "store-all"]["spec"]["template"]
+    assert template["metadata"]["labels"][API_LABEL] == "true"
+    assert [one["name"] for one in template["spec"]["containers"]] == ["object", "replicator", "proxy"]
+    assert ("Deployment", "store-proxy") not in manifests
+
+
+def test_only_services_that_read_a_setting_restart_for_it() -> None:
+    before, after = site("minimal"), site("three-zones")
+
+    assert restart_digest(before, "proxy") != restart_digest(after, "proxy")
+    assert restart_digest(before, "object") == restart_digest(after, "object")
+
+
+def test_keys_and_builders_outlive_the_cluster_unless_it_takes_everything() -> None:
+    keys = build_keys(site("minimal"), "key", "suffix")
+    kept = build_builder_maps(site("minimal"), "object-0", [b"piece"], 5, 1, 2)[0]
+    taken = build_builder_maps(site("three-zones"), "object-0", [b"piece"], 5, 1, 2)[0]
+
+    assert "ownerReferences" not in keys["metadata"]
+    assert "ownerReferences" not in kept["metadata"]
+    assert "ownerReferences" in taken["metadata"]
+
+
+def test_rings_and_users_are_written_as_the_services_read_them() -> None:
+    chunk = build_ring_maps(site("minimal"), "object-0", 7, [b"one", b"two"])[1]
+    users = build_users(site("minimal"), [Login("test", "tester", ("admin",), "$argon2id$x")])
+
+    assert chunk["metadata"]["name"] == "store-ring-object-0-1"
+    assert chunk["metadata"]["labels"]["swiftlet.io/ring-version"] == "7"
+    assert base64.b64decode(chunk["binaryData"]["chunk"]) == b"two"
+    assert yaml.safe_load(base64.b64decode(users["data"]["users.yaml"])) == [
+        {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": "$argon2id$x"}
+    ]
+
+
+def test_ring_objects_have_the_clusters_defaults() -> None:
+    assert build_ring_object(site("minimal"), "object-1", 2.0)["spec"] == {
+        "clusterRef": {"name": "store"},
+        "type": "object",
+        "policyIndex": 1,
+        "partPower": 14,
+        "replicas": 2.0,
+        "minPartHours": 1,
+        "overload": 0.1,
+    }

@@ -1,0 +1,72 @@
+"""Everything that one reconcile has read, frozen: what decisions are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from swiftlet.crd import (
+    Resource,
+    RingSpec,
+    StorageClusterSpec,
+    StoragePolicySpec,
+    StorageQuotaSpec,
+    StorageUserSpec,
+)
+from swiftlet_operator.manifests import Kind, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the operator's own deployment says: images for clusters that name none."""
+
+    image: str
+    redis_image: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that no view could be made of; `generation` is its own, `problem` says what is wrong with it."""
+
+    kind: Kind
+    manifest: Manifest
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One cluster and everything around it, as it was at `now_s`.
+
+    `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
+    objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
+    Secrets that users' secretRefs name, None for one that is not there. `empty` are devices (by ring name) that
+    report to hold nothing, `in_sync` the pods whose replicator found all replicas equal since the pod was last ready.
+    """
+
+    cluster: Resource[StorageClusterSpec]
+    now_s: int
+    ring_objects: tuple[Resource[RingSpec], ...] = ()
+    policies: tuple[Resource[StoragePolicySpec], ...] = ()
+    quotas: tuple[Resource[StorageQuotaSpec], ...] = ()
+    users: tuple[Resource[StorageUserSpec], ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    pods: tuple[Manifest, ...] = ()
+    claims: tuple[Manifest, ...] = ()
+    nodes: tuple[Manifest, ...] = ()
+    secrets: Mapping[str, Manifest | None] = field(default_factory=dict)
+    has_monitoring: bool = False
+    empty: frozenset[str] = frozenset()
+    in_sync: frozenset[str] = frozenset()
+
+    def child(self, kind: Kind, name: str) -> Manifest | None:
+        """A live child, None when it is not there."""
+        return self.children.get((kind.kind, name))
+
+    def pod(self, name: str) -> Manifest | None:
+        """A live pod, None when it is not there."""
+        return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+
+    def node(self, name: str) -> Manifest | None:
+        """A node, None when it is not there."""
+        return next((node for node in self.nodes if node["metadata"]["name"] == name), None)
