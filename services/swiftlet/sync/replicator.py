@@ -7,7 +7,9 @@ A device that is not among a partition's primaries holds it as a handoff: it pus
 object only after every primary has shown an entry that lacks nothing of it.
 
 Fault model: any peer may be down, slow, or fail in the middle of a push. Its partition is counted as failed, logged,
-and compared again in the next round; the round goes on. A replicator may be killed at any point: it keeps no state.
+and compared again in the next round; the round goes on. An object that a peer will not have (it is damaged here, or
+the peer is full) does not keep those behind it from going there. A replicator may be killed at any point: it keeps no
+state.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
-from swiftlet.errors import NodeError, NotFound, Superseded, SwiftletError
+from swiftlet.errors import DeviceFailed, NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
@@ -139,18 +141,25 @@ class Replicator:
         try:
             theirs = await self._transport.suffix_hashes(peer, partition.policy, partition.number)
             differing = differing_suffixes(mine, theirs)
+            refused = 0
             for suffix in differing:
-                await self._push_suffix(partition, suffix, peer, report)
+                refused += await self._push_suffix(partition, suffix, peer, report)
         except SwiftletError as error:
             report.failed += 1
             COMPARED.labels("failed").inc()
             _log.info("peer skipped", peer=peer.name, partition=partition.number, error=str(error))
             return False
+        if refused:
+            report.failed += 1
+            COMPARED.labels("failed").inc()
+            return False
         report.in_sync += not differing
         COMPARED.labels("differs" if differing else "equal").inc()
         return True
 
-    async def _push_suffix(self, partition: _Partition, suffix: str, peer: Device, report: RoundReport) -> None:
+    async def _push_suffix(self, partition: _Partition, suffix: str, peer: Device, report: RoundReport) -> int:
+        """Send what the peer lacks of a suffix; how many objects it refused."""
+        refused = 0
         mine = await self._transport.entries(partition.device, partition.policy, partition.number, suffix)
         theirs = await self._transport.entries(peer, partition.policy, partition.number, suffix)
         for push in pushes(mine, theirs):
@@ -160,9 +169,15 @@ class Replicator:
             except (Superseded, NotFound) as error:
                 # It changed under us, on either side; the next round compares anew.
                 _log.debug("push overtaken", peer=peer.name, key=key.hex, reason=str(error))
+            except (NodeError, DeviceFailed):
+                raise
+            except SwiftletError as error:
+                refused += 1
+                _log.warning("push refused", peer=peer.name, key=key.hex, error=str(error))
             else:
                 report.pushed += 1
                 PUSHED.labels(push.need.value).inc()
+        return refused
 
     async def _push(self, source: Device, peer: Device, key: ObjectKey, push: Push) -> None:
         if push.need is Need.TOMBSTONE:
@@ -211,7 +226,7 @@ class Replicator:
                 for entry in mine:
                     if all(need_of(entry, there.get(entry.digest)) is None for there in shown):
                         await self._forget(partition, entry, report)
-            except NodeError as error:
+            except SwiftletError as error:
                 report.failed += 1
                 _log.info("handoff kept", partition=partition.number, error=str(error))
                 return
