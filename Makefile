@@ -75,6 +75,14 @@ bench-baseline: setup ## objects per second and latency of a store on this machi
 docs: setup ## write docs/settings.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
 
+.PHONY: chart
+chart: setup ## copy crds/ into the chart and write its README anew
+	@.venv/bin/python -m charts.make
+
+.PHONY: e2e
+e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and removed
+	@hack/e2e $(PYTEST_ARGS)
+
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }

@@ -1,0 +1,1 @@
+"""The charts, rendered with many values and looked at; needs `helm`."""

@@ -1,0 +1,260 @@
+"""The chart `swiftlet`, rendered: what comes out for which values, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from charts.make import CHART, crd_files
+
+KUBERNETES = "1.33.0"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+Manifest = dict[str, Any]
+
+VALUE_SETS: dict[str, Manifest] = {
+    "defaults": {},
+    "highly available": {"operator": {"highAvailability": True}},
+    "two namespaces": {"watchNamespaces": ["blue", "green"]},
+    "by digest": {"image": {"repository": "objects/swiftlet", "digest": DIGEST}},
+    "by tag": {"image": {"tag": "1.2.3", "pullPolicy": "Always"}, "imagePullSecrets": [{"name": "pull"}]},
+    "without definitions": {"crds": {"install": False}},
+    "definitions that go": {"crds": {"keep": False}},
+    "an account of another's": {"serviceAccount": {"create": False, "name": "theirs"}},
+    "rights of another's": {"rbac": {"create": False}},
+    "account with annotations": {"serviceAccount": {"name": "ours", "annotations": {"a/b": "c"}}},
+    "placed": {
+        "operator": {
+            "nodeSelector": {"role": "control"},
+            "tolerations": [{"key": "control", "operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+            "priorityClassName": "high",
+            "podLabels": {"team": "storage"},
+            "podAnnotations": {"note": "1"},
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "resources": {},
+        }
+    },
+    "renamed": {"fullnameOverride": "objects", "nameOverride": "store"},
+    "with RDMA": {
+        "rdmaDevicePlugin": {
+            "enabled": True,
+            "nodeSelector": {"feature.node.kubernetes.io/custom-rdma.available": "true"},
+            "tolerations": [{"operator": "Exists"}],
+            "resources": [{"name": "fast", "shares": 64, "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}],
+        }
+    },
+    "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
+    "everything": {
+        "operator": {"highAvailability": True},
+        "watchNamespaces": ["blue"],
+        "rdmaDevicePlugin": {"enabled": True, "image": {"digest": DIGEST}},
+        "test": {"credentialsSecret": "alice-credentials"},
+        "image": {"digest": DIGEST},
+    },
+}
+
+
+def render(helm: str, values: Manifest) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [helm, "template", "try", str(CHART), "--namespace", "there", "--kube-version", KUBERNETES, "--values", "-"],
+        input=yaml.safe_dump(values),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def manifests(helm: str, values: Manifest) -> list[Manifest]:
+    done = render(helm, values)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def only(found: list[Manifest], kind: str, name: str | None = None, namespace: str | None = None) -> Manifest:
+    (one,) = (
+        one
+        for one in found
+        if one["kind"] == kind
+        and name in (None, one["metadata"]["name"])
+        and namespace in (None, one["metadata"].get("namespace"))
+    )
+    return one
+
+
+def kinds(found: list[Manifest]) -> set[str]:
+    return {one["kind"] for one in found}
+
+
+def pods(found: list[Manifest]) -> Iterator[Manifest]:
+    for one in found:
+        if one["kind"] == "Pod":
+            yield one["spec"]
+        elif one["kind"] in ("Deployment", "DaemonSet"):
+            yield one["spec"]["template"]["spec"]
+
+
+def operator_pod(found: list[Manifest]) -> Manifest:
+    spec: Manifest = only(found, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_lint(helm: str, values: Manifest) -> None:
+    done = subprocess.run(
+        [helm, "lint", str(CHART), "--strict", "--quiet", "--kube-version", KUBERNETES, "--values", "-"],
+        input=yaml.safe_dump(values),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_what_holds_for_all_values(helm: str, values: Manifest) -> None:
+    found = manifests(helm, values)
+    names = [(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in found]
+    assert len(names) == len(set(names))
+    for one in found:
+        if one["kind"] != "CustomResourceDefinition":
+            assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == "try"
+        if one["kind"] in ("Deployment", "DaemonSet"):
+            wanted = one["spec"]["selector"]["matchLabels"]
+            assert wanted.items() <= one["spec"]["template"]["metadata"]["labels"].items()
+            assert "app.kubernetes.io/version" not in wanted
+    for pod in pods(found):
+        if pod.get("hostNetwork"):
+            continue
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_one_pod_or_two_that_stay_apart(helm: str) -> None:
+    alone = manifests(helm, {})
+    assert only(alone, "Deployment")["spec"]["replicas"] == 1
+    assert "PodDisruptionBudget" not in kinds(alone)
+    two = manifests(helm, VALUE_SETS["highly available"])
+    assert only(two, "Deployment")["spec"]["replicas"] == 2
+    budget = only(two, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == only(two, "Deployment")["spec"]["selector"]
+    assert operator_pod(two)["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_a_digest_stands_in_for_the_tag(helm: str) -> None:
+    assert operator_pod(manifests(helm, {}))["containers"][0]["image"] == "swiftlet:0.1.0"
+    found = manifests(helm, VALUE_SETS["everything"])
+    assert operator_pod(found)["containers"][0]["image"] == f"swiftlet@{DIGEST}"
+    assert only(found, "Pod")["spec"]["containers"][0]["image"] == f"swiftlet@{DIGEST}"
+    plugin = only(found, "DaemonSet")["spec"]["template"]["spec"]["containers"][0]
+    assert plugin["image"] == f"mellanox/k8s-rdma-shared-dev-plugin@{DIGEST}"
+
+
+def test_definitions_are_the_sources_and_stay(helm: str) -> None:
+    sources = {one["metadata"]["name"]: one for one in map(yaml.safe_load, crd_files().values())}
+    for values, kept in ((VALUE_SETS["defaults"], True), (VALUE_SETS["definitions that go"], False)):
+        rendered = [one for one in manifests(helm, values) if one["kind"] == "CustomResourceDefinition"]
+        assert {one["metadata"]["name"] for one in rendered} == set(sources)
+        for one in rendered:
+            source = sources[one["metadata"]["name"]]
+            assert one["spec"] == source["spec"]
+            annotations = one["metadata"].get("annotations") or {}
+            assert (annotations.pop("helm.sh/resource-policy", None) == "keep") is kept
+            assert annotations == (source["metadata"].get("annotations") or {})
+    assert "CustomResourceDefinition" not in kinds(manifests(helm, VALUE_SETS["without definitions"]))
+
+
+def test_rights_are_in_the_watched_namespaces_only(helm: str) -> None:
+    everywhere = {group for rule in only(manifests(helm, {}), "ClusterRole")["rules"] for group in rule["apiGroups"]}
+    assert {"apps", "swiftlet.io"} <= everywhere
+    found = manifests(helm, VALUE_SETS["two namespaces"])
+    wide = only(found, "ClusterRole")
+    assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in wide["rules"])
+    assert not any("secrets" in rule["resources"] for rule in wide["rules"])
+    for namespace in ("blue", "green"):
+        role = only(found, "Role", "try-swiftlet-operator", namespace)
+        assert any("secrets" in rule["resources"] for rule in role["rules"])
+        binding = only(found, "RoleBinding", "try-swiftlet-operator", namespace)
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "try-swiftlet-operator", "namespace": "there"}
+        ]
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_no_right_is_a_wildcard_or_reaches_for_more_rights(helm: str, values: Manifest) -> None:
+    for one in manifests(helm, values):
+        for rule in one.get("rules", []) if one["kind"] in ("Role", "ClusterRole") else []:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+            assert not {"roles", "clusterroles", "rolebindings", "pods/exec"} & set(rule["resources"])
+
+
+def test_rights_and_account_may_be_another_s(helm: str) -> None:
+    found = manifests(helm, VALUE_SETS["an account of another's"])
+    assert "ServiceAccount" not in kinds(found)
+    assert operator_pod(found)["serviceAccountName"] == "theirs"
+    assert only(found, "ClusterRoleBinding")["subjects"][0]["name"] == "theirs"
+    assert not {"Role", "ClusterRole"} & kinds(manifests(helm, VALUE_SETS["rights of another's"]))
+    refused = render(helm, {"serviceAccount": {"create": False}})
+    assert refused.returncode != 0
+    assert "say which one" in refused.stderr
+
+
+def test_what_is_said_of_the_pod_gets_there(helm: str) -> None:
+    given = VALUE_SETS["placed"]["operator"]
+    template = only(manifests(helm, VALUE_SETS["placed"]), "Deployment")["spec"]["template"]
+    for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert template["spec"][name] == given[name]
+    assert template["metadata"]["labels"]["team"] == "storage"
+    assert template["metadata"]["annotations"] == {"note": "1"}
+    assert {"name": "TZ", "value": "UTC"} in template["spec"]["containers"][0]["env"]
+
+
+def test_the_rdma_plugin_is_told_what_to_offer(helm: str) -> None:
+    assert "DaemonSet" not in kinds(manifests(helm, {}))
+    found = manifests(helm, VALUE_SETS["with RDMA"])
+    config = json.loads(only(found, "ConfigMap")["data"]["config.json"])
+    assert config["configList"] == [
+        {"resourceName": "fast", "rdmaHcaMax": 64, "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}
+    ]
+    plugin = only(found, "DaemonSet")["spec"]["template"]["spec"]
+    assert plugin["nodeSelector"] == VALUE_SETS["with RDMA"]["rdmaDevicePlugin"]["nodeSelector"]
+    assert plugin["automountServiceAccountToken"] is False
+
+
+def test_the_test_runs_as_the_user_that_is_named(helm: str) -> None:
+    assert "Pod" not in kinds(manifests(helm, {}))
+    found = manifests(helm, VALUE_SETS["with a test"])
+    assert {"secretName": "alice-credentials"}.items() <= only(found, "Pod")["spec"]["volumes"][1]["secret"].items()
+    script = only(found, "ConfigMap")["data"]["store_and_fetch.py"]
+    assert script == (CHART / "files" / "store_and_fetch.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"operator": {"replicas": 3}}, "replicas"),
+        ({"imag": {}}, "imag"),
+        ({"image": {"digest": "sha256:short"}}, "digest"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"watchNamespaces": ["Not A Name"]}, "watchNamespaces"),
+        ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
+        ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 0, "selectors": {"vendors": ["1"]}}]}}, "shares"),
+        ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 1, "selectors": {}}]}}, "selectors"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(helm: str, values: Manifest, says: str) -> None:
+    done = render(helm, values)
+    assert done.returncode != 0
+    assert says in done.stderr
