@@ -1,4 +1,4 @@
-"""A real API server for the operator's tests, where its binary is; elsewhere the tests that need it are left out, aloud.
+"""A real API server for the operator's tests; where its binary is not, tests that need it are left out, aloud.
 
 Tests ask for it by the fixture `apiserver` and are marked `apiserver`.
 """
