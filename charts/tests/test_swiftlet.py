@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from charts.make import CHART, crd_files
+from swiftlet_operator.build.site import OPERATOR_POD
 
 KUBERNETES = "1.33.0"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -150,6 +151,16 @@ def test_one_pod_or_two_that_stay_apart(helm: str) -> None:
     assert budget["maxUnavailable"] == 1
     assert budget["selector"] == only(two, "Deployment")["spec"]["selector"]
     assert operator_pod(two)["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_network_policies_of_clusters_know_the_operator_and_nothing_else(helm: str, values: Manifest) -> None:
+    for one in manifests(helm, values):
+        if one["kind"] in ("Deployment", "DaemonSet"):
+            labels = one["spec"]["template"]["metadata"]["labels"]
+            assert (OPERATOR_POD.items() <= labels.items()) is (one["kind"] == "Deployment")
+        elif one["kind"] == "Pod":
+            assert not OPERATOR_POD.items() <= one["metadata"]["labels"].items()
 
 
 def test_a_digest_stands_in_for_the_tag(helm: str) -> None:

@@ -29,9 +29,12 @@
 {{- end }}
 {{- end }}
 
-{{/* What selectors look for; fixed for a Deployment's life. */}}
+{{/*
+What selectors look for; fixed for a Deployment's life. `swiftlet-operator` is what the network policies of clusters
+let in, so the name is not for overriding.
+*/}}
 {{- define "swiftlet.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "swiftlet.name" .root }}-operator
+app.kubernetes.io/name: swiftlet-{{ .component }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
