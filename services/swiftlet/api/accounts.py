@@ -61,11 +61,10 @@ async def post(call: Call) -> web.Response:
     """POST /v1/{account}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
     items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
-    timestamp = call.api.clock.next()
     try:
-        await call.api.listings.post_account(call.path.account, timestamp, items)
+        await call.api.listings.post_account(call.path.account, call.api.clock.next(), items)
     except NotFound:
-        await call.api.listings.put_account(call.path.account, timestamp, items)
+        await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
     return web.Response(status=204)
 
 
@@ -73,11 +72,11 @@ async def put(call: Call) -> web.Response:
     """PUT /v1/{account}: create (201) or update (202)."""
     refuse_unsupported(call.request.headers)
     items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
-    created = await call.api.listings.put_account(call.path.account, call.api.clock.next(), items)
+    created = await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
     return web.Response(status=201 if created else 202)
 
 
 async def delete(call: Call) -> web.Response:
     """DELETE /v1/{account}: 204, 409 while it has containers."""
-    await call.api.listings.delete_account(call.path.account, call.api.clock.next())
+    await call.stamped(lambda timestamp: call.api.listings.delete_account(call.path.account, timestamp))
     return web.Response(status=204)

@@ -45,8 +45,11 @@ async def put(call: Call) -> web.Response:
     items = collect(call.request.headers, CONTAINER_META, options.limits)
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
-    created = await call.api.listings.put_container(
-        call.path.account, call.container, call.api.clock.next(), items, policy, options.default_policy.index
+    default = options.default_policy.index
+    created = await call.stamped(
+        lambda timestamp: call.api.listings.put_container(
+            call.path.account, call.container, timestamp, items, policy, default
+        )
     )
     call.api.containers.forget(call.path.account, call.container)
     return web.Response(status=201 if created else 202)
@@ -63,6 +66,10 @@ async def post(call: Call) -> web.Response:
 
 async def delete(call: Call) -> web.Response:
     """DELETE /v1/{account}/{container}: 204, 409 while it has objects."""
-    call.api.containers.forget(call.path.account, call.container)
-    await call.api.listings.delete_container(call.path.account, call.container, call.api.clock.next())
+    try:
+        await call.stamped(
+            lambda timestamp: call.api.listings.delete_container(call.path.account, call.container, timestamp)
+        )
+    finally:
+        call.api.containers.forget(call.path.account, call.container)
     return web.Response(status=204)

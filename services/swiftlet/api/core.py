@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
@@ -14,11 +15,17 @@ from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.identity import Identity
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
+from swiftlet.errors import Superseded
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.settings.sections import LimitsSection, PolicySection
-from swiftlet.timestamp import TimestampClock
+from swiftlet.timestamp import Timestamp, TimestampClock
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often a write is tried with a newer timestamp when another process's clock turns out to be ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,20 @@ class Call:
         """The container's name; only for calls about a container or object."""
         assert self.path.container is not None
         return self.path.container
+
+    async def stamped(self, write: Callable[[Timestamp], Awaitable[T]]) -> T:
+        """Run a write with a fresh timestamp, and again with a newer one when something from the future is there.
+
+        Superseded when that lies further ahead than clocks may differ.
+        """
+        clock = self.api.clock
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await write(clock.next())
+            except Superseded as error:
+                if not clock.observe(error.timestamp):
+                    raise
+        return await write(clock.next())
 
     def flag(self, header: str) -> bool:
         """Whether a header says yes, in any of the ways that Swift takes for one."""

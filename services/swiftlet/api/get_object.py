@@ -13,7 +13,7 @@ from swiftlet.api.core import Call
 from swiftlet.api.objects import object_headers, verdict_response, with_policy
 from swiftlet.api.problems import CLIENT_GONE, ApiError
 from swiftlet.api.ranges import RangeSpec, parse_range, resolve
-from swiftlet.errors import Unavailable
+from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ObjectInfo
 from swiftlet.placement.objects import Download
 
@@ -78,12 +78,12 @@ async def _get_by_size(call: Call, specs: list[RangeSpec]) -> web.StreamResponse
 
 
 async def _open_same(call: Call, info: ObjectInfo, span: tuple[int, int]) -> Download:
-    """A range of the very version that `info` describes; 503 when it was replaced meanwhile."""
-    download = await _open(call, *span)
-    if download.info.timestamp != info.timestamp:
-        await download.close()
-        raise Unavailable("the object was replaced while its ranges were read; try again")
-    return download
+    """A range of the very version that `info` describes, from whichever replica has it; 503 when none has any more."""
+    version = info.timestamp
+    try:
+        return await with_policy(call, lambda policy: call.api.objects.get(call.path, policy, *span, version=version))
+    except NotFound as error:
+        raise Unavailable("the object was deleted while its ranges were read") from error
 
 
 async def _refuse(call: Call, download: Download) -> web.Response | None:

@@ -51,9 +51,11 @@ def choose_type(query: Mapping[str, str], accept: str | None) -> str:
         return "text/plain"
     best: tuple[float, int] | None = None
     chosen = ""
-    for kind, quality in _accepted(accept):
+    ranges = _accepted(accept)
+    refused = {kind for kind, quality in ranges if quality <= 0}
+    for kind, quality in ranges:
         for order, offered in enumerate(_TYPES):
-            if quality > 0 and kind in {offered, "*/*", offered.partition("/")[0] + "/*"}:
+            if quality > 0 and offered not in refused and kind in {offered, "*/*", offered.partition("/")[0] + "/*"}:
                 exact = 0 if kind == offered else 1
                 if best is None or (-quality, exact * 10 + order) < best:
                     best, chosen = (-quality, exact * 10 + order), offered

@@ -16,7 +16,7 @@ from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.problems import ApiError
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import ContainerInfo, ObjectInfo, PostRecord
-from swiftlet.timestamp import TimestampClock
+from swiftlet.timestamp import Timestamp, TimestampClock
 
 T = TypeVar("T")
 
@@ -91,13 +91,16 @@ async def post(call: Call) -> web.Response:
     refuse_unsupported(call.request.headers)
     metadata = object_metadata(call.request.headers, call.api.options.limits)
     content_type = call.request.headers.get("Content-Type")
-    timestamp = call.api.clock.next()
-    record = PostRecord(timestamp, metadata, content_type, timestamp)
-    try:
-        await with_policy(call, lambda policy: call.api.objects.post(call.path, policy, record))
-    except Superseded as error:
-        if not overtaken(call.api.clock, error):
-            raise
+
+    async def write(timestamp: Timestamp) -> None:
+        record = PostRecord(timestamp, metadata, content_type, timestamp)
+        try:
+            await with_policy(call, lambda policy: call.api.objects.post(call.path, policy, record))
+        except Superseded as error:
+            if not overtaken(call.api.clock, error):
+                raise
+
+    await call.stamped(write)
     return web.Response(status=202)
 
 
@@ -105,14 +108,11 @@ async def delete(call: Call) -> web.Response:
     """DELETE /v1/{account}/{container}/{object}: 204, 404 when there was none."""
     if "multipart-manifest" in call.query:
         raise ApiError(501, "multipart-manifest is not supported")
-    container = await container_of(call)
-    timestamp = call.api.clock.next()
-    try:
-        written = await call.api.objects.delete(call.path, container.policy, timestamp)
-    except Superseded as error:
-        if not call.api.clock.observe(error.timestamp):
-            raise
-        written = await call.api.objects.delete(call.path, container.policy, call.api.clock.next())
-    if not written.existed:
-        raise NotFound(f"object {call.path.obj!r} does not exist")
+
+    async def write(policy: int) -> None:
+        written = await call.stamped(lambda timestamp: call.api.objects.delete(call.path, policy, timestamp))
+        if not written.existed:
+            raise NotFound(f"object {call.path.obj!r} does not exist")
+
+    await with_policy(call, write)
     return web.Response(status=204)

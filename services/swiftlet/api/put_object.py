@@ -15,17 +15,16 @@ from swiftlet_native import Hasher
 
 from swiftlet.api.body import Body
 from swiftlet.api.conditions import etags
-from swiftlet.api.core import Call
+from swiftlet.api.core import ATTEMPTS, Call
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.objects import container_of, overtaken
 from swiftlet.api.problems import ApiError
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PutFooter, PutRecord
-from swiftlet.placement.objects import Written
+from swiftlet.placement.objects import Upload, Written
+from swiftlet.timestamp import Timestamp
 
 _TYPES = mimetypes.MimeTypes(filenames=())
-_ATTEMPTS = 3
-"""How often a small object is stored anew when another proxy's clock turns out to be ahead."""
 
 
 async def put(call: Call) -> web.Response:
@@ -43,7 +42,7 @@ async def put(call: Call) -> web.Response:
         footer = _footer(call, hasher)
         record, written = await _store_small(call, policy, record, b"".join(beginning), footer)
     else:
-        footer, written = await _store_large(call, policy, record, body, beginning, pieces, hasher)
+        record, footer, written = await _store_large(call, policy, record, body, beginning, pieces, hasher)
     if written.container_missing:
         await _undo(call, policy)
     headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": "text/html"}
@@ -102,13 +101,13 @@ async def _store_small(
     call: Call, policy: int, record: PutRecord, data: bytes, footer: PutFooter
 ) -> tuple[PutRecord, Written]:
     clock = call.api.clock
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         try:
             return record, await call.api.objects.put(call.path, policy, record, data, footer)
         except Superseded as error:
             if overtaken(clock, error):
                 break
-            if attempt == _ATTEMPTS - 1 or not clock.observe(error.timestamp):
+            if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
                 raise
             record = replace(record, timestamp=clock.next())
     return record, Written(existed=True, container_missing=False)
@@ -122,8 +121,8 @@ async def _store_large(
     beginning: list[bytes],
     pieces: AsyncIterator[bytes],
     hasher: Hasher,
-) -> tuple[PutFooter, Written]:
-    upload = await call.api.objects.upload(call.path, policy, record, body.announced)
+) -> tuple[PutRecord, PutFooter, Written]:
+    record, upload = await _open_upload(call, policy, record, body.announced)
     try:
         while beginning:
             await upload.write(beginning.pop(0))
@@ -131,14 +130,36 @@ async def _store_large(
             hasher.update(piece)
             await upload.write(piece)
         footer = _footer(call, hasher)
-        return footer, await upload.commit(footer)
+        return record, footer, await upload.commit(footer)
     except Superseded as error:
         if not overtaken(call.api.clock, error):
             call.api.clock.observe(error.timestamp)
             raise
-        return _footer(call, hasher), Written(existed=True, container_missing=False)
+        return record, await _rest(call, pieces, hasher), Written(existed=True, container_missing=False)
     finally:
         await upload.abort()
+
+
+async def _open_upload(call: Call, policy: int, record: PutRecord, size: int | None) -> tuple[PutRecord, Upload]:
+    """Begin an upload with the timestamp it has, or with a newer one: nothing has been sent yet."""
+    try:
+        return record, await call.api.objects.upload(call.path, policy, record, size)
+    except Superseded as error:
+        if not call.api.clock.observe(error.timestamp):
+            raise
+
+    async def anew(timestamp: Timestamp) -> tuple[PutRecord, Upload]:
+        fresh = replace(record, timestamp=timestamp)
+        return fresh, await call.api.objects.upload(call.path, policy, fresh, size)
+
+    return await call.stamped(anew)
+
+
+async def _rest(call: Call, pieces: AsyncIterator[bytes], hasher: Hasher) -> PutFooter:
+    """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
+    async for piece in pieces:
+        hasher.update(piece)
+    return _footer(call, hasher)
 
 
 async def _undo(call: Call, policy: int) -> None:

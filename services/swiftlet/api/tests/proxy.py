@@ -1,0 +1,130 @@
+"""The API in one process over a cluster in memory, with a client that is logged in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path as Directory
+from typing import Any
+
+import yaml
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
+
+from swiftlet.api.app import add_api_routes
+from swiftlet.api.core import ApiOptions, SwiftApi
+from swiftlet.auth.failures import FailureLimit
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.auth.tokens import Tokens
+from swiftlet.auth.users import Users, hash_secret
+from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
+from swiftlet.settings import LimitsSection, PolicySection
+from swiftlet.timestamp import TimestampClock
+from swiftlet.web.app import create_base_app
+
+POLICIES = (PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver"))
+SMALL = 1000
+"""Larger objects are streamed."""
+LOGIN, SECRET = "test:tester", "secret"
+_HASH = hash_secret(SECRET)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class ManualClock:
+    """A clock in seconds that only moves when told to."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        """Begin at `now`."""
+        self.now = now
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+    def ns(self) -> int:
+        """The time in nanoseconds."""
+        return int(self.now * 1_000_000_000)
+
+
+@dataclass
+class Proxy:
+    """One proxy process."""
+
+    cluster: MemoryCluster
+    api: SwiftApi
+    client: TestClient[web.Request, web.Application]
+    clock: ManualClock
+    token: dict[str, str] = field(default_factory=dict)
+
+    def url(self, path: str, query: str = "") -> URL:
+        """A URL below the account, quoted already."""
+        return URL(f"/v1/{ACCOUNT}/{path}" + (f"?{query}" if query else ""), encoded=True)
+
+    async def open(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: Any = None, query: str = ""
+    ) -> ClientResponse:
+        """An answer whose body is still to be read."""
+        given = {**self.token, **(headers or {})}
+        return await self.client.request(method, self.url(path, query), headers=given, data=data)
+
+    async def call(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: Any = None, query: str = ""
+    ) -> Answer:
+        """A whole answer."""
+        async with await self.open(method, path, headers, data, query) as response:
+            return Answer(response.status, response.headers.copy(), await response.read())
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self.client.port is not None
+        return self.client.port
+
+
+@asynccontextmanager
+async def proxy_of(
+    cluster: MemoryCluster,
+    root: Directory,
+    *,
+    ttl_s: float = 1000.0,
+    client_timeout_s: float = 10.0,
+    storage_url: str | None = None,
+    limits: LimitsSection | None = None,
+) -> AsyncIterator[Proxy]:
+    """A proxy of this cluster; several share what is stored and nothing else."""
+    users = root / "users.yaml"
+    entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
+    users.write_text(yaml.safe_dump([entry]))
+    tokens, clock = Tokens([b"k" * 32]), ManualClock()
+    options = ApiOptions(
+        limits or LimitsSection(),
+        POLICIES,
+        client_timeout_s=client_timeout_s,
+        small_object_bytes=SMALL,
+        container_info_ttl_s=ttl_s,
+        storage_url=storage_url,
+    )
+    api = SwiftApi(
+        listings=cluster.listings,
+        objects=cluster.objects,
+        tokens=tokens,
+        users=Users(users),
+        failures=FailureLimit(2, 60.0, clock=clock),
+        clock=TimestampClock(now_ns=clock.ns),
+        options=options,
+    )
+    app = create_base_app("proxy", trust_request_ids=False)
+    add_api_routes(app, api)
+    token = {"X-Auth-Token": tokens.issue(Identity(ACCOUNT, "tester", frozenset({Role.ADMIN})))[0]}
+    async with TestClient(TestServer(app), auto_decompress=False) as client:
+        yield Proxy(cluster, api, client, clock, token)
