@@ -42,7 +42,7 @@ async def test_a_client_too_slow_is_answered_408_and_nothing_is_kept(
 
 
 async def test_a_client_that_goes_away_leaves_nothing(proxy: Proxy) -> None:
-    written = asyncio.Event()
+    ready, over = asyncio.Event(), asyncio.Event()
     upload = proxy.cluster.objects.upload
 
     async def begun(*arguments: object) -> object:
@@ -51,15 +51,17 @@ async def test_a_client_that_goes_away_leaves_nothing(proxy: Proxy) -> None:
 
         async def aborted() -> None:
             await abort()
-            written.set()
+            over.set()
 
         result.abort = aborted  # type: ignore[method-assign]
+        ready.set()
         return result
 
     proxy.cluster.objects.upload = begun  # type: ignore[method-assign,assignment]
     _, writer = await raw(proxy, head(proxy, "PUT", "c/o", "Content-Length: 100000") + b"x" * 50_000)
+    await asyncio.wait_for(ready.wait(), 10)
     writer.close()
-    await asyncio.wait_for(written.wait(), 10)
+    await asyncio.wait_for(over.wait(), 10)
     assert proxy.cluster.holders() == set()
 
 
@@ -160,7 +162,6 @@ async def test_the_storage_url_is_the_setting_or_the_hosts(
 LIMITS = LimitsSection(
     max_meta_name_length=5, max_meta_value_length=10, max_meta_count=3, max_meta_overall_size=30, max_file_size=2000
 )
-NAMES, TOTAL = ("abcde", "abcdef"), ("abcde", "abcdf")
 
 
 @pytest.mark.parametrize("kind", ["Account", "Container", "Object"])
