@@ -12,7 +12,7 @@ import pytest
 
 from swiftlet_operator.tests.apiserver import FIX, ApiServer, hyperkube, kube_bin, running
 
-CRDS = Path(__file__).resolve().parents[1] / "crds"
+CRDS = Path(__file__).resolve().parents[3] / "crds"
 
 _left_out = pytest.StashKey[int]()
 
