@@ -9,7 +9,7 @@ docker_up() {
         local number
         local -a labels=()
         for ((number = 1; number <= nodes; number++)); do
-            labels+=(--k3s-node-label "topology.kubernetes.io/zone=z$number@agent:$((number - 1))")
+            labels+=(--k3s-node-label "topology.kubernetes.io/zone=$(zone_of "$number")@agent:$((number - 1))")
         done
         k3d cluster create "$prefix" --agents "$nodes" "${labels[@]}" --wait --kubeconfig-update-default=false
         k3d kubeconfig get "$prefix" >"$kubeconfig"
@@ -20,7 +20,7 @@ kind_config() {
     local number
     printf 'kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes:\n  - role: control-plane\n'
     for ((number = 1; number <= nodes; number++)); do
-        printf '  - role: worker\n    labels: {topology.kubernetes.io/zone: z%d}\n' "$number"
+        printf '  - role: worker\n    labels: {topology.kubernetes.io/zone: %s}\n' "$(zone_of "$number")"
     done
 }
 

@@ -33,6 +33,12 @@ machine_ip() {
     printf '%s.%d\n' "$wire" $((10 + $1))
 }
 
+# zone_of NUMBER: each machine is in a zone of its own, zone-a for the first.
+zone_of() {
+    local letters=abcdefghi
+    printf 'zone-%s\n' "${letters:$1-1:1}"
+}
+
 # is_up NAME: whether that machine runs.
 is_up() {
     local pid
