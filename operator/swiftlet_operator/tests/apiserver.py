@@ -80,10 +80,10 @@ class Answer:
         return str(self.body.get("message", "")) if self.status >= 400 else ""
 
     @property
-    def causes(self) -> dict[str, str]:
-        """What was wrong, by field, as a person reads it."""
+    def causes(self) -> list[tuple[str, str]]:
+        """What was wrong, each with its field, as a person reads it."""
         causes = (self.body.get("details") or {}).get("causes") or []
-        return {cause.get("field", ""): cause.get("message", "") for cause in causes}
+        return [(cause.get("field", ""), cause.get("message", "")) for cause in causes]
 
 
 @dataclass

@@ -1,0 +1,546 @@
+"""The CRDs on a real API server: what a person reads who gets something wrong, what is filled in, what can't change.
+
+The tables hold every sentence in full; a rule in a CRD without a line here is found by the last test of its part.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from swiftlet.crd import KINDS
+from swiftlet.crd.tests.openapi import load_crds, load_examples, schema_of, walk, with_defaults
+from swiftlet_operator.tests.apiserver import APPLY_PATCH, TABLE, Answer, ApiServer
+
+pytestmark = pytest.mark.apiserver
+
+CRDS = load_crds()
+GONE = object()
+"""Stands for a field that is taken out."""
+
+POOL = {"name": "main", "replicas": 3, "storage": {"size": "100Gi"}}
+REF = {"clusterRef": {"name": "photos"}}
+GOOD: dict[str, dict[str, Any]] = {
+    "StorageCluster": {"pools": [POOL]},
+    "Ring": REF | {"type": "object", "policyIndex": 0},
+    "StoragePolicy": REF | {"index": 0, "name": "standard"},
+    "StorageQuota": REF | {"levels": [{"name": "default", "containerCount": 5}]},
+    "StorageUser": REF | {"account": "press", "user": "alice"},
+}
+Changes = dict[str, Any]
+
+
+def spec(kind: str, changes: Changes) -> dict[str, Any]:
+    """A good spec, changed: `{"pools.0.storage.size": "1Gi"}`."""
+    made = copy.deepcopy(GOOD[kind])
+    for path, value in changes.items():
+        *way, last = path.split(".")
+        at: Any = made
+        for step in way:
+            at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
+        if value is GONE:
+            del at[last]
+        elif isinstance(at, list):
+            at.append(value) if int(last) == len(at) else at.__setitem__(int(last), value)
+        else:
+            at[last] = value
+    return made
+
+
+def manifest(kind: str, changes: Changes, name: str = "photos") -> dict[str, Any]:
+    """A resource with that spec."""
+    head = {"apiVersion": "swiftlet.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
+    return head | {"spec": spec(kind, changes)}
+
+
+def collection(kind: str, namespace: str) -> str:
+    """Where resources of a kind live."""
+    return f"/apis/swiftlet.io/v1alpha1/namespaces/{namespace}/{KINDS[kind].plural}"
+
+
+def sentences(answer: Answer) -> dict[str, list[str]]:
+    """What was wrong by field, without the field and the value that the API server puts in front."""
+    found: dict[str, list[str]] = {}
+    for field, text in answer.causes:
+        plain = re.sub(r'^Invalid value: ("[^"]*"|\S+): ', "", text).removeprefix(f"{field} in body ")
+        found.setdefault(field, []).append(plain.replace("map[string]interface {}", ""))
+    return found
+
+
+@pytest.fixture
+def namespace(apiserver: ApiServer) -> str:
+    """One of the test's own."""
+    return apiserver.namespace()
+
+
+# --- refused from the start ------------------------------------------------------------------------------------------
+
+CLUSTER_NAME = (
+    "the name of a StorageCluster becomes part of the names of Services: at most 40 lower-case letters, digits and "
+    "'-', beginning with a letter"
+)
+STATEFUL_SET_NAME = (
+    "the names of the cluster, a pool and its zone make up the name of a StatefulSet: together they may have 50 "
+    "characters; shorten one of them"
+)
+CONTAINER_SET_NAME = (
+    "the names of the cluster and of a zone in container.zones make up the name of a StatefulSet: together they may "
+    "have 41 characters; shorten the cluster's name"
+)
+TOO_FEW_DEVICES = (
+    "the pools have fewer devices (replicas x devicesPerPod, without pools of weight 0) than rings.replicas asks for; "
+    "add pods or devices, or ask for fewer replicas"
+)
+TOO_FEW_CONTAINER_SERVERS = (
+    "container.replicas must be at least rings.replicas: every replica of a database needs a container server of its "
+    "own"
+)
+NO_PROXY = "nothing would serve the API: set proxy.replicas to 1 or more, or give a pool the role proxy"
+SAME_SET = (
+    "a pool is called like another pool and its zone, POOL-ZONE: their StatefulSets would share a name; rename the new "
+    "one of the two"
+)
+RESERVED = (
+    "container, metadata, proxy, redis, storage and container-... are names of the cluster's other parts; call the "
+    "pool something else"
+)
+TINY = "a volume of less than 100Mi can't hold a store; ask for more"
+NO_RESOURCE = (
+    "rdma.mode required needs rdma.resource, the name of the device plugin's resource such as rdma/hca_shared_devices_a"
+)
+QUANTITY = r"should match '^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$'"
+WITHOUT_OBJECT = "the pods of a pool hold objects: roles must have object in it, alone or with proxy"
+POLICY_INDEX = "policyIndex says whose objects a ring of type object places: set it there and only there"
+WITH_A_ZONE = POOL | {"zones": ["b"]}
+
+BAD: list[tuple[str, Changes, str, str]] = [
+    # Numbers of pods and devices.
+    ("StorageCluster", {"pools": []}, "spec.pools", "should have at least 1 items"),
+    ("StorageCluster", {"pools.0.replicas": 2}, "spec", TOO_FEW_DEVICES),
+    ("StorageCluster", {"pools.0.weight": 0}, "spec", TOO_FEW_DEVICES),
+    ("StorageCluster", {"pools.0.replicas": 1, "pools.0.devicesPerPod": 2}, "spec", TOO_FEW_DEVICES),
+    ("StorageCluster", {"rings.replicas": 3.5}, "spec", TOO_FEW_DEVICES),
+    ("StorageCluster", {"container.replicas": 2}, "spec", TOO_FEW_CONTAINER_SERVERS),
+    ("StorageCluster", {"proxy.replicas": 0}, "spec", NO_PROXY),
+    (
+        "StorageCluster",
+        {"pools.0.replicas": 0},
+        "spec.pools[0].replicas",
+        "should be greater than or equal to 1",
+    ),
+    (
+        "StorageCluster",
+        {"container.replicas": 0},
+        "spec.container.replicas",
+        "should be greater than or equal to 1",
+    ),
+    (
+        "StorageCluster",
+        {"pools.0.devicesPerPod": 33},
+        "spec.pools[0].devicesPerPod",
+        "should be less than or equal to 32",
+    ),
+    ("StorageCluster", {"pools.0.weight": -1}, "spec.pools[0].weight", "should be greater than or equal to 0"),
+    ("StorageCluster", {"rings.replicas": 0.5}, "spec.rings.replicas", "should be greater than or equal to 1"),
+    ("StorageCluster", {"rings.partPower": 23}, "spec.rings.partPower", "should be less than or equal to 22"),
+    # Zones and names.
+    (
+        "StorageCluster",
+        {"pools.0.zones": ["a", "b", "c", "d"]},
+        "spec.pools[0]",
+        "replicas must be at least the number of zones, so that every zone has a pod",
+    ),
+    (
+        "StorageCluster",
+        {"container.zones": ["a", "b", "c", "d"]},
+        "spec.container",
+        "container.replicas must be at least the number of container.zones, so that every zone has a pod",
+    ),
+    ("StorageCluster", {"pools.0.zones": ["a", "a"]}, "spec.pools[0].zones[1]", 'Duplicate value: "a"'),
+    ("StorageCluster", {"pools.1": POOL}, "spec.pools[1]", 'Duplicate value: {"name":"main"}'),
+    (
+        "StorageCluster",
+        {"pools.0.zones": ["Zone_A"]},
+        "spec.pools[0].zones[0]",
+        "should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'",
+    ),
+    ("StorageCluster", {"pools.0.name": "proxy"}, "spec.pools[0]", RESERVED),
+    ("StorageCluster", {"pools.0.name": "container-a"}, "spec.pools[0]", RESERVED),
+    ("StorageCluster", {"pools.0": WITH_A_ZONE, "pools.1": POOL | {"name": "main-b"}}, "spec", SAME_SET),
+    ("StorageCluster", {"pools.0": WITH_A_ZONE, "pools.1": WITH_A_ZONE | {"name": "main-b"}}, "spec", SAME_SET),
+    ("StorageCluster", {"pools.0.name": "a" * 30, "pools.0.zones": ["z" * 15]}, "<nil>", STATEFUL_SET_NAME),
+    ("StorageCluster", {"container.zones": ["z" * 36]}, "<nil>", CONTAINER_SET_NAME),
+    # Roles, kinds of Service, RDMA, Redis.
+    ("StorageCluster", {"pools.0.roles": ["proxy"]}, "spec.pools[0]", WITHOUT_OBJECT),
+    (
+        "StorageCluster",
+        {"pools.0.roles": ["object", "cook"]},
+        "spec.pools[0].roles[1]",
+        'Unsupported value: "cook": supported values: "object", "proxy"',
+    ),
+    (
+        "StorageCluster",
+        {"proxy.service.type": "ExternalName"},
+        "spec.proxy.service.type",
+        'Unsupported value: "ExternalName": supported values: "ClusterIP", "NodePort", "LoadBalancer"',
+    ),
+    (
+        "StorageCluster",
+        {"proxy.service.nodePort": 30080},
+        "spec.proxy.service",
+        "service.nodePort is for the types NodePort and LoadBalancer",
+    ),
+    ("StorageCluster", {"rdma.mode": "required"}, "spec.rdma", NO_RESOURCE),
+    ("StorageCluster", {"pools.0.rdma": {"mode": "required"}}, "spec.pools[0].rdma", NO_RESOURCE),
+    (
+        "StorageCluster",
+        {"redis.mode": "external"},
+        "spec.redis",
+        "redis.mode external needs redis.address, HOST:PORT of that Redis",
+    ),
+    (
+        "StorageCluster",
+        {"redis.address": "redis:6379"},
+        "spec.redis",
+        "redis.address and redis.passwordSecretRef are for redis.mode external; remove them or set it",
+    ),
+    (
+        "StorageCluster",
+        {"deletionPolicy": "Keep"},
+        "spec.deletionPolicy",
+        'Unsupported value: "Keep": supported values: "Retain", "Delete"',
+    ),
+    # Quantities.
+    ("StorageCluster", {"pools.0.storage.size": "99Mi"}, "spec.pools[0].storage", TINY),
+    ("StorageCluster", {"container.storage.size": "1Mi"}, "spec.container.storage", TINY),
+    (
+        "StorageCluster",
+        {"pools.0.storage.size": "1TB"},
+        "spec.pools[0].storage.size",
+        QUANTITY,
+    ),
+    ("StorageCluster", {"pools.0.storage.size": GONE}, "spec.pools[0].storage.size", "Required value"),
+    # The other kinds.
+    ("Ring", {"policyIndex": GONE}, "spec", POLICY_INDEX),
+    ("Ring", {"type": "account"}, "spec", POLICY_INDEX),
+    ("Ring", {"clusterRef": GONE}, "spec.clusterRef", "Required value"),
+    (
+        "Ring",
+        {"type": "objects"},
+        "spec.type",
+        'Unsupported value: "objects": supported values: "account", "container", "object"',
+    ),
+    ("StoragePolicy", {"index": 256}, "spec.index", "should be less than or equal to 255"),
+    ("StoragePolicy", {"name": "my gold"}, "spec.name", "should match '^[A-Za-z0-9][A-Za-z0-9-]{0,63}$'"),
+    (
+        "StoragePolicy",
+        {"aggregateBelow": "65Mi"},
+        "spec",
+        "aggregateBelow may be 64Mi at most, larger objects gain nothing from sharing a file",
+    ),
+    ("StoragePolicy", {"etag": "sha1"}, "spec.etag", 'Unsupported value: "sha1": supported values: "md5", "xxh3"'),
+    (
+        "StorageQuota",
+        {"levels.0.name": "L1"},
+        "spec",
+        "levels must have one named default: it counts for accounts without an assignment; leave its limits out to set "
+        "none",
+    ),
+    (
+        "StorageQuota",
+        {"assignments": [{"account": "press", "level": "L9"}]},
+        "spec",
+        "an assignment names a level that is not in levels; add the level or correct the name",
+    ),
+    (
+        "StorageQuota",
+        {"assignments": [{"account": "press", "level": "default"}] * 2},
+        "spec.assignments[1]",
+        'Duplicate value: {"account":"press"}',
+    ),
+    ("StorageQuota", {"cacheSeconds": 0}, "spec.cacheSeconds", "should be greater than or equal to 1"),
+    ("StorageUser", {"account": "a:b"}, "spec.account", "should match '^[^:/\\s]+$'"),
+    ("StorageUser", {"roles": []}, "spec.roles", "should have at least 1 items"),
+    (
+        "StorageUser",
+        {"roles": ["root"]},
+        "spec.roles[0]",
+        'Unsupported value: "root": supported values: "admin", "user", "reader", "reseller_admin"',
+    ),
+]
+BAD_NAMES = [
+    ("StorageCluster", "1st", CLUSTER_NAME),
+    ("StorageCluster", "my.photos", CLUSTER_NAME),
+    ("StorageCluster", "a" * 41, CLUSTER_NAME),
+    *(
+        (kind, "a" * 64, f"the name of a {kind} may have 63 characters at most: it becomes the value of a label")
+        for kind in ("Ring", "StoragePolicy", "StorageQuota", "StorageUser")
+    ),
+]
+
+
+def ids(table: Iterable[tuple[Any, ...]]) -> list[str]:
+    """`StorageCluster-pools.0.replicas=2`."""
+    return [
+        f"{kind}-" + ",".join(f"{path}={value}"[:40] for path, value in changes.items()) for kind, changes, *_ in table
+    ]
+
+
+@pytest.mark.parametrize(("kind", "changes", "field", "sentence"), BAD, ids=ids(BAD))
+def test_what_can_not_be_is_refused_in_words(
+    apiserver: ApiServer, kind: str, changes: Changes, field: str, sentence: str
+) -> None:
+    answer = apiserver.create(collection(kind, "default"), manifest(kind, changes))
+
+    assert answer.status == 422, answer.body
+    assert sentence in sentences(answer).get(field, []), answer.causes
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"), BAD_NAMES, ids=[f"{kind}-{name[:10]}" for kind, name, _ in BAD_NAMES]
+)
+def test_names_must_leave_room_for_what_is_made_of_them(
+    apiserver: ApiServer, kind: str, name: str, sentence: str
+) -> None:
+    answer = apiserver.create(collection(kind, "default"), manifest(kind, {}, name))
+
+    assert answer.status == 422
+    assert [sentence] in sentences(answer).values()
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_a_misspelt_field_is_refused_not_dropped(apiserver: ApiServer, kind: str) -> None:
+    answer = apiserver.create(collection(kind, "default"), manifest(kind, {"clusterReff": 1}))
+
+    assert answer.status == 400
+    assert 'unknown field "spec.clusterReff"' in answer.message
+
+
+# --- refused later ---------------------------------------------------------------------------------------------------
+
+NO_SHRINKING = "a volume can grow but not shrink; add a pool with smaller volumes and drain this one"
+SAME_CLASS = "the storage class of existing volumes can't change; add a pool with the other class and drain this one"
+SAME_ZONING = (
+    "a pool can't change between having zones and having none, its pods would all be replaced; add another pool and "
+    "drain this one by weight 0"
+)
+SAME_PART_POWER = "partPower can't change: it decides where every object is"
+SAME_CLUSTER = "clusterRef can't change: delete this object and create another one"
+
+FIXED: list[tuple[str, Changes, Changes, str, str]] = [
+    ("StorageCluster", {}, {"rings.partPower": 15}, "spec.rings.partPower", SAME_PART_POWER),
+    ("StorageCluster", {}, {"pools.0.storage.size": "99Gi"}, "spec.pools[0].storage", NO_SHRINKING),
+    (
+        "StorageCluster",
+        {"pools.1": POOL | {"name": "new"}},
+        {"pools": [POOL | {"name": "new", "storage": {"size": "1Gi"}}]},
+        "spec.pools[0].storage",
+        NO_SHRINKING,
+    ),
+    ("StorageCluster", {}, {"container.storage.size": "9Gi"}, "spec.container.storage", NO_SHRINKING),
+    (
+        "StorageCluster",
+        {"pools.0.storage.className": "fast"},
+        {"pools.0.storage.className": "slow"},
+        "spec.pools[0].storage",
+        SAME_CLASS,
+    ),
+    ("StorageCluster", {}, {"pools.0.storage.className": "fast"}, "spec.pools[0].storage", SAME_CLASS),
+    ("StorageCluster", {"container.storage.className": "fast"}, {}, "spec.container.storage", SAME_CLASS),
+    (
+        "StorageCluster",
+        {},
+        {"pools.0.devicesPerPod": 2},
+        "spec.pools[0]",
+        "devicesPerPod can't change, a StatefulSet's volumes are fixed; add a pool with as many devices as you want "
+        "and drain this one by weight 0",
+    ),
+    ("StorageCluster", {}, {"pools.0.zones": ["a"]}, "spec.pools[0]", SAME_ZONING),
+    ("StorageCluster", {"pools.0.zones": ["a"]}, {}, "spec.pools[0]", SAME_ZONING),
+    (
+        "StorageCluster",
+        {},
+        {"container.zones": ["a"]},
+        "spec.container",
+        "container can't change between having zones and having none, all databases would be on the pods that go",
+    ),
+    ("StorageCluster", {}, {"pools.0.replicas": 2}, "spec", TOO_FEW_DEVICES),
+    ("Ring", {}, {"partPower": 15}, "spec.partPower", SAME_PART_POWER),
+    ("Ring", {}, {"policyIndex": 1}, "spec.policyIndex", "policyIndex can't change: create another ring"),
+    ("Ring", {}, {"type": "container", "policyIndex": GONE}, "spec.type", "type can't change: create another ring"),
+    ("Ring", {}, {"clusterRef.name": "other"}, "spec.clusterRef", SAME_CLUSTER),
+    ("StoragePolicy", {}, {"clusterRef.name": "other"}, "spec.clusterRef", SAME_CLUSTER),
+    ("StorageQuota", {}, {"clusterRef.name": "other"}, "spec.clusterRef", SAME_CLUSTER),
+    ("StorageUser", {}, {"clusterRef.name": "other"}, "spec.clusterRef", SAME_CLUSTER),
+    (
+        "StoragePolicy",
+        {},
+        {"index": 1},
+        "spec.index",
+        "index can't change: it is stored with every object; create another policy",
+    ),
+    (
+        "StoragePolicy",
+        {},
+        {"name": "gold"},
+        "spec.name",
+        "name can't change: clients ask for it; create another policy",
+    ),
+    (
+        "StorageUser",
+        {},
+        {"account": "other"},
+        "spec.account",
+        "account can't change: tokens carry it; create another user",
+    ),
+    ("StorageUser", {}, {"user": "bob"}, "spec.user", "user can't change: tokens carry it; create another user"),
+]
+
+
+def replace(apiserver: ApiServer, kind: str, namespace: str, before: Changes, after: Changes) -> Answer:
+    """Create a resource, then put another spec in its place."""
+    path = collection(kind, namespace)
+    created = apiserver.create(path, manifest(kind, before))
+    assert created.status == 201, created.message
+    edited = manifest(kind, after)
+    edited["metadata"]["resourceVersion"] = created.body["metadata"]["resourceVersion"]
+    return apiserver.request("PUT", f"{path}/photos", edited)
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "field", "sentence"), FIXED, ids=ids((kind, after) for kind, _, after, *_ in FIXED)
+)
+def test_what_is_fixed_stays(
+    apiserver: ApiServer, namespace: str, kind: str, before: Changes, after: Changes, field: str, sentence: str
+) -> None:
+    answer = replace(apiserver, kind, namespace, before, after)
+
+    assert answer.status == 422, answer.body
+    assert sentences(answer).get(field) == [sentence]
+
+
+FREE: list[tuple[str, Changes, Changes]] = [
+    ("StorageCluster", {}, {"pools.0.storage.size": "0.2Ti", "container.storage.size": "11Gi"}),
+    ("StorageCluster", {}, {"pools.0.replicas": 4, "image": "swiftlet:2", "paused": True, "proxy.replicas": 5}),
+    ("StorageCluster", {"pools.0.zones": ["a", "b"]}, {"pools.0.zones": ["b", "c", "d"]}),
+    ("StorageCluster", {}, {"pools.0.weight": 0, "pools.1": POOL | {"name": "new"}}),
+    ("StorageCluster", {"pools.1": POOL | {"name": "new"}}, {"pools.0.name": "new"}),
+    ("StorageCluster", {"rings.replicas": 1, "pools.0.replicas": 1, "container.replicas": 1}, {}),
+    ("StorageCluster", {}, {"proxy.replicas": 0, "pools.0.roles": ["proxy", "object"]}),
+    ("StorageCluster", {}, {"rdma": {"mode": "required", "resource": "rdma/hca_shared_devices_a"}}),
+    ("StorageCluster", {}, {"proxy.resources": {"requests": {"cpu": 2, "memory": "1.5Gi"}}}),
+    ("StorageCluster", {}, {"pools.0.region": "south"}),
+    ("Ring", {}, {"replicas": 2.5, "minPartHours": 0, "overload": 0}),
+    ("StoragePolicy", {}, {"default": True, "replicas": 2, "aggregateBelow": "0", "pools": ["main"]}),
+    ("StorageQuota", {}, {"levels.1": {"name": "L1"}, "assignments": [{"account": "press", "level": "L1"}]}),
+    ("StorageUser", {}, {"roles": ["admin", "reseller_admin"], "secretRef": {"name": "mine"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), FREE, ids=ids((kind, after) for kind, _, after in FREE))
+def test_everything_else_can_change(
+    apiserver: ApiServer, namespace: str, kind: str, before: Changes, after: Changes
+) -> None:
+    answer = replace(apiserver, kind, namespace, before, after)
+
+    assert answer.status == 200, answer.message
+
+
+def test_every_rule_has_been_broken() -> None:
+    said = {line[-1] for table in (BAD, BAD_NAMES, FIXED) for line in table}
+    rules = {
+        rule["message"]
+        for crd in CRDS.values()
+        for _, node in walk(schema_of(crd))
+        for rule in node.get("x-kubernetes-validations", [])
+    }
+
+    assert rules - said == set()
+
+
+# --- kept and shown --------------------------------------------------------------------------------------------------
+
+
+def test_all_kinds_are_served(apiserver: ApiServer) -> None:
+    served = apiserver.get("/apis/swiftlet.io/v1alpha1").body["resources"]
+
+    found = {one["kind"]: one for one in served if "/" not in one["name"]}
+    assert {kind: one["shortNames"] for kind, one in found.items()} == {
+        kind.name: [kind.short] for kind in KINDS.values()
+    }
+    assert all(one["categories"] == ["swiftlet"] and one["namespaced"] for one in found.values())
+    assert {one["name"] for one in served if "/" in one["name"]} == {f"{kind.plural}/status" for kind in KINDS.values()}
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_defaults_are_what_the_schema_says(apiserver: ApiServer, namespace: str, kind: str) -> None:
+    sent = manifest(kind, {})
+
+    stored = apiserver.create(collection(kind, namespace), sent).body
+
+    assert stored["spec"] == with_defaults(schema_of(CRDS[kind]), sent)["spec"]
+
+
+def test_the_examples_are_accepted(apiserver: ApiServer, namespace: str) -> None:
+    for file, example in load_examples():
+        namespace = (
+            apiserver.namespace(file.removesuffix(".yaml")) if example["kind"] == "StorageCluster" else namespace
+        )
+        example["metadata"]["namespace"] = namespace
+        answer = apiserver.create(collection(example["kind"], namespace), example)
+        assert answer.status == 201, f"{file}: {answer.message}"
+
+
+def test_the_status_is_written_apart_and_columns_find_the_condition_by_its_type(
+    apiserver: ApiServer, namespace: str
+) -> None:
+    path = collection("StorageCluster", namespace)
+    condition = {"observedGeneration": 1, "lastTransitionTime": "2026-11-21T12:00:00Z"}
+    progressing = condition | {"type": "Progressing", "status": "True", "reason": "Rolling", "message": "1 of 3"}
+    ready = condition | {"type": "Ready", "status": "False", "reason": "PodsMissing", "message": "wait for nodes"}
+    status = {"conditions": [progressing, ready], "endpoint": "http://photos.default.svc"}
+
+    created = apiserver.create(path, manifest("StorageCluster", {}) | {"status": status}).body
+    written = apiserver.patch(f"{path}/photos/status", {"status": status}).body
+    table = apiserver.get(path, accept=TABLE).body
+
+    assert "status" not in created
+    assert written["status"] == status
+    assert written["metadata"]["generation"] == created["metadata"]["generation"]
+    (row,) = table["rows"]
+    shown = dict(zip((column["name"] for column in table["columnDefinitions"]), row["cells"], strict=True))
+    assert shown.pop("Age")
+    assert shown == {
+        "Name": "photos",
+        "Ready": "False",
+        "Reason": "PodsMissing",
+        "Endpoint": "http://photos.default.svc",
+        "Message": "wait for nodes",
+    }
+
+
+def test_two_hands_can_each_apply_a_pool(apiserver: ApiServer, namespace: str) -> None:
+    path = f"{collection('StorageCluster', namespace)}/photos"
+    head = {"apiVersion": "swiftlet.io/v1alpha1", "kind": "StorageCluster", "metadata": {"name": "photos"}}
+
+    for hand in ("one", "two"):
+        body = head | {"spec": {"pools": [POOL | {"name": hand}]}}
+        answer = apiserver.request("PATCH", f"{path}?fieldManager={hand}", body, APPLY_PATCH)
+        assert answer.status in (200, 201), answer.message
+
+    assert [pool["name"] for pool in apiserver.get(path).body["spec"]["pools"]] == ["one", "two"]
+
+
+def test_conditions_are_held_to_their_form(apiserver: ApiServer, namespace: str) -> None:
+    path = collection("Ring", namespace)
+    apiserver.create(path, manifest("Ring", {}))
+    bad = {"type": "Ready", "status": "Yes", "reason": "", "message": "", "lastTransitionTime": "now"}
+
+    answer = apiserver.patch(f"{path}/photos/status", {"status": {"conditions": [bad]}})
+
+    assert answer.status == 422
+    assert set(sentences(answer)) >= {"status.conditions[0].status", "status.conditions[0].reason"}
