@@ -4,9 +4,9 @@ Nothing runs in it: no controllers, no nodes. Objects are stored, defaulted and 
 is all: children are not collected with their owners, and a namespace that is deleted stays in `Terminating`. So each
 test takes a namespace of its own.
 
-The programs come from one binary, `hyperkube`, in the folder that SWIFTLET_KUBE_BIN names (else
-`~/.cache/swiftlet/kube/bin`, by XDG_CACHE_HOME). Certificates and data lie in a temporary folder and go with the
-process; the etcd doesn't sync its files.
+The programs come from one binary, `hyperkube`, in the folder that SWIFTLET_KUBE_BIN names, else where `hack/cluster
+setup` puts it: `bin` in SWIFTLET_KUBE_CACHE, by default `swiftlet/kube` in the user's cache. Certificates and data lie
+in a temporary folder and go with the process; the etcd doesn't sync its files.
 
     hack/apiserver                  in the foreground; prints where its kubeconfig is
     hack/apiserver kubectl get crd  with KUBECONFIG set, for as long as the command runs
@@ -42,7 +42,7 @@ REQUEST_TIMEOUT_S = 30.0
 POLL_S = 0.1
 SHOWN_LOG_LINES = 15
 
-FIX = "build it with the scripts of hack/, or name its folder in SWIFTLET_KUBE_BIN"
+FIX = "hack/cluster setup builds it; or name its folder in SWIFTLET_KUBE_BIN"
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -53,8 +53,10 @@ def kube_bin(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder in which the binary should be."""
     if named := environ.get("SWIFTLET_KUBE_BIN"):
         return Path(named)
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/")) / ".cache"
-    return Path(cache) / "swiftlet" / "kube" / "bin"
+    if cache := environ.get("SWIFTLET_KUBE_CACHE"):
+        return Path(cache) / "bin"
+    caches = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/")) / ".cache"
+    return Path(caches) / "swiftlet" / "kube" / "bin"
 
 
 def hyperkube(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -19,7 +19,7 @@ from swiftlet_operator.tests.apiserver import APPLY_PATCH, TABLE, Answer, ApiSer
 pytestmark = pytest.mark.apiserver
 
 CRDS = load_crds()
-GONE = object()
+GONE = "(gone)"
 """Stands for a field that is taken out."""
 
 POOL = {"name": "main", "replicas": 3, "storage": {"size": "100Gi"}}
@@ -42,7 +42,7 @@ def spec(kind: str, changes: Changes) -> dict[str, Any]:
         at: Any = made
         for step in way:
             at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
-        if value is GONE:
+        if value == GONE:
             del at[last]
         elif isinstance(at, list):
             at.append(value) if int(last) == len(at) else at.__setitem__(int(last), value)
