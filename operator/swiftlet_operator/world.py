@@ -35,7 +35,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One cluster and everything around it, as it was at `now_s`.
+    """One cluster, made at `created_s`, and everything around it as it was at `now_s`.
 
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
@@ -45,6 +45,7 @@ class World:
 
     cluster: Resource[StorageClusterSpec]
     now_s: int
+    created_s: int = 0
     ring_objects: tuple[Resource[RingSpec], ...] = ()
     policies: tuple[Resource[StoragePolicySpec], ...] = ()
     quotas: tuple[Resource[StorageQuotaSpec], ...] = ()

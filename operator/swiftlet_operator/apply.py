@@ -1,0 +1,213 @@
+"""Writes of one reconcile: what differs and nothing else, each after a look at who leads.
+
+A child carries the digest of what was applied. It is left alone when the digest is that of the wanted manifest and
+every field of that manifest is still in the live object: so a field that is no longer wanted is seen as well as one
+that somebody changed. Fields that others added are theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from swiftlet.crd import parse_quantity
+from swiftlet.crd.conditions import rfc3339
+from swiftlet.errors import SettingsError
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import (
+    APPLIED,
+    CLUSTER,
+    EVENT,
+    FINALIZER,
+    MANAGER,
+    Manifest,
+    annotations_of,
+    digest_of,
+    kind_of,
+    name_of,
+)
+from swiftlet_operator.plan import Actions, Event
+from swiftlet_operator.problems import KubeConflict, KubeError
+from swiftlet_operator.world import World
+
+_MERGED = frozenset(
+    {
+        "containers",
+        "env",
+        "finalizers",
+        "imagePullSecrets",
+        "ownerReferences",
+        "ports",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumeMounts",
+        "volumes",
+    }
+)
+"""Lists of Kubernetes objects to which others may add entries."""
+_QUANTITIES = frozenset({"requests", "limits"})
+_MAX_EVENT_CHARS = 1000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Written:
+    """What one reconcile wrote, and what it could not."""
+
+    count: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[[], None]) -> Written:
+    """Carry out a plan but for statuses and the release. One failure leaves the rest alone; NotLeader ends it.
+
+    `may_write` raises NotLeader when somebody else may be writing.
+    """
+    written = Written()
+    for manifest in actions.first:
+        if not await _create(kube, manifest, may_write, written):
+            return written
+    for manifest in actions.create:
+        await _create(kube, manifest, may_write, written)
+    for chain in actions.apply:
+        for manifest in chain:
+            if not await _apply(kube, world, manifest, may_write, written):
+                break
+    for patch in actions.patch:
+        may_write()
+        with _noting(written, f"{patch.kind.kind} {patch.name}"):
+            await kube.patch(patch.kind, world.cluster.meta.namespace, patch.name, patch.change)
+            written.count += 1
+    for live in actions.delete:
+        may_write()
+        with _noting(written, f"deleting {live['kind']} {name_of(live)}"):
+            await kube.delete(kind_of(live), world.cluster.meta.namespace, name_of(live), live["metadata"]["uid"])
+            written.count += 1
+    return written
+
+
+async def announce(kube: Kube, world: World, events: Sequence[Event], may_write: Callable[[], None]) -> int:
+    """Events of the cluster; how many could be written. They are news, nothing depends on them."""
+    count = 0
+    for event in events:
+        may_write()
+        try:
+            await kube.create(_event(world, event))
+            count += 1
+        except KubeError as error:
+            _log.warning("event %s: %s", event.reason, error)
+    return count
+
+
+async def release(kube: Kube, world: World, may_write: Callable[[], None]) -> None:
+    """Let the cluster go."""
+    may_write()
+    meta = world.cluster.meta
+    rest = [one for one in meta.finalizers if one != FINALIZER]
+    await kube.patch(CLUSTER, meta.namespace, meta.name, {"metadata": {"finalizers": rest}})
+
+
+async def _create(kube: Kube, manifest: Manifest, may_write: Callable[[], None], written: Written) -> bool:
+    may_write()
+    with _noting(written, f"{manifest['kind']} {name_of(manifest)}") as noted:
+        try:
+            await kube.create(manifest)
+            written.count += 1
+        except KubeConflict:
+            _log.info("%s %s is there already", manifest["kind"], name_of(manifest))
+    return not noted.failed
+
+
+async def _apply(kube: Kube, world: World, manifest: Manifest, may_write: Callable[[], None], written: Written) -> bool:
+    wanted = with_digest(manifest)
+    if up_to_date(world.child(kind_of(manifest), name_of(manifest)), wanted):
+        return True
+    may_write()
+    with _noting(written, f"{manifest['kind']} {name_of(manifest)}") as noted:
+        await kube.apply(wanted)
+        written.count += 1
+    return not noted.failed
+
+
+class _noting:
+    """Turn a KubeError into a note."""
+
+    def __init__(self, written: Written, what: str) -> None:
+        self._written, self._what = written, what
+        self.failed = False
+
+    def __enter__(self) -> _noting:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, KubeError):
+            return False
+        self.failed = True
+        self._written.failures.append(f"{self._what}: {error}")
+        return True
+
+
+def with_digest(manifest: Manifest) -> Manifest:
+    """The manifest with its own digest in an annotation."""
+    metadata = manifest["metadata"]
+    notes = {**annotations_of(manifest), APPLIED: digest_of(manifest)}
+    return {**manifest, "metadata": {**metadata, "annotations": notes}}
+
+
+def up_to_date(live: Manifest | None, wanted: Manifest) -> bool:
+    """Whether the live object is as it was applied, and applied as it is wanted."""
+    return live is not None and covers(live, wanted)
+
+
+def covers(live: Any, wanted: Any, name: str = "") -> bool:
+    """Whether everything that is wanted is there; `name` is the field's."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(live, Mapping):
+            return not wanted and live is None
+        if name in _QUANTITIES:
+            return all(key in live and _same_quantity(live[key], value) for key, value in wanted.items())
+        return all(covers(live.get(key), value, key) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        there = live if isinstance(live, list) else []
+        if name in _MERGED:
+            return all(any(covers(item, one) for item in there) for one in wanted)
+        return len(there) == len(wanted) and all(map(covers, there, wanted))
+    return bool(live == wanted)
+
+
+def _same_quantity(live: Any, wanted: Any) -> bool:
+    try:
+        return parse_quantity(str(live)) == parse_quantity(str(wanted))
+    except SettingsError:
+        return bool(live == wanted)
+
+
+def _event(world: World, event: Event) -> Manifest:
+    meta = world.cluster.meta
+    now = rfc3339(datetime.fromtimestamp(world.now_s, UTC))
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{meta.name}.{uuid.uuid4().hex[:16]}", "namespace": meta.namespace},
+        "involvedObject": {
+            "apiVersion": CLUSTER.api_version,
+            "kind": CLUSTER.kind,
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:_MAX_EVENT_CHARS],
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "reportingInstance": MANAGER,
+    }

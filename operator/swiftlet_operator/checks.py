@@ -1,0 +1,290 @@
+"""What is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
+
+Each check looks at one thing and says for each object that it concerns whether it is violated. A violation of the
+cluster stops all changes to it until it is gone; one of another object leaves that object out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
+from swiftlet_operator.build.secrets import credentials_key, credentials_name
+from swiftlet_operator.build.settings import CLUSTER_KEY, FILE, HASH_SUFFIX
+from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    CONFIG_MAP,
+    SECRET,
+    STATEFUL_SET,
+    Manifest,
+    labels_of,
+    name_of,
+)
+from swiftlet_operator.world import World
+
+IMPLICIT = Policy(0, "Policy-0", default=True)
+"""The policy of a cluster without any StoragePolicy."""
+MAX_GROUP_NAME = 52
+"""Longer names of StatefulSets don't fit the labels that Kubernetes derives from them."""
+_RESERVED = frozenset({"container", "proxy", "metadata", "redis"})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a rule is violated, by the object called `name` of this kind; the message says what to do."""
+
+    reason: str
+    message: str
+    violated: bool
+    kind: str = "StorageCluster"
+    name: str = ""
+
+
+Check = Callable[[World], Iterator[Verdict]]
+
+
+def check(world: World) -> list[Verdict]:
+    """All verdicts, in the order of `CHECKS`."""
+    return [verdict for one in CHECKS for verdict in one(world)]
+
+
+def policies_of(world: World) -> tuple[Policy, ...]:
+    """The policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
+    made = tuple(
+        Policy(one.spec.index, one.spec.name, one.spec.default, one.spec.replicas, one.spec.pools)
+        for one in sorted(world.policies, key=lambda one: (one.spec.index, one.meta.name))
+        if not one.meta.deleting or _in_settings(world, one.spec.index)
+    )
+    if not made:
+        return (IMPLICIT,)
+    if all(policy.index for policy in made) and _live_policies(world).get(0) == IMPLICIT.name:
+        return (Policy(0, IMPLICIT.name, default=False), *made)
+    return made
+
+
+def pools_of(world: World, policy: Policy) -> list[Pool]:
+    """The pools that a policy's objects are kept in."""
+    return [
+        pool
+        for pool in world.cluster.spec.pools
+        if "object" in pool.roles and (not policy.pools or pool.name in policy.pools)
+    ]
+
+
+def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
+    """The replicas of a ring: the Ring's, else the policy's, else the cluster's."""
+    found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
+    if found is not None:
+        return found
+    if policy is not None and policy.replicas is not None:
+        return policy.replicas
+    return world.cluster.spec.rings.replicas
+
+
+def offers(node: Manifest, rdma: RdmaSpec) -> bool:
+    """Whether a node has the RDMA resource."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    fits = rdma.node_selector.items() <= labels_of(node).items()
+    return fits and str(allocatable.get(rdma.resource, "0")) != "0"
+
+
+def _damaged(world: World) -> Iterator[Verdict]:
+    for one in world.unreadable:
+        yield Verdict("Unreadable", one.problem, True, one.kind.kind, name_of(one.manifest))
+        if one.kind.kind in ("Ring", "StoragePolicy"):
+            # Without it nobody knows where objects are.
+            yield Verdict("Unreadable", f"{one.kind.kind} {name_of(one.manifest)}: {one.problem}", True)
+
+
+def _pool_names(world: World) -> Iterator[Verdict]:
+    taken = [pool.name for pool in world.cluster.spec.pools if pool.name in _RESERVED]
+    yield Verdict(
+        "PoolNameReserved", f"rename pool {', '.join(taken)}: the cluster has a part of that name", bool(taken)
+    )
+    names = Counter(group.name for group in all_groups(world.cluster.meta.name, world.cluster.spec))
+    twice = [name for name, count in names.items() if count > 1]
+    message = f"two pools and zones make one StatefulSet {', '.join(twice)}; rename a pool"
+    yield Verdict("PoolNamesCollide", message, bool(twice))
+    long = [name for name in names if len(name) > MAX_GROUP_NAME]
+    message = (
+        f"{', '.join(long)} is longer than {MAX_GROUP_NAME} characters; shorten the names of cluster, pool or zone"
+    )
+    yield Verdict("NameTooLong", message, bool(long))
+
+
+def _object_pool(world: World) -> Iterator[Verdict]:
+    none = not any("object" in pool.roles for pool in world.cluster.spec.pools)
+    yield Verdict("NoObjectPool", "no pool has the role object; give it to one", none)
+
+
+def _storage_grows(world: World) -> Iterator[Verdict]:
+    spec = world.cluster.spec
+    sizes = {
+        group.name: pool.storage.size for pool in spec.pools for group in groups_of_pool(world.cluster.meta.name, pool)
+    }
+    shrunk = []
+    for name, size in sizes.items():
+        live = world.child(STATEFUL_SET, name)
+        for template in live["spec"].get("volumeClaimTemplates") or [] if live else []:
+            if quantity_bytes(size) < quantity_bytes(template["spec"]["resources"]["requests"]["storage"]):
+                shrunk.append(name)
+    message = f"volumes of {', '.join(sorted(set(shrunk)))} can't shrink; set storage.size back"
+    yield Verdict("StorageShrunk", message, bool(shrunk))
+
+
+def _keys(world: World) -> Iterator[Verdict]:
+    name = f"{world.cluster.meta.name}-keys"
+    live = world.child(SECRET, name)
+    kept = bool(world.claims) or any(
+        labels_of(one).get(COMPONENT_LABEL) == "builder" for one in world.children.values()
+    )
+    message = (
+        f"Secret {name} is gone but volumes or rings of the cluster are there: restore it from a backup (no object can "
+        "be found without it), or remove the volumes and the builder ConfigMaps to begin anew"
+    )
+    yield Verdict("KeysLost", message, live is None and kept)
+    lacking = [key for key in (CLUSTER_KEY, HASH_SUFFIX) if live is not None and not (live.get("data") or {}).get(key)]
+    yield Verdict("KeysIncomplete", f"Secret {name} lacks {', '.join(lacking)}; restore it", bool(lacking))
+
+
+def _policy_set(world: World) -> Iterator[Verdict]:
+    policies = policies_of(world)
+    defaults = [policy.name for policy in policies if policy.default]
+    message = f"StoragePolicies {', '.join(defaults)} all have default: true; leave it to one"
+    yield Verdict("TwoDefaultPolicies", message, len(defaults) > 1)
+    yield Verdict("NoDefaultPolicy", "set default: true on one StoragePolicy", not defaults)
+    indexes = _twice(str(policy.index) for policy in policies)
+    yield Verdict("PolicyIndexTwice", f"index {', '.join(indexes)} is given to two StoragePolicies", bool(indexes))
+    names = _twice(policy.name.lower() for policy in policies)
+    yield Verdict("PolicyNameTwice", f"name {', '.join(names)} is given to two StoragePolicies", bool(names))
+
+
+def _policy_history(world: World) -> Iterator[Verdict]:
+    now = {policy.index: policy.name for policy in policies_of(world)}
+    before = _live_policies(world)
+    gone = [f"{name} (index {index})" for index, name in before.items() if index not in now]
+    message = f"StoragePolicy {', '.join(gone)} is gone but may have objects; make it again"
+    yield Verdict("PolicyRemoved", message, bool(gone))
+    reused = [
+        f"{index} was {name} and is now {now[index]}"
+        for index, name in before.items()
+        if index in now and now[index] != name and name != IMPLICIT.name
+    ]
+    message = f"a policy's index is never given to another: {', '.join(reused)}; take a new index"
+    yield Verdict("PolicyIndexReused", message, bool(reused))
+
+
+def _policy_pools(world: World) -> Iterator[Verdict]:
+    for policy in policies_of(world):
+        pools = {pool.name for pool in pools_of(world, policy)}
+        unknown = [name for name in policy.pools if name not in pools]
+        message = f"policy {policy.name} names pool {', '.join(unknown)}, which is not there or keeps no objects"
+        yield Verdict("PolicyPoolUnknown", message, bool(unknown))
+
+
+def _enough_devices(world: World) -> Iterator[Verdict]:
+    for policy in policies_of(world):
+        ring = f"object-{policy.index}"
+        needed = math.ceil(replicas_of(world, ring, policy))
+        devices = sum(pool.device_count for pool in pools_of(world, policy))
+        message = (
+            f"policy {policy.name} keeps {needed} replicas but its pools have {devices} devices; "
+            "add pods to a pool or lower the replicas"
+        )
+        yield Verdict("TooFewDevices", message, devices < needed)
+    for ring in ("account", "container"):
+        needed = math.ceil(replicas_of(world, ring))
+        servers = world.cluster.spec.container.replicas
+        message = (
+            f"ring {ring} keeps {needed} replicas but there are {servers} container servers; "
+            "raise spec.container.replicas or lower the ring's replicas"
+        )
+        yield Verdict("TooFewContainerServers", message, servers < needed)
+
+
+def _ring_set(world: World) -> Iterator[Verdict]:
+    twice = _twice(one.spec.ring_name for one in world.ring_objects)
+    yield Verdict("RingTwice", f"two Ring objects are for {', '.join(twice)}; delete one", bool(twice))
+    known = {"account", "container", *(f"object-{policy.index}" for policy in policies_of(world))}
+    for one in world.ring_objects:
+        message = f"there is no StoragePolicy of index {one.spec.policy_index}; make one or delete this Ring"
+        yield Verdict("PolicyUnknown", message, one.spec.ring_name not in known, "Ring", one.meta.name)
+
+
+def _rdma_named(world: World) -> Iterator[Verdict]:
+    spec = world.cluster.spec
+    nameless = [p.name for p in spec.pools if spec.rdma_of(p).mode == "required" and spec.rdma_of(p).resource is None]
+    message = f"pool {', '.join(nameless)} requires RDMA but names no resource; set rdma.resource"
+    yield Verdict("RDMAResourceMissing", message, bool(nameless))
+
+
+def _quotas(world: World) -> Iterator[Verdict]:
+    for one in world.quotas:
+        levels = {level.name for level in one.spec.levels}
+        unknown = sorted({entry.level for entry in one.spec.assignments if entry.level not in levels})
+        message = f"assignments name level {', '.join(unknown)}, which spec.levels does not have"
+        yield Verdict("LevelUnknown", message, bool(unknown), "StorageQuota", one.meta.name)
+        first = min(other.meta.name for other in world.quotas)
+        message = f"StorageQuota {first} is for this cluster already; merge this one into it"
+        yield Verdict("QuotaTwice", message, one.meta.name != first, "StorageQuota", one.meta.name)
+
+
+def _users(world: World) -> Iterator[Verdict]:
+    for one in world.users:
+        first = min(other.meta.name for other in world.users if other.spec.login == one.spec.login)
+        message = f"StorageUser {first} is {one.spec.login} already; change account or user, or delete one"
+        yield Verdict("UserTwice", message, one.meta.name != first, "StorageUser", one.meta.name)
+        yield _secret(world, one)
+
+
+def _secret(world: World, user: Resource[StorageUserSpec]) -> Verdict:
+    name, key = credentials_name(user), credentials_key(user)
+    secret = world.secrets.get(name)
+    # A generated Secret that is not there will be made.
+    lacking = user.spec.secret_ref is not None if secret is None else not (secret.get("data") or {}).get(key)
+    message = f"Secret {name} with an entry {key} is not there; make it, or remove secretRef to have one generated"
+    return Verdict("SecretMissing", message, lacking, "StorageUser", user.meta.name)
+
+
+CHECKS: tuple[Check, ...] = (
+    _damaged,
+    _pool_names,
+    _object_pool,
+    _storage_grows,
+    _keys,
+    _policy_set,
+    _policy_history,
+    _policy_pools,
+    _enough_devices,
+    _ring_set,
+    _rdma_named,
+    _quotas,
+    _users,
+)
+
+
+def _twice(values: Iterator[str]) -> list[str]:
+    return sorted(value for value, count in Counter(values).items() if count > 1)
+
+
+def _in_settings(world: World, index: int) -> bool:
+    return index in _live_policies(world)
+
+
+def _live_policies(world: World) -> dict[int, str]:
+    """The policies that the services know now, name by index; none when there are no settings yet."""
+    live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
+    text = ((live or {}).get("data") or {}).get(FILE, "")
+    try:
+        document: Any = yaml.safe_load(text) or {}
+        return {int(entry["index"]): str(entry["name"]) for entry in document.get("policies") or []}
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        # Somebody wrote into it; it will be written anew.
+        return {}

@@ -1,0 +1,128 @@
+"""What kopf calls: every event of every kind says which cluster to look at, and nothing more.
+
+Only event handlers: kopf then keeps neither its own finalizer nor its own annotations on the objects. Nothing hangs
+on an event that got lost; every cluster is looked at again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.leader import Leader
+from swiftlet_operator.manifests import (
+    CHILD_KINDS,
+    CLUSTER,
+    FINALIZER,
+    GROUP,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    POD,
+    Kind,
+    name_of,
+)
+from swiftlet_operator.observe import SATELLITES, cluster_of
+from swiftlet_operator.reconcile import Key
+from swiftlet_operator.workqueue import WorkQueue
+
+REQUEST_TIMEOUT_S = 30.0
+WATCH_TIMEOUT_S = 300.0
+"""Watches are renewed this often, so that one that went silent is found out."""
+WORKERS = 8
+SWEEP_S = 60.0
+STALE_S = 3 * SWEEP_S
+"""Without a complete sweep for so long, while we lead, the operator is not alive."""
+_OWNED = {MANAGED_BY_LABEL: MANAGER}
+
+
+@dataclass(slots=True)
+class Heart:
+    """When all clusters were last enumerated, by the monotonic clock."""
+
+    beat_at: float
+
+
+def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, leader: Leader) -> None:
+    """Handlers of all events, the settings, and the probe."""
+    kopf.on.startup(registry=registry)(_configure)
+
+    async def enqueue(body: Mapping[str, Any], **_: Any) -> None:
+        key = key_of(body)
+        if key is not None and leader.leads:
+            queue.add(key)
+
+    async def alive(**_: Any) -> str:
+        return liveness(heart, leader, time.monotonic())
+
+    for kind in (CLUSTER, *SATELLITES):
+        _on_events(registry, kind, enqueue, None)
+    for kind in (*CHILD_KINDS, POD):
+        _on_events(registry, kind, enqueue, _OWNED)
+    kopf.on.probe(registry=registry, id="sweep")(alive)
+
+
+def _on_events(registry: kopf.OperatorRegistry, kind: Kind, handler: Any, labels: Mapping[str, str] | None) -> None:
+    group, _, version = kind.api_version.rpartition("/")
+    kopf.on.event(group, version, kind.plural, registry=registry, labels=labels, id=f"enqueue-{kind.plural}")(handler)
+
+
+def key_of(body: Mapping[str, Any]) -> Key | None:
+    """The cluster that an object belongs to."""
+    namespace = body["metadata"].get("namespace")
+    if body.get("kind") == CLUSTER.kind:
+        return Key(namespace, name_of(body))
+    name = cluster_of(body) or (body["metadata"].get("labels") or {}).get(INSTANCE_LABEL)
+    return Key(namespace, name) if namespace and name else None
+
+
+def liveness(heart: Heart, leader: Leader, now: float) -> str:
+    """ "ok"; raises when a leader has not enumerated the clusters for long."""
+    if leader.leads and now - heart.beat_at > STALE_S:
+        raise RuntimeError("no sweep over the clusters has ended lately")
+    return "ok"
+
+
+async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    settings.networking.request_timeout = REQUEST_TIMEOUT_S
+    settings.watching.server_timeout = WATCH_TIMEOUT_S
+    settings.watching.client_timeout = WATCH_TIMEOUT_S + REQUEST_TIMEOUT_S
+    settings.queueing.worker_limit = WORKERS
+    # Events of ours are written with the plan; kopf's would only say that a handler ran.
+    settings.posting.enabled = False
+    settings.scanning.disabled = False
+
+
+async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespace: str | None) -> None:
+    """Look at every cluster now and then, and at once after becoming the leader; until cancelled."""
+    was_leading, due_at = False, 0.0
+    while True:
+        await asyncio.sleep(1.0)
+        now = time.monotonic()
+        if not leader.leads:
+            was_leading = False
+            heart.beat_at = now
+            continue
+        if was_leading and now < due_at:
+            continue
+        with contextlib.suppress(Exception):
+            await _sweep_once(kube, queue, namespace)
+            heart.beat_at, was_leading, due_at = time.monotonic(), True, now + SWEEP_S
+
+
+async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None) -> None:
+    for kind in (CLUSTER, *SATELLITES):
+        for one in await kube.list(kind, namespace):
+            key = key_of(one)
+            if key is not None:
+                queue.add(key)

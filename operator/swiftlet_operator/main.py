@@ -1,0 +1,98 @@
+"""The `swiftlet-operator` command: what the environment says, the client, the lease, and kopf around them.
+
+SWIFTLET_IMAGE         image of the services where a StorageCluster names none (required)
+SWIFTLET_REDIS_IMAGE   image of the embedded Redis where a StorageCluster names none
+POD_NAME, POD_UID      who we are in the lease
+POD_NAMESPACE          where the lease is (required)
+WATCH_NAMESPACE        the only namespace to look at; all when empty
+LIVENESS_URL           where to answer probes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import kopf
+
+from swiftlet.errors import SettingsError, SwiftletError
+from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep
+from swiftlet_operator.kube import connected
+from swiftlet_operator.leader import Leader
+from swiftlet_operator.passwords import Passwords
+from swiftlet_operator.reconcile import Reconciler
+from swiftlet_operator.workqueue import WorkQueue
+from swiftlet_operator.world import Defaults
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the environment says."""
+
+    defaults: Defaults
+    identity: str
+    namespace: str
+    watched: str | None
+    liveness_url: str
+
+
+def options_of(environ: Mapping[str, str]) -> Options:
+    """Options from environment variables; SettingsError names what is missing."""
+    missing = [name for name in ("SWIFTLET_IMAGE", "POD_NAMESPACE") if not environ.get(name)]
+    if missing:
+        raise SettingsError(f"set {' and '.join(missing)} in the operator's environment; the chart does")
+    return Options(
+        defaults=Defaults(environ["SWIFTLET_IMAGE"], environ.get("SWIFTLET_REDIS_IMAGE") or None),
+        identity=f"{environ.get('POD_NAME') or socket.gethostname()}_{environ.get('POD_UID') or os.getpid()}",
+        namespace=environ["POD_NAMESPACE"],
+        watched=environ.get("WATCH_NAMESPACE") or None,
+        liveness_url=environ.get("LIVENESS_URL") or "http://0.0.0.0:8081/healthz",
+    )
+
+
+async def run(options: Options) -> None:
+    """Operate until cancelled, or until a part of it ends."""
+    async with connected(REQUEST_TIMEOUT_S) as kube:
+        leader = Leader(kube, options.namespace, options.identity, time.monotonic)
+        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, lambda: int(time.time()))
+        queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
+        heart = Heart(time.monotonic())
+        registry = kopf.OperatorRegistry()
+        register(registry, queue, heart, leader)
+        watching = kopf.operator(
+            registry=registry,
+            standalone=True,
+            clusterwide=options.watched is None,
+            namespaces=[options.watched] if options.watched is not None else [],
+            liveness_endpoint=options.liveness_url,
+        )
+        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), watching]
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # The lease goes last: who takes over finds nobody writing.
+            await queue.close()
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.wait([task])
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+
+def main() -> None:
+    """The entry point."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(run(options_of(os.environ)))
+    except SwiftletError as error:
+        sys.exit(f"swiftlet-operator: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,120 @@
+"""All reads of one reconcile, into one frozen world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from swiftlet.crd import (
+    Resource,
+    parse_ring,
+    parse_storage_cluster,
+    parse_storage_policy,
+    parse_storage_quota,
+    parse_storage_user,
+)
+from swiftlet.errors import SettingsError
+from swiftlet_operator.build.secrets import credentials_name
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import (
+    CHILD_KINDS,
+    MANAGED_BY_LABEL,
+    MONITORING_KINDS,
+    NODE,
+    POD,
+    POLICY,
+    PVC,
+    QUOTA,
+    RING,
+    SECRET,
+    USER,
+    Kind,
+    Manifest,
+    cluster_labels,
+    labels_of,
+    name_of,
+)
+from swiftlet_operator.plan.workloads import seconds
+from swiftlet_operator.world import Unreadable, World
+
+SATELLITES = (RING, POLICY, QUOTA, USER)
+"""Kinds that name their cluster."""
+
+_R = TypeVar("_R", bound=Resource[Any])
+
+
+async def observe(kube: Kube, manifest: Manifest, now_s: int) -> World:
+    """Everything around a cluster; SettingsError when the cluster itself can't be read, KubeError."""
+    cluster = parse_storage_cluster(manifest)
+    name, namespace = cluster.meta.name, cluster.meta.namespace
+    labels = cluster_labels(name)
+    monitoring = [kind for kind, served in zip(MONITORING_KINDS, await _served(kube), strict=True) if served]
+    kinds = (*CHILD_KINDS, *monitoring)
+    # Pods and volumes have the labels that their StatefulSets gave them.
+    lists = [kube.list(kind, namespace, labels) for kind in (*kinds, POD, PVC)]
+    own = [kube.list(kind, namespace) for kind in SATELLITES]
+    found = await asyncio.gather(*lists, *own, kube.list(NODE, None))
+    children = {(one["kind"], name_of(one)): one for group in found[: len(kinds)] for one in group}
+    pods, claims = found[len(kinds)], found[len(kinds) + 1]
+    rings, policies, quotas, users = ([one for one in group if refers(one, name)] for group in found[-5:-1])
+    unreadable: list[Unreadable] = []
+    views = _parsed(users, USER, parse_storage_user, unreadable)
+    return World(
+        cluster=cluster,
+        now_s=now_s,
+        created_s=seconds(manifest["metadata"].get("creationTimestamp")),
+        ring_objects=_parsed(rings, RING, parse_ring, unreadable),
+        policies=_parsed(policies, POLICY, parse_storage_policy, unreadable),
+        quotas=_parsed(quotas, QUOTA, parse_storage_quota, unreadable),
+        users=views,
+        unreadable=tuple(unreadable),
+        children=children,
+        pods=tuple(pods),
+        claims=tuple(claims),
+        nodes=tuple(found[-1]),
+        secrets=await _secrets(kube, namespace, {credentials_name(user) for user in views}, children),
+        has_monitoring=len(monitoring) == len(MONITORING_KINDS),
+    )
+
+
+def refers(manifest: Mapping[str, Any], cluster: str) -> bool:
+    """Whether one of our objects belongs to the cluster of this name."""
+    return cluster_of(manifest) == cluster
+
+
+def cluster_of(manifest: Mapping[str, Any]) -> str | None:
+    """The name of the cluster that an object belongs to: its clusterRef's, or its label's if the operator made it."""
+    reference = (manifest.get("spec") or {}).get("clusterRef")
+    if isinstance(reference, dict) and reference.get("name"):
+        return str(reference["name"])
+    labels = labels_of(manifest)
+    ours = labels.items() >= {MANAGED_BY_LABEL: cluster_labels("")[MANAGED_BY_LABEL]}.items()
+    return labels.get("app.kubernetes.io/instance") if ours else None
+
+
+async def _served(kube: Kube) -> list[bool]:
+    return [await kube.serves(kind) for kind in MONITORING_KINDS]
+
+
+async def _secrets(
+    kube: Kube, namespace: str, names: Iterable[str], children: Mapping[tuple[str, str], Manifest]
+) -> dict[str, Manifest | None]:
+    """Users' Secrets; most are the operator's own and have been read already."""
+    found: dict[str, Manifest | None] = {}
+    for name in sorted(names):
+        known = children.get((SECRET.kind, name))
+        found[name] = known if known is not None else await kube.get(SECRET, namespace, name)
+    return found
+
+
+def _parsed(
+    manifests: Iterable[Manifest], kind: Kind, parse: Callable[[Manifest], _R], unreadable: list[Unreadable]
+) -> tuple[_R, ...]:
+    found = []
+    for manifest in manifests:
+        try:
+            found.append(parse(manifest))
+        except SettingsError as error:
+            unreadable.append(Unreadable(kind, manifest, str(error)))
+    return tuple(found)

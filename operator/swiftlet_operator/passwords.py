@@ -1,0 +1,53 @@
+"""Fresh secrets, and the hashes of users' keys.
+
+A hash is salted, so that of an unchanged key must be kept or the users file would change with every reconcile. What
+was found to fit is remembered, for finding out costs as much as a login.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+TOKEN_BYTES = 32
+MAX_REMEMBERED = 10_000
+
+# The cost of a login is decided where users log in; what is verified there says its own parameters.
+_hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+class Passwords:
+    """Implements `swiftlet_operator.plan.Fresh`."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._fitting: dict[tuple[str, bytes], None] = {}
+
+    def token(self) -> str:
+        """32 random bytes as URL-safe text."""
+        return secrets.token_urlsafe(TOKEN_BYTES)
+
+    def hashed(self, secret: str, old: str | None) -> str:
+        """The argon2id hash of a secret: the old one as long as it fits."""
+        digest = hashlib.sha256(secret.encode()).digest()
+        if old is not None and ((old, digest) in self._fitting or _fits(old, secret)):
+            self._remember(old, digest)
+            return old
+        made = _hasher.hash(secret)
+        self._remember(made, digest)
+        return made
+
+    def _remember(self, made: str, digest: bytes) -> None:
+        self._fitting[made, digest] = None
+        while len(self._fitting) > MAX_REMEMBERED:
+            del self._fitting[next(iter(self._fitting))]
+
+
+def _fits(old: str, secret: str) -> bool:
+    try:
+        return _hasher.verify(old, secret)
+    except (VerificationError, InvalidHashError):
+        return False

@@ -1,0 +1,72 @@
+"""Users: their generated credentials and the users file."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet_operator.build.secrets import (
+    Login,
+    build_credentials,
+    credentials_key,
+    credentials_name,
+)
+from swiftlet_operator.build.settings import USERS_FILE
+from swiftlet_operator.build.site import Site
+from swiftlet_operator.checks import Verdict
+from swiftlet_operator.manifests import SECRET, Manifest
+from swiftlet_operator.plan.actions import Fresh
+from swiftlet_operator.world import World
+
+
+def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) -> tuple[list[Manifest], list[Login]]:
+    """Credentials to make, and the lines of the users file."""
+    refused = {one.name: one.reason for one in verdicts if one.violated and one.kind == "StorageUser"}
+    old = _hashes(world)
+    made: list[Manifest] = []
+    logins: list[Login] = []
+    for user in world.users:
+        if user.meta.deleting or refused.get(user.meta.name) == "UserTwice":
+            continue
+        before = old.get((user.spec.account, user.spec.user))
+        secret = _secret(world, user)
+        if secret is None and user.spec.secret_ref is None and world.secrets.get(credentials_name(user)) is None:
+            secret = fresh.token()
+            made.append(build_credentials(site, user, secret))
+        if secret is None and before is None:
+            continue
+        # While the Secret is away the user's old key stays in force.
+        hashed = fresh.hashed(secret, before) if secret is not None else str(before)
+        logins.append(Login(user.spec.account, user.spec.user, tuple(user.spec.roles), hashed))
+    return made, logins
+
+
+def _secret(world: World, user: Resource[StorageUserSpec]) -> str | None:
+    live = world.secrets.get(credentials_name(user))
+    return decoded(live, credentials_key(user)) if live is not None else None
+
+
+def decoded(secret: Mapping[str, Any], key: str) -> str | None:
+    """An entry of a Secret, None when it is not there, empty or no text."""
+    try:
+        text = base64.b64decode((secret.get("data") or {}).get(key, ""), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    # A line end at the end of a file that the Secret was made from is no part of the key.
+    return text.rstrip("\r\n") or None
+
+
+def _hashes(world: World) -> dict[tuple[str, str], str]:
+    """The hashes in the live users file."""
+    live = world.child(SECRET, f"{world.cluster.meta.name}-users")
+    try:
+        entries = yaml.safe_load(decoded(live, USERS_FILE) or "" if live else "") or []
+        return {(entry["account"], entry["user"]): str(entry["secret_hash"]) for entry in entries}
+    except (yaml.YAMLError, KeyError, TypeError):
+        # Somebody wrote into it: all are hashed anew.
+        return {}

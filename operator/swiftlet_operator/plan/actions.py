@@ -1,0 +1,71 @@
+"""What a plan consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from swiftlet.crd import Fact
+from swiftlet_operator.manifests import Kind, Manifest
+
+
+class Fresh(Protocol):
+    """Where new secrets come from."""
+
+    def token(self) -> str:
+        """32 random bytes as text."""
+        ...
+
+    def hashed(self, secret: str, old: str | None) -> str:
+        """The hash of a secret for the users file: the old one as long as it fits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change merged into a live object."""
+
+    kind: Kind
+    name: str
+    change: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class StatusOf:
+    """What is known about one of our objects now: facts for its conditions, and other fields of its status."""
+
+    kind: Kind
+    name: str
+    generation: int
+    facts: tuple[Fact, ...]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a person should see in `kubectl describe`."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """All that is to be done, in this order.
+
+    `first`: made when absent; when that fails nothing else is done. `create`: made when absent, never overwritten.
+    `apply`: chains of manifests; within a chain the first failure ends it, other chains go on. `delete`: live objects.
+    `release`: whether the finalizer goes, after everything else.
+    """
+
+    first: tuple[Manifest, ...] = ()
+    create: tuple[Manifest, ...] = ()
+    apply: tuple[tuple[Manifest, ...], ...] = ()
+    patch: tuple[Patch, ...] = ()
+    delete: tuple[Manifest, ...] = ()
+    status: tuple[StatusOf, ...] = ()
+    events: tuple[Event, ...] = ()
+    release: bool = False
+    again_in_s: float | None = None

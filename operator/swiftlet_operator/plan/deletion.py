@@ -1,0 +1,37 @@
+"""When a cluster goes: not while it may hold data, unless somebody said so; and what goes with it."""
+
+from __future__ import annotations
+
+from swiftlet.crd import Fact
+from swiftlet_operator.manifests import ALLOW_DELETION, COMPONENT_LABEL, FINALIZER, Manifest, labels_of
+from swiftlet_operator.plan.actions import Actions
+from swiftlet_operator.world import World
+
+_MOST_NAMED = 5
+_KEPT = frozenset({"keys", "builder"})
+
+
+def blocked(world: World) -> Fact:
+    """Whether the cluster must stay although somebody wants it to go."""
+    names = sorted(claim["metadata"]["name"] for claim in world.claims)
+    if not world.cluster.meta.deleting or world.cluster.spec.deletion_policy == "Delete" or not names:
+        return Fact("DeletionBlocked", "False", "NotBlocked", "nothing stands against deleting the cluster")
+    if world.cluster.meta.annotations.get(ALLOW_DELETION) == "true":
+        return Fact("DeletionBlocked", "False", "Allowed", "the volumes, keys and builders stay")
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    message = (
+        f"volumes {', '.join(names[:_MOST_NAMED])}{more} may hold data: set spec.deletionPolicy to Delete to lose it, "
+        f'or the annotation {ALLOW_DELETION}: "true" to keep volumes, keys and builders without the cluster'
+    )
+    return Fact("DeletionBlocked", "True", "DataExists", message)
+
+
+def farewell(world: World) -> Actions:
+    """Delete what has no owner if it is to go, then let the cluster go; its children follow."""
+    if FINALIZER not in world.cluster.meta.finalizers:
+        return Actions()
+    doomed: list[Manifest] = []
+    if world.cluster.spec.deletion_policy == "Delete":
+        doomed = [one for one in world.children.values() if labels_of(one).get(COMPONENT_LABEL) in _KEPT]
+        doomed += world.claims
+    return Actions(delete=tuple(doomed), release=True)

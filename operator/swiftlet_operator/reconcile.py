@@ -1,0 +1,86 @@
+"""One cluster, one call: look, decide, write, tell. Idempotent, and the same whatever has happened before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.crd import Fact
+from swiftlet.errors import SettingsError
+from swiftlet_operator.apply import announce, apply, release
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import CLUSTER, Manifest, name_of
+from swiftlet_operator.observe import SATELLITES, observe, refers
+from swiftlet_operator.plan import Fresh, StatusOf, decide
+from swiftlet_operator.problems import KubeUnavailable
+from swiftlet_operator.status import write_statuses
+from swiftlet_operator.world import Defaults
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A cluster by name."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler:
+    """What reconciling needs besides the cluster's name; `may_write` raises NotLeader, `now_s` is the wall clock."""
+
+    kube: Kube
+    defaults: Defaults
+    fresh: Fresh
+    may_write: Callable[[], None]
+    now_s: Callable[[], int]
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
+
+        Raises KubeError when reading failed, or KubeUnavailable when something could not be written: try again.
+        """
+        now_s = self.now_s()
+        manifest = await self.kube.get(CLUSTER, key.namespace, key.name)
+        if manifest is None:
+            await self._without_cluster(key, now_s)
+            return None
+        try:
+            world = await observe(self.kube, manifest, now_s)
+        except SettingsError as error:
+            await self._unreadable(manifest, str(error), now_s)
+            return None
+        # Rings and hashes take their time; other clusters and the probes don't wait for them.
+        actions = await asyncio.to_thread(decide, world, self.defaults, self.fresh)
+        written = await apply(self.kube, world, actions, self.may_write)
+        if actions.release and not written.failures:
+            await release(self.kube, world, self.may_write)
+            return None
+        told = await write_statuses(self.kube, key.namespace, actions.status, now_s, self.may_write)
+        await announce(self.kube, world, actions.events, self.may_write)
+        if written.count or told:
+            _log.info("%s/%s: %d objects and %d statuses written", key.namespace, key.name, written.count, told)
+        if written.failures:
+            raise KubeUnavailable("; ".join(written.failures))
+        return actions.again_in_s
+
+    async def _unreadable(self, manifest: Manifest, problem: str, now_s: int) -> None:
+        facts = (Fact("Ready", "False", "Unreadable", problem), Fact("SpecValid", "False", "Unreadable", problem))
+        metadata = manifest["metadata"]
+        status = StatusOf(CLUSTER, name_of(manifest), int(metadata.get("generation") or 0), facts)
+        await write_statuses(self.kube, metadata["namespace"], [status], now_s, self.may_write)
+
+    async def _without_cluster(self, key: Key, now_s: int) -> None:
+        """Tell the objects that name a cluster which is not there."""
+        message = f"there is no StorageCluster {key.name} in this namespace; make it, or correct spec.clusterRef"
+        fact = Fact("Ready", "False", "ClusterMissing", message)
+        for kind in SATELLITES:
+            found = [one for one in await self.kube.list(kind, key.namespace) if refers(one, key.name)]
+            statuses = [
+                StatusOf(kind, name_of(one), int(one["metadata"].get("generation") or 0), (fact,)) for one in found
+            ]
+            await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)

@@ -1,0 +1,44 @@
+"""Statuses: conditions merged with what was there, written when they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from swiftlet.crd import merge_conditions, parse_conditions
+from swiftlet.errors import SettingsError
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import Manifest
+from swiftlet_operator.plan import StatusOf
+
+
+async def write_statuses(
+    kube: Kube, namespace: str, statuses: Sequence[StatusOf], now_s: int, may_write: Callable[[], None]
+) -> int:
+    """Bring statuses up to date; how many were written. KubeError."""
+    count = 0
+    for status in statuses:
+        live = await kube.get(status.kind, namespace, status.name)
+        if live is None:
+            continue
+        wanted = status_of(live, status, now_s)
+        if wanted == (live.get("status") or {}):
+            continue
+        may_write()
+        await kube.patch(status.kind, namespace, status.name, {"status": wanted}, subresource="status")
+        count += 1
+    return count
+
+
+def status_of(live: Manifest, status: StatusOf, now_s: int) -> dict[str, Any]:
+    """The whole status as it should be; what nobody speaks of stays."""
+    try:
+        current = parse_conditions(live)
+    except SettingsError:
+        # Damaged by somebody: written anew.
+        current = ()
+    moment = datetime.fromtimestamp(now_s, UTC)
+    conditions = merge_conditions(current, status.facts, status.generation, moment)
+    fields = {**(live.get("status") or {}), **status.fields}
+    return {**fields, "conditions": [one.manifest for one in conditions]}

@@ -1,0 +1,116 @@
+"""An API server in memory, for unit tests of what talks to one: merges applied fields, counts writes, fails on demand.
+
+It knows nothing of schemas, defaults or ownership of fields; what a real API server makes of our manifests is tested
+against a real one.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from swiftlet_operator.manifests import Kind, Manifest, kind_of, labels_of, name_of
+from swiftlet_operator.problems import KubeConflict, KubeInvalid, KubeUnavailable
+
+
+class FakeKube:
+    """Implements `swiftlet_operator.kube.Kube`."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.objects: dict[tuple[str, str, str], Manifest] = {}
+        self.writes: list[str] = []
+        self.failing: set[str] = set()
+        """Names of objects that can't be written."""
+        self._numbers = itertools.count(1)
+
+    def put(self, manifest: Manifest) -> Manifest:
+        """Have an object, whatever was there."""
+        made = copy.deepcopy(manifest)
+        metadata = made["metadata"]
+        metadata.setdefault("uid", f"uid-{next(self._numbers)}")
+        metadata["resourceVersion"] = str(next(self._numbers))
+        self.objects[self._key(kind_of(made), metadata.get("namespace", ""), name_of(made))] = made
+        return made
+
+    def find(self, kind: str, name: str) -> Manifest:
+        """The very object, to look at or to vandalise."""
+        return next(one for (k, _, n), one in self.objects.items() if (k, n) == (kind, name))
+
+    def names(self, kind: str) -> set[str]:
+        """Names of all objects of a kind."""
+        return {name for (k, _, name) in self.objects if k == kind}
+
+    def _key(self, kind: Kind, namespace: str, name: str) -> tuple[str, str, str]:
+        return kind.kind, namespace if kind.namespaced else "", name
+
+    def _note(self, verb: str, kind: str, name: str) -> None:
+        if name in self.failing:
+            raise KubeUnavailable(f"{verb} {kind} {name}: 503 out of order")
+        self.writes.append(f"{verb} {kind}/{name}")
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        return copy.deepcopy(self.objects.get(self._key(kind, namespace, name)))
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        return [
+            copy.deepcopy(one)
+            for (k, ns, _), one in sorted(self.objects.items())
+            if k == kind.kind
+            and (namespace is None or not kind.namespaced or ns == namespace)
+            and (labels or {}).items() <= labels_of(one).items()
+        ]
+
+    async def serves(self, kind: Kind) -> bool:
+        return not kind.api_version.startswith("monitoring")
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        self._note("apply", manifest["kind"], name_of(manifest))
+        key = self._key(kind_of(manifest), manifest["metadata"]["namespace"], name_of(manifest))
+        live = self.objects.get(key)
+        merged = _merged(live, manifest) if live is not None else copy.deepcopy(manifest)
+        generation = int((live or manifest)["metadata"].get("generation") or 0)
+        merged["metadata"]["generation"] = generation + (live is None or live.get("spec") != merged.get("spec"))
+        return self.put(merged)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        self._note("create", manifest["kind"], name_of(manifest))
+        if self._key(kind_of(manifest), manifest["metadata"].get("namespace", ""), name_of(manifest)) in self.objects:
+            raise KubeConflict(f"{name_of(manifest)} exists")
+        return self.put(manifest)
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        live = await self.get(kind_of(manifest), manifest["metadata"].get("namespace", ""), name_of(manifest))
+        if live is None:
+            raise KubeInvalid(f"{name_of(manifest)} is not there")
+        if live["metadata"]["resourceVersion"] != manifest["metadata"].get("resourceVersion"):
+            raise KubeConflict(f"{name_of(manifest)} has changed")
+        self._note("replace", manifest["kind"], name_of(manifest))
+        return self.put(manifest)
+
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, change: Manifest, subresource: str | None = None
+    ) -> Manifest | None:
+        self._note(f"patch{'-' + subresource if subresource else ''}", kind.kind, name)
+        live = await self.get(kind, namespace, name)
+        if live is None:
+            return None
+        made = self.put(_merged(live, change))
+        metadata = made["metadata"]
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            del self.objects[self._key(kind, namespace, name)]
+        return made
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        self._note("delete", kind.kind, name)
+        live = self.objects.get(self._key(kind, namespace, name))
+        if live is not None and live["metadata"]["uid"] == uid:
+            del self.objects[self._key(kind, namespace, name)]
+
+
+def _merged(live: Any, change: Any) -> Any:
+    if not isinstance(live, dict) or not isinstance(change, dict):
+        return copy.deepcopy(change)
+    return {**copy.deepcopy(live), **{key: _merged(live.get(key), value) for key, value in change.items()}}
