@@ -26,7 +26,8 @@ $ helm install swiftlet charts/swiftlet --namespace swiftlet-system --create-nam
 ```
 
 `helm upgrade` upgrades the definitions too; `helm uninstall` leaves them, and with them all clusters, unless
-`crds.keep` is off. `helm test` stores and fetches an object as the user of `test.credentialsSecret`.
+`crds.keep` is off. A second release in one Kubernetes leaves them to the first: `crds.install=false`. `helm test`
+stores and fetches an object as the user of `test.credentialsSecret`.
 
 Made by `make chart` from `values.schema.json` and `values.yaml`.
 

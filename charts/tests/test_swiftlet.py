@@ -6,12 +6,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from charts.make import CHART, crd_files
 from swiftlet_operator.build.site import OPERATOR_POD
+from swiftlet_operator.main import options_of
 
 KUBERNETES = "1.33.0"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -20,7 +22,7 @@ Manifest = dict[str, Any]
 VALUE_SETS: dict[str, Manifest] = {
     "defaults": {},
     "highly available": {"operator": {"highAvailability": True}},
-    "two namespaces": {"watchNamespaces": ["blue", "green"]},
+    "one namespace": {"watchNamespace": "blue"},
     "by digest": {"image": {"repository": "objects/swiftlet", "digest": DIGEST}},
     "by tag": {"image": {"tag": "1.2.3", "pullPolicy": "Always"}, "imagePullSecrets": [{"name": "pull"}]},
     "without definitions": {"crds": {"install": False}},
@@ -52,7 +54,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
     "everything": {
         "operator": {"highAvailability": True},
-        "watchNamespaces": ["blue"],
+        "watchNamespace": "blue",
         "rdmaDevicePlugin": {"enabled": True, "image": {"digest": DIGEST}},
         "test": {"credentialsSecret": "alice-credentials"},
         "image": {"digest": DIGEST},
@@ -186,20 +188,28 @@ def test_definitions_are_the_sources_and_stay(helm: str) -> None:
     assert "CustomResourceDefinition" not in kinds(manifests(helm, VALUE_SETS["without definitions"]))
 
 
-def test_rights_are_in_the_watched_namespaces_only(helm: str) -> None:
+def test_rights_are_in_the_watched_namespace_only(helm: str) -> None:
     everywhere = {group for rule in only(manifests(helm, {}), "ClusterRole")["rules"] for group in rule["apiGroups"]}
     assert {"apps", "swiftlet.io"} <= everywhere
-    found = manifests(helm, VALUE_SETS["two namespaces"])
+    found = manifests(helm, VALUE_SETS["one namespace"])
     wide = only(found, "ClusterRole")
     assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in wide["rules"])
     assert not any("secrets" in rule["resources"] for rule in wide["rules"])
-    for namespace in ("blue", "green"):
-        role = only(found, "Role", "try-swiftlet-operator", namespace)
-        assert any("secrets" in rule["resources"] for rule in role["rules"])
-        binding = only(found, "RoleBinding", "try-swiftlet-operator", namespace)
-        assert binding["subjects"] == [
-            {"kind": "ServiceAccount", "name": "try-swiftlet-operator", "namespace": "there"}
-        ]
+    role = only(found, "Role", "try-swiftlet-operator", "blue")
+    assert any("secrets" in rule["resources"] for rule in role["rules"])
+    binding = only(found, "RoleBinding", "try-swiftlet-operator", "blue")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "try-swiftlet-operator", "namespace": "there"}]
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_the_operator_understands_its_environment(helm: str, values: Manifest) -> None:
+    container = operator_pod(manifests(helm, values))["containers"][0]
+    options = options_of({one["name"]: one.get("value", "by-the-field") for one in container["env"]})
+    assert options.defaults.image == container["image"]
+    assert options.watched == values.get("watchNamespace")
+    (port,) = container["ports"]
+    assert urlsplit(options.liveness_url).port == port["containerPort"]
+    assert container["livenessProbe"]["httpGet"] == {"path": urlsplit(options.liveness_url).path, "port": port["name"]}
 
 
 @pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
@@ -259,8 +269,8 @@ def test_the_test_runs_as_the_user_that_is_named(helm: str) -> None:
         ({"imag": {}}, "imag"),
         ({"image": {"digest": "sha256:short"}}, "digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
-        ({"watchNamespaces": ["Not A Name"]}, "watchNamespaces"),
-        ({"watchNamespaces": ["a", "a"]}, "watchNamespaces"),
+        ({"watchNamespace": "Not A Name"}, "watchNamespace"),
+        ({"redisImage": {"tag": ""}}, "tag"),
         ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 0, "selectors": {"vendors": ["1"]}}]}}, "shares"),
         ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 1, "selectors": {}}]}}, "selectors"),
     ],

@@ -183,7 +183,8 @@ enter_machine() {
     local pid first
     is_up "$1" || die "there is no machine $1 running" "hack/cluster status"
     pid=$(<"$state/machines/$1/pid")
-    read -r first _ <"/proc/$pid/task/$pid/children"
+    # The file does not end with a newline, for which `read` blames it.
+    read -r first _ <"/proc/$pid/task/$pid/children" || [[ -n $first ]]
     nsenter -t "$first" -n -m -p -u -i -- "${@:2}"
 }
 
