@@ -15,7 +15,7 @@ from typing import Any
 
 import kopf
 
-from swiftlet_operator.kube import Kube
+from swiftlet_operator.kube import Kube, log_in
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
@@ -34,8 +34,8 @@ from swiftlet_operator.reconcile import Key
 from swiftlet_operator.workqueue import WorkQueue
 
 REQUEST_TIMEOUT_S = 30.0
-WATCH_TIMEOUT_S = 300.0
-"""Watches are renewed this often, so that one that went silent is found out."""
+WATCH_TIMEOUT_S = 300
+"""Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
 WORKERS = 8
 SWEEP_S = 60.0
 STALE_S = 3 * SWEEP_S
@@ -53,6 +53,7 @@ class Heart:
 def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, leader: Leader) -> None:
     """Handlers of all events, the settings, and the probe."""
     kopf.on.startup(registry=registry)(_configure)
+    kopf.on.login(registry=registry)(_log_in)
 
     async def enqueue(body: Mapping[str, Any], **_: Any) -> None:
         key = key_of(body)
@@ -88,6 +89,10 @@ def liveness(heart: Heart, leader: Leader, now: float) -> str:
     if leader.leads and now - heart.beat_at > STALE_S:
         raise RuntimeError("no sweep over the clusters has ended lately")
     return "ok"
+
+
+async def _log_in(**_: Any) -> kopf.ConnectionInfo:
+    return log_in()
 
 
 async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:

@@ -162,7 +162,7 @@ class Login:
 
     def __init__(self) -> None:
         """Look once; KubeError when there is neither."""
-        self._info = _log_in()
+        self._info = log_in()
         self._read_at = time.monotonic()
 
     @property
@@ -177,11 +177,12 @@ class Login:
     def headers(self) -> dict[str, str]:
         """The Authorization header; read again now and then because tokens expire."""
         if time.monotonic() - self._read_at > LOGIN_LIFE_S:
-            self._info, self._read_at = _log_in(), time.monotonic()
+            self._info, self._read_at = log_in(), time.monotonic()
         return self._info.as_http_headers()
 
 
-def _log_in() -> kopf.ConnectionInfo:
+def log_in() -> kopf.ConnectionInfo:
+    """How to reach the API server and as whom; KubeError when nothing says so."""
     settings = kopf.OperatorSettings()
     info = kopf.login_with_service_account(logger=_log, settings=settings)
     info = info or kopf.login_with_kubeconfig(logger=_log, settings=settings)

@@ -10,7 +10,6 @@ from swiftlet_operator.build.site import (
     CONTAINER,
     CONTAINER_PORT,
     OBJECT_PORT,
-    OPERATOR_POD,
     PROXY,
     REDIS,
     REDIS_PORT,
@@ -25,10 +24,7 @@ _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 
 def build_network(site: Site) -> list[Manifest]:
     """One for each component with data."""
-    storage = [
-        _rule([_own_pods(site)], OBJECT_PORT, REPLICATOR_PORT),
-        _rule([_anywhere(OPERATOR_POD)], REPLICATOR_PORT),
-    ]
+    storage = [_rule([_own_pods(site)], OBJECT_PORT, REPLICATOR_PORT)]
     container = [_rule([_own_pods(site)], CONTAINER_PORT)]
     if site.spec.monitoring.enabled:
         storage.append(_rule([_anywhere(_PROMETHEUS)], OBJECT_PORT, REPLICATOR_PORT))

@@ -21,8 +21,6 @@ CONTAINER = "container"
 PROXY = "proxy"
 METADATA = "metadata"
 REDIS = "redis"
-OPERATOR_POD = {"app.kubernetes.io/name": "swiftlet-operator"}
-"""Labels of the operator's own pods, which the chart gives them."""
 
 OBJECT_PORT = 6200
 CONTAINER_PORT = 6300
