@@ -28,6 +28,7 @@ from swiftlet_operator.manifests import (
     POD,
     Kind,
     name_of,
+    selector,
 )
 from swiftlet_operator.observe import SATELLITES, cluster_of
 from swiftlet_operator.reconcile import Key
@@ -71,8 +72,7 @@ def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, le
 
 
 def _on_events(registry: kopf.OperatorRegistry, kind: Kind, handler: Any, labels: Mapping[str, str] | None) -> None:
-    group, _, version = kind.api_version.rpartition("/")
-    kopf.on.event(group, version, kind.plural, registry=registry, labels=labels, id=f"enqueue-{kind.plural}")(handler)
+    kopf.on.event(*_selector(kind), registry=registry, labels=labels, id=f"enqueue-{kind.plural}")(handler)
 
 
 def key_of(body: Mapping[str, Any]) -> Key | None:
@@ -91,6 +91,11 @@ def liveness(heart: Heart, leader: Leader, now: float) -> str:
     return "ok"
 
 
+def _selector(kind: Kind) -> tuple[str, str, str]:
+    group, _, version = kind.api_version.rpartition("/")
+    return group, version, kind.plural
+
+
 async def _log_in(**_: Any) -> kopf.ConnectionInfo:
     return log_in()
 
@@ -102,6 +107,9 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.watching.server_timeout = WATCH_TIMEOUT_S
     settings.watching.client_timeout = WATCH_TIMEOUT_S + REQUEST_TIMEOUT_S
+    # Of what is not ours by its kind the API server sends us what is ours by its label.
+    for kind in (*CHILD_KINDS, POD):
+        settings.watching.label_selectors[_selector(kind)] = selector(_OWNED)
     settings.queueing.worker_limit = WORKERS
     # Events of ours are written with the plan; kopf's would only say that a handler ran.
     settings.posting.enabled = False

@@ -39,8 +39,7 @@ class World:
 
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
-    Secrets that users' secretRefs name, None for one that is not there. `empty` are devices (by ring name) that
-    report to hold nothing, `in_sync` the pods whose replicator found all replicas equal since the pod was last ready.
+    Secrets that users' secretRefs name, None for one that is not there.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -57,8 +56,6 @@ class World:
     nodes: tuple[Manifest, ...] = ()
     secrets: Mapping[str, Manifest | None] = field(default_factory=dict)
     has_monitoring: bool = False
-    empty: frozenset[str] = frozenset()
-    in_sync: frozenset[str] = frozenset()
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

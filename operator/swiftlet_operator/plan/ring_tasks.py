@@ -89,7 +89,7 @@ def _task(world: World, ring: str, policy: Policy | None, wanted: Sequence[Wante
         ring=ring,
         shape=_shape(world, ring, policy),
         wanted=tuple(wanted),
-        empty=world.empty | named,
+        empty=frozenset(named),
         hurry=world.now_s - world.created_s > PATIENCE_S,
     )
 

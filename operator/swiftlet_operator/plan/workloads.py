@@ -26,8 +26,8 @@ from swiftlet_operator.world import World
 
 TEMPLATE = f"{GROUP}/template"
 """Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
-SYNC_PATIENCE_S = 600
-"""Pods that have been ready for so long let others restart although nobody has reported them in sync."""
+SETTLE_S = 600
+"""Pods that have been ready for so long are taken to have caught up with their peers: others may restart."""
 _DATA = frozenset({"storage", "container"})
 
 
@@ -67,7 +67,7 @@ def _domain(world: World, live: Manifest) -> Domain:
         replicas=replicas,
         ready=int(status.get("readyReplicas") or 0),
         rolling=rolling,
-        settled=all(name in world.in_sync or _long_ready(world, name) for name in pods),
+        settled=all(_long_ready(world, name) for name in pods),
     )
 
 
@@ -75,7 +75,7 @@ def _long_ready(world: World, name: str) -> bool:
     pod = world.pod(name)
     for condition in ((pod or {}).get("status") or {}).get("conditions") or []:
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return world.now_s - seconds(condition.get("lastTransitionTime")) >= SYNC_PATIENCE_S
+            return world.now_s - seconds(condition.get("lastTransitionTime")) >= SETTLE_S
     return False
 
 
