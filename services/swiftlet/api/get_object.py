@@ -15,7 +15,7 @@ from swiftlet.api.problems import CLIENT_GONE, ApiError
 from swiftlet.api.ranges import RangeSpec, parse_range, resolve
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ObjectInfo
-from swiftlet.placement.objects import Download
+from swiftlet.placement.transfers import Download
 
 
 async def get(call: Call) -> web.StreamResponse:

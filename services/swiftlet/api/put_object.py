@@ -21,7 +21,8 @@ from swiftlet.api.objects import container_of, overtaken
 from swiftlet.api.problems import ApiError
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PutFooter, PutRecord
-from swiftlet.placement.objects import Upload, Written
+from swiftlet.placement.outcomes import Written
+from swiftlet.placement.transfers import Upload
 from swiftlet.timestamp import Timestamp
 
 _TYPES = mimetypes.MimeTypes(filenames=())

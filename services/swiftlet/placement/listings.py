@@ -11,7 +11,7 @@ from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.objects import refusal
+from swiftlet.placement.outcomes import refusal
 from swiftlet.placement.plan import plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring

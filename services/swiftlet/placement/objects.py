@@ -7,20 +7,21 @@ gets one answer or one domain error: NotFound, Superseded, Unavailable.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from swiftlet.errors import NodeError, NodeTimeout, NotFound, Superseded, SwiftletError, Unavailable
+from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowFate, WriteReply
-from swiftlet.placement.fanout import NODE_TROUBLE, Outcome, SlotRunner, read_each, write_all
+from swiftlet.peers import GetStream, ObjectTransport, PutStream, WriteReply
+from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.outcomes import Written, refusal, row_of, settle
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.transfers import Download, Upload
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
 
@@ -53,21 +54,6 @@ class OtherVersion(SwiftletError):
 
 class TooLate(SwiftletError):
     """A device was ready for an upload whose first bytes had gone by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A write that reached its quorum."""
-
-    existed: bool
-    container_missing: bool
-    """Whether most container replicas said that the container is gone: the caller undoes the write."""
-
-
-def _written(outcome: Outcome[WriteReply], quorum: int) -> Written:
-    missing = sum(reply.row is RowFate.NO_CONTAINER for _, _, reply in outcome.replies)
-    existed = any(reply.existed for _, _, reply in outcome.replies)
-    return Written(existed, missing >= quorum)
 
 
 class ClusterObjects:
@@ -291,152 +277,3 @@ class ClusterObjects:
 def _age(info: ObjectInfo) -> tuple[Timestamp, Timestamp]:
     """What makes a replica newer than another: its data first, then its metadata."""
     return info.timestamp, info.meta_timestamp
-
-
-def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
-    """The listing row of a new version."""
-    return ObjectRow(path.obj or "", record.timestamp, footer.size, footer.etag, record.content_type)
-
-
-def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
-    """The error of a write without a quorum of successes: what most devices decided, or Unavailable."""
-    superseded = outcome.refused_by(Superseded)
-    if superseded and len(superseded) + len(outcome.replies) >= quorum:
-        return max(superseded, key=lambda error: error.timestamp)
-    absent = outcome.refused_by(NotFound)
-    if len(absent) >= quorum:
-        return NotFound(f"{what} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
-    others = [e for _, e in outcome.refusals if not isinstance(e, Superseded | NotFound)]
-    if len(others) >= quorum:
-        return others[0]
-    return outcome.unavailable(what, quorum)
-
-
-def settle(outcome: Outcome[WriteReply], quorum: int, what: str) -> Written:
-    """A write's answer: by its quorum of successes, or the error that says why there is none."""
-    if len(outcome.replies) >= quorum:
-        return _written(outcome, quorum)
-    raise refusal(outcome, quorum, what)
-
-
-class Upload:
-    """A streamed object on its way to all replicas; each chunk is handed to every live replica uncopied.
-
-    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with
-    Unavailable once fewer than a quorum are left.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        outcome: Outcome[PutStream],
-        quorum: int,
-        health: NodeHealth,
-        write_timeout_s: float,
-        committed: Callable[[Outcome[WriteReply], PutFooter], Awaitable[None]],
-    ) -> None:
-        """`outcome` holds the streams that opened; `committed` is awaited after a commit that reached its quorum."""
-        self._what = what
-        self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
-        self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
-        self._quorum = quorum
-        self._health = health
-        self._write_timeout_s = write_timeout_s
-        self._committed = committed
-
-    async def write(self, chunk: bytes | memoryview) -> None:
-        """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
-        for slot in list(self._live):
-            try:
-                async with asyncio.timeout(self._write_timeout_s):
-                    await slot[2].write(chunk)
-            except TimeoutError:
-                await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
-            except SwiftletError as error:
-                await self._drop(slot, error)
-        if len(self._live) < self._quorum:
-            await self.abort()
-            raise refusal(self._history, self._quorum, self._what)
-
-    async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
-        _, device, stream = slot
-        self._live.remove(slot)
-        self._note(device, error)
-        await stream.abort()
-
-    def _note(self, device: Device, error: SwiftletError) -> None:
-        if isinstance(error, NODE_TROUBLE):
-            self._health.failed(device)
-            self._history.troubles.append((device, error))
-        else:
-            self._history.refusals.append((device, error))
-
-    async def commit(self, footer: PutFooter) -> Written:
-        """Make it durable on all live replicas; Superseded, Unavailable."""
-
-        async def one(slot: tuple[int, Device, PutStream]) -> None:
-            index, device, stream = slot
-            try:
-                reply = await stream.commit(footer)
-            except SwiftletError as error:
-                self._note(device, error)
-            else:
-                self._history.replies.append((index, device, reply))
-
-        await asyncio.gather(*(one(slot) for slot in self._live))
-        written = settle(self._history, self._quorum, self._what)
-        if not written.container_missing:
-            await self._committed(self._history, footer)
-        return written
-
-    async def abort(self) -> None:
-        """Give up everywhere; no device keeps anything."""
-        live, self._live = self._live, []
-        await asyncio.gather(*(slot[2].abort() for slot in live))
-
-
-class Download:
-    """An object on its way to a client; a device that fails in the middle is replaced by another one."""
-
-    def __init__(
-        self,
-        objects: ClusterObjects,
-        key: ObjectKey,
-        device: Device,
-        stream: GetStream,
-        start: int,
-        stop: int | None,
-    ) -> None:
-        """`stream` stands at byte `start` and ends before `stop`, or at the object's end."""
-        self._objects = objects
-        self._key = key
-        self._device = device
-        self._stream = stream
-        self._tried = {device.id}
-        self.info = stream.info
-        self.stop = self.info.size if stop is None else min(stop, self.info.size)
-        self.start = min(start, self.stop)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes of the range in order; Unavailable when no device has the rest."""
-        position = self.start
-        while True:
-            try:
-                async for chunk in self._stream.chunks():
-                    position += len(chunk)
-                    yield chunk
-                if position >= self.stop:
-                    return
-                raise NodeError(f"ended {self.stop - position} bytes early")
-            except NodeError:
-                self._objects.failed(self._device)
-                with contextlib.suppress(NodeError):
-                    await self._stream.close()
-                self._device, self._stream = await self._objects.reopen(
-                    self._key, self.info, position, self.stop, self._tried
-                )
-                self._tried.add(self._device.id)
-
-    async def close(self) -> None:
-        """Let go of the connection."""
-        await self._stream.close()

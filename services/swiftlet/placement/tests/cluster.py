@@ -19,7 +19,8 @@ from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects, Written
+from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import plan_read
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring import Ring, RingBuilder

@@ -12,8 +12,9 @@ from swiftlet.errors import ChecksumMismatch, NodeTimeout, SizeMismatch, Superse
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.peers import RowUpdate
 from swiftlet.placement.fanout import drain_background
-from swiftlet.placement.objects import Upload, Written
+from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of
+from swiftlet.placement.transfers import Upload
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryPutStream
 

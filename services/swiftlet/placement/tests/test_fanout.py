@@ -9,7 +9,7 @@ import pytest
 from swiftlet.errors import DiskFull, NodeTimeout, NodeUnreachable, NotFound, Superseded, Unavailable
 from swiftlet.placement.fanout import Outcome, drain_background, read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.objects import refusal
+from swiftlet.placement.outcomes import refusal
 from swiftlet.placement.plan import ReadPlan, WritePlan
 from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.ring.model import Device

@@ -1,0 +1,157 @@
+"""Streams between a client and the replicas: an upload to all of them, a download from whichever lasts.
+
+Fault model: any device may fail, hang or lie about its length at any byte. An upload goes on while a quorum is left; a
+download goes on while one device has the same version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
+from swiftlet.model import ObjectInfo, ObjectKey, PutFooter
+from swiftlet.peers import GetStream, PutStream, WriteReply
+from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.outcomes import Written, refusal, settle
+from swiftlet.ring.model import Device
+
+
+class Replicas(Protocol):
+    """Where a download finds the rest of its bytes."""
+
+    def failed(self, device: Device) -> None:
+        """Remember that a device failed in the middle of a read."""
+        ...
+
+    async def reopen(
+        self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
+    ) -> tuple[Device, GetStream]:
+        """The same version from another device; Unavailable when none is left."""
+        ...
+
+
+class Upload:
+    """A streamed object on its way to all replicas; each chunk is handed to every live replica uncopied.
+
+    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with
+    Unavailable once fewer than a quorum are left.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        outcome: Outcome[PutStream],
+        quorum: int,
+        health: NodeHealth,
+        write_timeout_s: float,
+        committed: Callable[[Outcome[WriteReply], PutFooter], Awaitable[None]],
+    ) -> None:
+        """`outcome` holds the streams that opened; `committed` is awaited after a commit that reached its quorum."""
+        self._what = what
+        self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
+        self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
+        self._quorum = quorum
+        self._health = health
+        self._write_timeout_s = write_timeout_s
+        self._committed = committed
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
+        for slot in list(self._live):
+            try:
+                async with asyncio.timeout(self._write_timeout_s):
+                    await slot[2].write(chunk)
+            except TimeoutError:
+                await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
+            except SwiftletError as error:
+                await self._drop(slot, error)
+        if len(self._live) < self._quorum:
+            await self.abort()
+            raise refusal(self._history, self._quorum, self._what)
+
+    async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
+        _, device, stream = slot
+        self._live.remove(slot)
+        self._note(device, error)
+        await stream.abort()
+
+    def _note(self, device: Device, error: SwiftletError) -> None:
+        if isinstance(error, NODE_TROUBLE):
+            self._health.failed(device)
+            self._history.troubles.append((device, error))
+        else:
+            self._history.refusals.append((device, error))
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make it durable on all live replicas; Superseded, Unavailable."""
+
+        async def one(slot: tuple[int, Device, PutStream]) -> None:
+            index, device, stream = slot
+            try:
+                reply = await stream.commit(footer)
+            except SwiftletError as error:
+                self._note(device, error)
+            else:
+                self._history.replies.append((index, device, reply))
+
+        await asyncio.gather(*(one(slot) for slot in self._live))
+        written = settle(self._history, self._quorum, self._what)
+        if not written.container_missing:
+            await self._committed(self._history, footer)
+        return written
+
+    async def abort(self) -> None:
+        """Give up everywhere; no device keeps anything."""
+        live, self._live = self._live, []
+        await asyncio.gather(*(slot[2].abort() for slot in live))
+
+
+class Download:
+    """An object on its way to a client; a device that fails in the middle is replaced by another one."""
+
+    def __init__(
+        self,
+        source: Replicas,
+        key: ObjectKey,
+        device: Device,
+        stream: GetStream,
+        start: int,
+        stop: int | None,
+    ) -> None:
+        """`stream` stands at byte `start` and ends before `stop`, or at the object's end."""
+        self._source = source
+        self._key = key
+        self._device = device
+        self._stream = stream
+        self._tried = {device.id}
+        self.info = stream.info
+        self.stop = self.info.size if stop is None else min(stop, self.info.size)
+        self.start = min(start, self.stop)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All bytes of the range in order; Unavailable when no device has the rest."""
+        position = self.start
+        while True:
+            try:
+                async for chunk in self._stream.chunks():
+                    position += len(chunk)
+                    yield chunk
+                if position >= self.stop:
+                    return
+                raise NodeError(f"ended {self.stop - position} bytes early")
+            except NodeError:
+                self._source.failed(self._device)
+                with contextlib.suppress(NodeError):
+                    await self._stream.close()
+                self._device, self._stream = await self._source.reopen(
+                    self._key, self.info, position, self.stop, self._tried
+                )
+                self._tried.add(self._device.id)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._stream.close()
