@@ -19,6 +19,7 @@ import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from swiftlet.ring import Device, Ring, RingBuilder, RingError, codec, report
 from swiftlet_operator.problems import BrokenState
@@ -28,6 +29,8 @@ STEPS = 4
 BUILDER_PIECE_BYTES = 900_000
 """A ConfigMap holds 1 MiB."""
 _HOUR_S = 3600
+_REMEMBERED = 32
+"""Rings whose measures are kept; each is some hundred kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,15 +288,15 @@ def _outcome(
     expected = {one.name for one in task.wanted}
     leaving = [device for device in devices if device.name not in expected]
     held = _held(builder) if leaving else {}
-    quality = report(builder.ring)
+    published = _published(codec.encode(builder.ring))
     return Outcome(
         ring=task.ring,
         saved=saved,
-        chunks=tuple(codec.chunks(builder.ring)),
+        chunks=published.chunks,
         version=builder.version,
         devices=len(devices),
-        balance=quality.balance,
-        dispersion=quality.dispersion,
+        balance=published.balance,
+        dispersion=published.dispersion,
         present=frozenset(device.name for device in devices),
         draining=frozenset(device.name for device in leaving),
         drained=frozenset(d.name for d in leaving if d.weight == 0 and not held.get(d.id)),
@@ -301,6 +304,21 @@ def _outcome(
         refused=refused,
         again_in_s=again_in_s,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    chunks: tuple[bytes, ...]
+    balance: float
+    dispersion: float
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _published(data: bytes) -> _Published:
+    """What follows from a ring alone. A cluster at rest is looked at often, and measuring takes its time."""
+    ring = codec.decode(data)
+    quality = report(ring)
+    return _Published(tuple(codec.chunks(ring)), quality.balance, quality.dispersion)
 
 
 def _decode(ring: str, data: bytes) -> RingBuilder:
