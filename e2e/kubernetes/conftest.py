@@ -1,13 +1,17 @@
-"""A Kubernetes with the operator in it, and a namespace per test. `hack/e2e` brings up what is needed."""
+"""A Kubernetes with the operator in it, and a store in a namespace of its own. `hack/e2e` brings up what is needed."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
+from swiftclient.client import Connection
 
 from charts.make import CHART
 from e2e.kubernetes.kube import Failed, Namespace, run
@@ -15,6 +19,8 @@ from e2e.kubernetes.kube import Failed, Namespace, run
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RELEASE = "swiftlet"
 SYSTEM = "swiftlet-system"
+READY_WITHIN_S = 420
+"""Images are there, but all machines of a test cluster share one computer."""
 
 _STORAGE_CLASS = """
 # The class that the examples name, with whatever makes volumes here.
@@ -52,20 +58,46 @@ def operator() -> Namespace:
     return system
 
 
-@pytest.fixture
-def namespace(operator: Namespace) -> Iterator[Namespace]:
-    """A namespace that allows restricted pods only, and goes with everything in it."""
-    name = f"e2e-{secrets.token_hex(4)}"
-    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", name))
-    yield Namespace(name)
-    run("kubectl", "delete", "namespace", name, "--timeout", "120s")
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store as the example declares it, and its user."""
+
+    namespace: Namespace
+    name: str
+    credentials: dict[str, str]
+
+    @contextmanager
+    def client(self) -> Iterator[Connection]:
+        """python-swiftclient, through the Service."""
+        user, key = self.credentials["user"], self.credentials["key"]
+        with (
+            self.namespace.forwarded(f"service/{self.name}", 80) as port,
+            closing(Connection(f"http://127.0.0.1:{port}/auth/v1.0", user, key)) as swift,
+        ):
+            yield swift
+
+
+@pytest.fixture(scope="module")
+def store(operator: Namespace) -> Iterator[Store]:
+    """Ready, in a namespace that allows restricted pods only and goes with everything in it."""
+    namespace = Namespace(f"e2e-{secrets.token_hex(4)}")
+    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", namespace.name))
+    try:
+        text = (EXAMPLES / "storagecluster.yaml").read_text()
+        cluster, user = (one["metadata"]["name"] for one in yaml.safe_load_all(text))
+        namespace.apply(text)
+        namespace.wait_until_true("storagecluster", cluster, "Ready", READY_WITHIN_S)
+        namespace.wait_until_true("storageuser", user, "Ready", READY_WITHIN_S)
+        yield Store(namespace, cluster, namespace.secret(f"{user}-credentials"))
+    finally:
+        run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """What the operator logged, beside what failed."""
     report = yield
-    if call.excinfo is not None and call.when == "call":
+    if call.excinfo is not None and call.when != "teardown":
         try:
             log = Namespace(SYSTEM).kubectl("logs", f"deployment/{RELEASE}-operator", "--tail", "100")
         except Failed as error:

@@ -1,42 +1,88 @@
-"""A store as the examples declare it: the operator makes it, a real client uses it."""
+"""A store as the example declares it: the operator makes it and keeps it, a real client uses it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
-from contextlib import closing
+import time
 
-import yaml
-from swiftclient.client import Connection
+from e2e.kubernetes.conftest import RELEASE, Store
+from e2e.kubernetes.kube import Namespace, eventually, run
 
-from e2e.kubernetes.conftest import EXAMPLES
-from e2e.kubernetes.kube import Namespace
-
-READY_WITHIN_S = 300
 SIZES_BYTES = (0, 1, 1 << 20, (1 << 20) + 1, 20_000_000)
 """Nothing, the least, the largest that goes in one piece, the smallest that does not, and many pieces."""
+BACK_WITHIN_S = 240
+AT_REST_S = 20.0
+"""Several times the operator's reaction to an event."""
+KINDS = (
+    "statefulsets,deployments,services,configmaps,secrets,poddisruptionbudgets,networkpolicies,storageclusters,rings"
+)
 
 
-def test_the_example_becomes_a_store_that_keeps_objects(namespace: Namespace) -> None:
-    text = (EXAMPLES / "storagecluster.yaml").read_text()
-    cluster, user = yaml.safe_load_all(text)
-    name, login = cluster["metadata"]["name"], user["metadata"]["name"]
-    namespace.apply(text)
-    namespace.wait_until_true("storagecluster", name, "Ready", READY_WITHIN_S)
-    namespace.wait_until_true("storageuser", login, "Ready", READY_WITHIN_S)
+def content(size_bytes: int) -> bytes:
+    return random.Random(size_bytes).randbytes(size_bytes)
 
-    credentials = namespace.secret(f"{login}-credentials")
-    contents = [random.Random(size).randbytes(size) for size in SIZES_BYTES]
-    with (
-        namespace.forwarded(f"service/{name}", 80) as port,
-        closing(Connection(f"http://127.0.0.1:{port}/auth/v1.0", credentials["user"], credentials["key"])) as swift,
-    ):
+
+def test_objects_are_stored_and_read(store: Store) -> None:
+    with store.client() as swift:
         swift.put_container("things")
-        for content in contents:
-            etag = swift.put_object("things", f"{len(content)} bytes", content)
-            assert etag == hashlib.md5(content, usedforsecurity=False).hexdigest()
-        for content in contents:
-            _, found = swift.get_object("things", f"{len(content)} bytes")
-            assert found == content
-        _, listing = swift.get_container("things")
+        for size in SIZES_BYTES:
+            etag = swift.put_object("things", f"{size} bytes", content(size))
+            assert etag == hashlib.md5(content(size), usedforsecurity=False).hexdigest()
+        for size in SIZES_BYTES:
+            assert swift.get_object("things", f"{size} bytes")[1] == content(size)
+        listing = swift.get_container("things")[1]
         assert {one["name"]: one["bytes"] for one in listing} == {f"{size} bytes": size for size in SIZES_BYTES}
+
+
+def test_the_chart_s_own_test_passes(store: Store, operator: Namespace) -> None:
+    entries = [f"--from-literal={name}={value}" for name, value in store.credentials.items()]
+    secret = operator.kubectl("create", "secret", "generic", "e2e", *entries, "--dry-run=client", "--output", "yaml")
+    operator.apply(secret)
+    helm = ("helm", "--namespace", operator.name)
+    run(*helm, "upgrade", RELEASE, "charts/swiftlet", "--reuse-values", "--set", "test.credentialsSecret=e2e")
+    assert "stored and fetched" in run(*helm, "test", RELEASE, "--logs")
+
+
+def test_nothing_is_written_at_rest(store: Store) -> None:
+    def versions() -> dict[str, str]:
+        found = store.namespace.list(KINDS)
+        return {f"{one['kind']} {one['metadata']['name']}": one["metadata"]["resourceVersion"] for one in found}
+
+    before = versions()
+    time.sleep(AT_REST_S)
+    assert versions() == before
+
+
+def test_a_child_that_somebody_damages_is_repaired(store: Store) -> None:
+    service = f"{store.name}-storage"
+    store.namespace.kubectl("delete", "service", service)
+    patch = {"spec": {"replicas": 1}}
+    store.namespace.kubectl("patch", "deployment", f"{store.name}-proxy", "--patch", json.dumps(patch))
+
+    def damaged() -> str | None:
+        proxies = store.namespace.get("deployment", f"{store.name}-proxy")["spec"]["replicas"]
+        there = [one["metadata"]["name"] for one in store.namespace.list("services")]
+        return None if proxies == 3 and service in there else f"{proxies} proxies, services {there}"
+
+    eventually("the repair", BACK_WITHIN_S, damaged)
+    store.namespace.wait_until_true("storagecluster", store.name, "Ready", BACK_WITHIN_S)
+
+
+def test_pods_that_are_deleted_come_back_with_their_objects(store: Store) -> None:
+    pods = store.namespace.list("pods", "app.kubernetes.io/component=storage")
+    names = [one["metadata"]["name"] for one in pods]
+    # Both devices of one zone: the other zones have two of three replicas.
+    zone = [name for name in names if "zone-b" in name]
+    assert len(zone) == 2
+    with store.client() as swift:
+        store.namespace.kubectl("delete", "pod", *zone, "--wait=false")
+        for size in SIZES_BYTES:
+            assert swift.get_object("things", f"{size} bytes")[1] == content(size)
+            swift.put_object("things", f"{size} bytes, without a zone", content(size))
+    store.namespace.kubectl("wait", "--for=condition=Ready", "pod", *zone, f"--timeout={BACK_WITHIN_S}s")
+    store.namespace.wait_until_true("storagecluster", store.name, "Ready", BACK_WITHIN_S)
+    with store.client() as swift:
+        for size in SIZES_BYTES:
+            assert swift.get_object("things", f"{size} bytes, without a zone")[1] == content(size)

@@ -30,8 +30,8 @@
 {{- end }}
 
 {{/*
-What selectors look for; fixed for a Deployment's life. `swiftlet-operator` is what the network policies of clusters
-let in, so the name is not for overriding.
+What selectors look for; fixed for a Deployment's life. The name is not for overriding: `swiftlet` alone is what the
+network policies of clusters let in.
 */}}
 {{- define "swiftlet.selectorLabels" -}}
 app.kubernetes.io/name: swiftlet-{{ .component }}
