@@ -109,7 +109,8 @@ async def release(kube: Kube, world: World, may_write: Callable[[], None]) -> No
     may_write()
     meta = world.cluster.meta
     rest = [one for one in meta.finalizers if one != FINALIZER]
-    await kube.patch(CLUSTER, meta.namespace, meta.name, {"metadata": {"finalizers": rest}})
+    change = {"resourceVersion": world.resource_version, "finalizers": rest}
+    await kube.patch(CLUSTER, meta.namespace, meta.name, {"metadata": change})
 
 
 async def _create(kube: Kube, manifest: Manifest, may_write: Callable[[], None], written: Written) -> bool:

@@ -79,13 +79,11 @@ def pools_of(world: World, policy: Policy) -> list[Pool]:
 
 
 def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
-    """The replicas of a ring: the Ring's, else the policy's, else the cluster's."""
-    found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
-    if found is not None:
-        return found
+    """The replicas of a ring: the policy's if it says so, else the Ring's, else the cluster's."""
     if policy is not None and policy.replicas is not None:
         return policy.replicas
-    return world.cluster.spec.rings.replicas
+    found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
+    return world.cluster.spec.rings.replicas if found is None else found
 
 
 def offers(node: Manifest, rdma: RdmaSpec) -> bool:

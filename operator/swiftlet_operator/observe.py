@@ -64,6 +64,7 @@ async def observe(kube: Kube, manifest: Manifest, now_s: int) -> World:
         cluster=cluster,
         now_s=now_s,
         created_s=seconds(manifest["metadata"].get("creationTimestamp")),
+        resource_version=str(manifest["metadata"].get("resourceVersion") or ""),
         ring_objects=_parsed(rings, RING, parse_ring, unreadable),
         policies=_parsed(policies, POLICY, parse_storage_policy, unreadable),
         quotas=_parsed(quotas, QUOTA, parse_storage_quota, unreadable),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from swiftlet.crd import Fact
 from swiftlet.errors import SettingsError
@@ -60,7 +60,8 @@ class Reconciler:
         if actions.release and not written.failures:
             await release(self.kube, world, self.may_write)
             return None
-        told = await write_statuses(self.kube, key.namespace, actions.status, now_s, self.may_write)
+        statuses = _with_failures(actions.status, written.failures)
+        told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
             _log.info("%s/%s: %d objects and %d statuses written", key.namespace, key.name, written.count, told)
@@ -84,3 +85,11 @@ class Reconciler:
                 StatusOf(kind, name_of(one), int(one["metadata"].get("generation") or 0), (fact,)) for one in found
             ]
             await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
+
+
+def _with_failures(statuses: Sequence[StatusOf], failures: Sequence[str]) -> list[StatusOf]:
+    """What the cluster is told when something could not be written: it will be tried again."""
+    if not failures:
+        return list(statuses)
+    fact = Fact("Progressing", "False", "ApplyFailed", "; ".join(failures))
+    return [replace(one, facts=(*one.facts, fact)) if one.kind == CLUSTER else one for one in statuses]

@@ -91,7 +91,7 @@ class Outcome:
 
     `saved` is None before the first layout, and the very object that was given when nothing changed. `waiting` says
     why there is more to do but not now, `refused` what is not done at all (reason, message); `again_in_s` when to look
-    again. `present`: the names of all devices that are part of the builder.
+    again. `present`: the names of all devices that are part of the builder; `zones`: where they stand.
     """
 
     ring: str
@@ -102,6 +102,7 @@ class Outcome:
     balance: float = 0.0
     dispersion: float = 0.0
     present: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
     draining: frozenset[str] = frozenset()
     drained: frozenset[str] = frozenset()
     waiting: str = ""
@@ -298,6 +299,7 @@ def _outcome(
         balance=published.balance,
         dispersion=published.dispersion,
         present=frozenset(device.name for device in devices),
+        zones=frozenset(device.zone for device in devices),
         draining=frozenset(device.name for device in leaving),
         drained=frozenset(d.name for d in leaving if d.weight == 0 and not held.get(d.id)),
         waiting=waiting,

@@ -37,6 +37,7 @@ class Unreadable:
 class World:
     """One cluster, made at `created_s`, and everything around it as it was at `now_s`.
 
+    `resource_version` is the cluster's, so that a change of its list of finalizers undoes nobody else's.
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
     Secrets that users' secretRefs name, None for one that is not there.
@@ -45,6 +46,7 @@ class World:
     cluster: Resource[StorageClusterSpec]
     now_s: int
     created_s: int = 0
+    resource_version: str = ""
     ring_objects: tuple[Resource[RingSpec], ...] = ()
     policies: tuple[Resource[StoragePolicySpec], ...] = ()
     quotas: tuple[Resource[StorageQuotaSpec], ...] = ()

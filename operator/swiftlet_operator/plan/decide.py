@@ -109,7 +109,7 @@ def _make_true(
         apply=((build_users(site, logins),), *(_ring_chain(site, state) for state in states), *((m,) for m in applied)),
         patch=(*_finalizer(world), *_growth(world, groups)),
         delete=_orphans(world, site, keep, states),
-        status=(_cluster_status(world, facts, site), *_statuses(world, verdicts, states)),
+        status=(_cluster_status(world, facts, site, states), *_statuses(world, verdicts, states)),
         events=_events(world, facts),
         again_in_s=_again(states, held, facts),
     )
@@ -204,7 +204,8 @@ def _finalizer(world: World) -> tuple[Patch, ...]:
     meta = world.cluster.meta
     if FINALIZER in meta.finalizers or meta.deleting:
         return ()
-    return (Patch(CLUSTER, meta.name, {"metadata": {"finalizers": [*meta.finalizers, FINALIZER]}}),)
+    change = {"resourceVersion": world.resource_version, "finalizers": [*meta.finalizers, FINALIZER]}
+    return (Patch(CLUSTER, meta.name, {"metadata": change}),)
 
 
 def _growth(world: World, groups: Sequence[Group]) -> list[Patch]:
@@ -249,11 +250,13 @@ def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fa
     return max(1.0, min(times))
 
 
-def _cluster_status(world: World, facts: Sequence[Fact], site: Site | None = None) -> StatusOf:
+def _cluster_status(
+    world: World, facts: Sequence[Fact], site: Site | None = None, states: Sequence[RingState] = ()
+) -> StatusOf:
     fields: dict[str, object] = {"observedGeneration": world.cluster.meta.generation}
     if site is not None:
         fields["endpoint"] = endpoint(site)
-        fields["zones"] = sorted({zone for pool in site.spec.pools for zone in pool.zones})
+        fields["zones"] = sorted({zone for state in states if state.outcome for zone in state.outcome.zones})
     meta = world.cluster.meta
     return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
 

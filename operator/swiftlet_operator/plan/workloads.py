@@ -26,7 +26,7 @@ from swiftlet_operator.world import World
 
 TEMPLATE = f"{GROUP}/template"
 """Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
-SETTLE_S = 600
+SETTLE_S = 120
 """Pods that have been ready for so long are taken to have caught up with their peers: others may restart."""
 _DATA = frozenset({"storage", "container"})
 

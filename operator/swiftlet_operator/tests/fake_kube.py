@@ -97,6 +97,9 @@ class FakeKube:
         live = await self.get(kind, namespace, name)
         if live is None:
             return None
+        expected = (change.get("metadata") or {}).get("resourceVersion")
+        if expected is not None and expected != live["metadata"]["resourceVersion"]:
+            raise KubeConflict(f"{name} has changed")
         made = self.put(_merged(live, change))
         metadata = made["metadata"]
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):

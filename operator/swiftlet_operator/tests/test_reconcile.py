@@ -10,8 +10,9 @@ import yaml
 from swiftlet.ring import codec
 from swiftlet_operator.manifests import FINALIZER
 from swiftlet_operator.plan.ring_tasks import PATIENCE_S
+from swiftlet_operator.plan.workloads import SETTLE_S
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
-from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, Scene, own, text_of
+from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, START, Scene, own, text_of
 
 HOUR = 3600
 POOL = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi"}}
@@ -31,6 +32,7 @@ async def test_a_new_cluster_becomes_ready() -> None:
     assert scene.condition("Ready") == ("True", "Available")
     assert scene.condition("RingsBalanced") == ("True", "Balanced")
     assert scene.cluster["status"]["endpoint"] == "http://store.data.svc"
+    assert scene.cluster["status"]["zones"] == ["a", "b", "c"]
     assert scene.cluster["metadata"]["finalizers"] == [FINALIZER]
     assert {"store-account", "store-container", "store-object-0"} == scene.kube.names("Ring")
     assert scene.kube.find("Ring", "store-object-0")["status"]["version"] == 1
@@ -120,7 +122,7 @@ async def test_one_failing_child_does_not_stop_the_rest() -> None:
         await scene.step()
 
     assert {"store-disks", "store-redis"} <= scene.kube.names("StatefulSet")
-    assert scene.cluster["status"]["conditions"]
+    assert scene.condition("Progressing") == ("False", "ApplyFailed")
 
 
 async def test_a_ring_is_not_published_before_its_builder_is_safe() -> None:
@@ -392,3 +394,27 @@ async def test_the_published_ring_names_the_pods() -> None:
         f"store-disks-{index}.store-storage.data.svc:6200/d0" for index in range(3)
     }
     assert {one.zone for one in ring.devices if one} == {"a", "b", "c"}
+
+
+async def test_a_finalizer_that_somebody_added_meanwhile_stays() -> None:
+    scene = await settled({"pools": [POOL], "deletionPolicy": "Delete", "rings": SMALL_RINGS})
+    scene.cluster["metadata"]["deletionTimestamp"] = "2027-01-15T10:00:00Z"
+    scene.cluster["metadata"]["finalizers"] = [FINALIZER, "example.org/backup"]
+    await scene.step()
+
+    assert scene.cluster["metadata"]["finalizers"] == ["example.org/backup"]
+    assert await scene.step() == []
+
+
+async def test_the_next_zone_waits_until_the_last_has_caught_up() -> None:
+    scene = await settled("three-zones")
+    scene.cluster["spec"]["image"] = "swiftlet:next"
+    await scene.step()
+    scene.live()
+    pod = scene.kube.find("Pod", "store-fast-a-0")
+    pod["status"]["conditions"][0]["lastTransitionTime"] = "2027-01-15T08:00:00Z"
+    scene.now_s = START + SETTLE_S - 1
+    assert [one for one in await scene.step() if "StatefulSet" in one] == []
+
+    scene.now_s += 1
+    assert [one for one in await scene.step() if "StatefulSet" in one] == ["apply StatefulSet/store-fast-b"]
