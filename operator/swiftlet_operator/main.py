@@ -30,6 +30,9 @@ from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.workqueue import WorkQueue
 from swiftlet_operator.world import Defaults
 
+_CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
+"""Loggers that have a line for every event and every probe."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -90,6 +93,8 @@ async def run(options: Options) -> None:
 def main() -> None:
     """The entry point."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         asyncio.run(run(options_of(os.environ)))
     except SwiftletError as error:

@@ -115,3 +115,12 @@ def test_two_rings_for_the_same_and_one_for_nothing() -> None:
 
 def test_messages_are_sentences_even_for_what_is_fine() -> None:
     assert all(verdict.message for verdict in check(world()))
+
+
+def test_a_policys_replicas_count_before_its_rings() -> None:
+    ring = parse_ring(own("Ring", "r", {"type": "object", "policyIndex": 1, "replicas": 3}))
+    few = policy("tin", 1, replicas=5)
+    gold = policy("gold", 0, default=True)
+
+    assert "TooFewDevices" in violated(world(policies=(gold, few), ring_objects=(ring,)))
+    assert violated(world(policies=(gold, policy("tin", 1)), ring_objects=(ring,))) == set()
