@@ -113,7 +113,8 @@ make_python_image() {
 build_image() {
     compgen -G 'native/target/wheels/*.whl' >/dev/null || die "the native package is not built" "make native"
     # pip in the build takes the certificates of this machine, which may sit behind a proxy of its own.
-    printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n' >"$cache/pip.conf"
+    printf '%s\n' '[global]' 'cert = /etc/ssl/certs/ca-certificates.crt' 'root-user-action = ignore' \
+        'disable-pip-version-check = true' >"$cache/pip.conf"
     with_buildah buildah_project "$1"
 }
 
