@@ -20,7 +20,6 @@ from swiftlet_operator.leader import Leader
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
     CLUSTER,
-    FINALIZER,
     GROUP,
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
@@ -101,7 +100,8 @@ async def _log_in(**_: Any) -> kopf.ConnectionInfo:
 
 
 async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    settings.persistence.finalizer = FINALIZER
+    # Not ours: kopf removes its own wherever it has no deletion handler, and ours is set and removed by the plan.
+    settings.persistence.finalizer = f"{GROUP}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
     settings.networking.request_timeout = REQUEST_TIMEOUT_S

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import kopf
 
@@ -74,6 +75,8 @@ async def run(options: Options) -> None:
             clusterwide=options.watched is None,
             namespaces=[options.watched] if options.watched is not None else [],
             liveness_endpoint=options.liveness_url,
+            # Without one kopf asks for the name of the user that it runs as, and the image has a number only.
+            identity=cast(Any, options.identity),
         )
         parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), watching]
         tasks = [asyncio.ensure_future(part) for part in parts]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import kopf
 import pytest
 
 from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import covers, up_to_date, with_digest
-from swiftlet_operator.handlers import Heart, key_of, liveness
+from swiftlet_operator.handlers import Heart, _configure, key_of, liveness
 from swiftlet_operator.kube import _error
 from swiftlet_operator.leader import LIFE_S, MARGIN_S, Leader
 from swiftlet_operator.main import options_of
+from swiftlet_operator.manifests import FINALIZER
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.problems import (
     KubeConflict,
@@ -214,3 +216,10 @@ def test_the_environment_must_say_where_the_lease_is() -> None:
         options_of({})
     options = options_of({"SWIFTLET_IMAGE": "i", "POD_NAMESPACE": "ops", "POD_NAME": "p", "POD_UID": "u"})
     assert (options.identity, options.watched, options.defaults.redis_image) == ("p_u", None, None)
+
+
+async def test_our_finalizer_is_none_of_kopfs_business() -> None:
+    """kopf takes its finalizer off whatever it sees no reason to guard: ours would come and go without end."""
+    settings = kopf.OperatorSettings()
+    await _configure(settings)
+    assert settings.persistence.finalizer != FINALIZER
