@@ -60,9 +60,9 @@ def test_a_second_signal_cuts_what_is_in_flight(start: Start) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
     connection.request("GET", "/slow?s=60")
     answer = connection.getresponse()
-    service.process.send_signal(signal.SIGINT)
+    service.process.send_signal(signal.SIGTERM)
     eventually(lambda: refused(service.port))
-    service.process.send_signal(signal.SIGINT)
+    service.process.send_signal(signal.SIGTERM)
     with pytest.raises(http.client.IncompleteRead):
         answer.read()
     assert service.process.wait(20) == 0
