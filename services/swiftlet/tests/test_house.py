@@ -55,6 +55,9 @@ def lines_that_match(pattern: re.Pattern[str], path: Path) -> list[str]:
 
 def test_the_operators_folder_does_not_hide_the_standard_library() -> None:
     assert not (ROOT / "operator" / "__init__.py").exists()
+    # pytest would import a module or a tests folder right below it as part of a package called `operator`.
+    assert not list((ROOT / "operator").glob("*.py"))
+    assert not (ROOT / "operator" / "tests").exists()
 
     run = subprocess.run(
         [sys.executable, "-c", "import operator; print(operator.__file__)"],
