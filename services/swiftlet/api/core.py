@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from aiohttp import web
 
 from swiftlet.api.container_cache import ContainerCache
+from swiftlet.api.listings import says_yes
 from swiftlet.api.problems import ApiError
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.identity import Identity
@@ -108,7 +109,7 @@ class Call:
 
     def flag(self, header: str) -> bool:
         """Whether a header says yes, in any of the ways that Swift takes for one."""
-        return self.request.headers.get(header, "").lower() in {"true", "1", "yes", "on", "t", "y"}
+        return says_yes(self.request.headers.get(header, ""))
 
 
 def parse_query(raw: str) -> dict[str, str]:

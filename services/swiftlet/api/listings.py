@@ -17,9 +17,15 @@ from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 
 Row = ObjectRow | ContainerRow | Subdir
 
+_YES = frozenset({"true", "1", "yes", "on", "t", "y"})
 _FORMATS = {"plain": "text/plain", "json": "application/json", "xml": "application/xml"}
 _TYPES = ("text/plain", "application/json", "application/xml", "text/xml")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def says_yes(value: str) -> bool:
+    """Whether a parameter or header means true, in any of the ways that Swift takes for one."""
+    return value.lower() in _YES
 
 
 def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
@@ -39,7 +45,7 @@ def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
         prefix=query.get("prefix", ""),
         delimiter=query.get("delimiter", ""),
         path=query.get("path"),
-        reverse=query.get("reverse", "").lower() in {"true", "1", "yes", "on", "t", "y"},
+        reverse=says_yes(query.get("reverse", "")),
     )
 
 
