@@ -27,6 +27,7 @@ from swiftlet.ring.model import RingError
 from swiftlet.settings import ServiceSettings
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger
+from swiftlet.web.statusz import STATUS
 
 VERSION = Gauge(
     "swiftlet_ring_version", "Version of the ring in use, 0 when none is.", ["ring"], multiprocess_mode="livemin"
@@ -100,6 +101,10 @@ class RingSet:
         """Why not all rings are there, None when they are; for readiness."""
         absent = [f"{name}: {slot.problem}" for name, slot in self._slots.items() if slot.ring is None]
         return "; ".join(absent) or None
+
+    def versions(self) -> dict[str, int | None]:
+        """The versions in use by ring name, None where none is; for the status report."""
+        return {name: None if slot.ring is None else slot.ring.version for name, slot in self._slots.items()}
 
     def refresh(self) -> list[str]:
         """Look at the files and load those that changed; the names of the rings that are new. Blocks."""
@@ -178,9 +183,10 @@ RINGS = web.AppKey("rings", RingSet)
 
 
 def use_rings(app: web.Application, rings: RingSet, interval_s: float) -> None:
-    """Give `app` its rings: kept up to date while it runs, and a condition of its readiness."""
+    """Give `app` its rings: kept up to date while it runs, a condition of its readiness, and in its status report."""
     app[RINGS] = rings
     app[READINESS].add("rings", rings.missing)
+    app[STATUS].add("rings", rings.versions)
 
     async def watched(_app: web.Application) -> AsyncIterator[None]:
         async with watching(rings, interval_s):

@@ -11,7 +11,7 @@ from swiftlet.web.logs import get_logger
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import ID, path_of
 
-_QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+_QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/statusz"})
 """Asked every few seconds by machines; at debug level."""
 
 _WITHOUT_BODY = frozenset({204, 304})

@@ -10,6 +10,7 @@ from aiohttp.typedefs import Middleware
 from swiftlet.web.health import READINESS, Readiness, add_health_routes
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import around_requests, mark_response
+from swiftlet.web.statusz import STATUS, StatusBoard, add_status_route
 
 METRICS = web.AppKey("http_metrics", HttpMetrics)
 
@@ -24,7 +25,7 @@ def create_base_app(
     middlewares: Sequence[Middleware] = (),
     client_max_size: int = _UNLIMITED,
 ) -> web.Application:
-    """An application with request ids, error door, metrics and health routes.
+    """An application with request ids, error door, metrics, health routes and a status board.
 
     `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
     does not (proxies). `middlewares` run inside of it, the first one outermost.
@@ -35,6 +36,8 @@ def create_base_app(
     )
     app[METRICS] = metrics
     app[READINESS] = Readiness()
+    app[STATUS] = StatusBoard(service)
     app.on_response_prepare.append(mark_response)
     add_health_routes(app)
+    add_status_route(app)
     return app

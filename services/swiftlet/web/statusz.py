@@ -1,0 +1,89 @@
+"""`/statusz`: what a service knows of itself, in JSON, for programs that decide whether it is safe to go on.
+
+Parts of a service put their fields on its status board; `docs/wire.md` lists them. A field is made from memory: a
+request does no disk or network I/O, so that a service with a sick disk can say so.
+
+Fault model: a part may raise, return what JSON cannot hold, or grow over the limit. Its field is then `null`, which
+readers take for "not known", the log says why, once per reason, and the other fields stand.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from swiftlet import __version__
+from swiftlet.web.logs import get_logger
+
+MAX_BYTES = 64 * 1024
+"""A report is smaller; readers need not take more."""
+
+Part = Callable[[], object]
+"""Makes one field's value, out of what JSON has: called in the event loop, so it returns at once."""
+
+_log = get_logger("statusz")
+
+
+class StatusBoard:
+    """The fields of one process's report."""
+
+    def __init__(self, service: str, now_s: Callable[[], float] = time.time) -> None:
+        """The fields that all services have: `service`, `version` and `startedAt`, which is now."""
+        started_s = now_s()
+        self._parts: dict[str, Part] = {
+            "service": lambda: service,
+            "version": lambda: __version__,
+            "startedAt": lambda: started_s,
+        }
+        self._problems: dict[str, str] = {}
+
+    def add(self, name: str, part: Part) -> None:
+        """Ask `part` for the field `name` (camelCase) from now on; ValueError when another part has the name."""
+        if name in self._parts:
+            raise ValueError(f"the status board has a field {name!r} already")
+        self._parts[name] = part
+
+    def report(self) -> bytes:
+        """The report as JSON, under `MAX_BYTES`."""
+        problems: dict[str, str] = {}
+        fields = {name: _made(name, part, problems) for name, part in self._parts.items()}
+        while _size(fields) >= MAX_BYTES:
+            largest = max(fields, key=lambda name: len(fields[name]))
+            problems[largest] = "it is too large for a report"
+            fields[largest] = b"null"
+        for name, problem in problems.items():
+            if self._problems.get(name) != problem:
+                _log.error("a field of the status report is unknown", field=name, problem=problem)
+        self._problems = problems
+        return _joined(fields)
+
+
+def _made(name: str, part: Part, problems: dict[str, str]) -> bytes:
+    try:
+        return json.dumps(part(), separators=(",", ":"), allow_nan=False).encode("ascii")
+    except Exception as error:
+        problems[name] = repr(error)
+        return b"null"
+
+
+def _joined(fields: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join(json.dumps(name).encode("ascii") + b":" + value for name, value in fields.items()) + b"}\n"
+
+
+def _size(fields: dict[str, bytes]) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in fields.items()) + 2
+
+
+STATUS = web.AppKey("status", StatusBoard)
+
+
+def add_status_route(app: web.Application) -> None:
+    """`GET /statusz`, from the application's board."""
+    app.router.add_get("/statusz", _statusz)
+
+
+async def _statusz(request: web.Request) -> web.Response:
+    return web.Response(body=request.app[STATUS].report(), content_type="application/json")
