@@ -64,8 +64,9 @@ def endpoint(site: Site) -> str:
     """Where clients reach the API: what the spec says, else the Service's name."""
     if site.spec.proxy.storage_url is not None:
         return site.spec.proxy.storage_url.rstrip("/")
-    port = site.spec.proxy.service.port
-    return f"http://{site.name}.{site.namespace}.svc" + ("" if port == 80 else f":{port}")
+    scheme, usual = ("https", 443) if site.spec.tls.secret_ref is not None else ("http", 80)
+    port = site.spec.api_port
+    return f"{scheme}://{site.name}.{site.namespace}.svc" + ("" if port == usual else f":{port}")
 
 
 def auth_url(site: Site) -> str:

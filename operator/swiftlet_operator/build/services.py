@@ -38,7 +38,7 @@ def build_services(site: Site) -> list[Manifest]:
 
 
 def _api(site: Site, spec: ServiceSpec) -> Manifest:
-    port = {"name": "api", "port": spec.port, "targetPort": "api", "protocol": "TCP"}
+    port = {"name": "api", "port": site.spec.api_port, "targetPort": "api", "protocol": "TCP"}
     if spec.node_port is not None:
         port["nodePort"] = spec.node_port
     content = {"type": spec.type, "selector": {INSTANCE_LABEL: site.name, API_LABEL: "true"}, "ports": [port]}

@@ -101,7 +101,7 @@ class ServiceSpec(View):
     """The Service in front of the proxies."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    port: Port = 80
+    port: Port | None = None
     node_port: Annotated[int, Field(ge=30000, le=32767)] | None = None
     annotations: Annotated[Mapping[str, Annotated[str, Field(max_length=1024)]], Field(max_length=32)] = Field(
         default={}
@@ -162,6 +162,12 @@ class AuthSpec(View):
     token_life_seconds: Annotated[int, Field(ge=60, le=2_678_400)] = 86_400
 
 
+class KeysSpec(View):
+    """The cluster key, which services and tokens are trusted by; a higher generation asks for a new one."""
+
+    generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
 class TlsSpec(View):
     """Encryption between clients and proxies."""
 
@@ -194,12 +200,20 @@ class StorageClusterSpec(View):
     container: ContainerSpec = ContainerSpec()
     redis: RedisSpec = RedisSpec()
     auth: AuthSpec = AuthSpec()
+    keys: KeysSpec = KeysSpec()
     tls: TlsSpec = TlsSpec()
     replicator: ReplicatorSpec = ReplicatorSpec()
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     paused: bool = False
+
+    @property
+    def api_port(self) -> int:
+        """The port of the Service in front of the proxies: the one asked for, else the protocol's own."""
+        if self.proxy.service.port is not None:
+            return self.proxy.service.port
+        return 443 if self.tls.secret_ref is not None else 80
 
     def rdma_of(self, pool: Pool) -> RdmaSpec:
         """What counts for a pool: its own settings as a whole, else the cluster's."""
