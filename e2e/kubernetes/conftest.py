@@ -58,6 +58,18 @@ def operator() -> Namespace:
     return system
 
 
+@contextmanager
+def new_namespace() -> Iterator[Namespace]:
+    """A namespace that allows restricted pods only, and goes with everything in it."""
+    namespace = Namespace(f"e2e-{secrets.token_hex(4)}")
+    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", namespace.name))
+    try:
+        yield namespace
+    finally:
+        if not os.environ.get("KEEP"):
+            run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s")
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """A store as the example declares it, and its user."""
@@ -79,18 +91,14 @@ class Store:
 
 @pytest.fixture(scope="module")
 def store(operator: Namespace) -> Iterator[Store]:
-    """Ready, in a namespace that allows restricted pods only and goes with everything in it."""
-    namespace = Namespace(f"e2e-{secrets.token_hex(4)}")
-    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", namespace.name))
-    try:
+    """Ready, in a namespace of its own."""
+    with new_namespace() as namespace:
         text = (EXAMPLES / "storagecluster.yaml").read_text()
         cluster, user = (one["metadata"]["name"] for one in yaml.safe_load_all(text))
         namespace.apply(text)
         namespace.wait_until_true("storagecluster", cluster, "Ready", READY_WITHIN_S)
         namespace.wait_until_true("storageuser", user, "Ready", READY_WITHIN_S)
         yield Store(namespace, cluster, namespace.secret(f"{user}-credentials"))
-    finally:
-        run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s")
 
 
 @pytest.hookimpl(wrapper=True)
