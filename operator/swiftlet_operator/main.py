@@ -28,6 +28,7 @@ from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Reconciler
+from swiftlet_operator.statusz import reporter
 from swiftlet_operator.workqueue import WorkQueue
 from swiftlet_operator.world import Defaults
 
@@ -62,9 +63,9 @@ def options_of(environ: Mapping[str, str]) -> Options:
 
 async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
-    async with connected(REQUEST_TIMEOUT_S) as kube:
+    async with connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic)
-        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, lambda: int(time.time()))
+        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking)
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())
         registry = kopf.OperatorRegistry()
@@ -91,6 +92,10 @@ async def run(options: Options) -> None:
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
+
+
+def _now_s() -> int:
+    return int(time.time())
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from swiftlet_operator.build.secrets import credentials_name
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
+    COMPONENT_LABEL,
     MANAGED_BY_LABEL,
     MONITORING_KINDS,
     NODE,
@@ -36,6 +37,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.workloads import seconds
+from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Unreadable, World
 
 SATELLITES = (RING, POLICY, QUOTA, USER)
@@ -44,7 +46,7 @@ SATELLITES = (RING, POLICY, QUOTA, USER)
 _R = TypeVar("_R", bound=Resource[Any])
 
 
-async def observe(kube: Kube, manifest: Manifest, now_s: int) -> World:
+async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int) -> World:
     """Everything around a cluster; SettingsError when the cluster itself can't be read, KubeError."""
     cluster = parse_storage_cluster(manifest)
     name, namespace = cluster.meta.name, cluster.meta.namespace
@@ -59,6 +61,7 @@ async def observe(kube: Kube, manifest: Manifest, now_s: int) -> World:
     pods, claims = found[len(kinds)], found[len(kinds) + 1]
     rings, policies, quotas, users = ([one for one in group if refers(one, name)] for group in found[-5:-1])
     unreadable: list[Unreadable] = []
+    reports = await reporter.reports([pod for pod in pods if labels_of(pod).get(COMPONENT_LABEL)])
     views = _parsed(users, USER, parse_storage_user, unreadable)
     return World(
         cluster=cluster,
@@ -75,6 +78,7 @@ async def observe(kube: Kube, manifest: Manifest, now_s: int) -> World:
         claims=tuple(claims),
         nodes=tuple(found[-1]),
         secrets=await _secrets(kube, namespace, {credentials_name(user) for user in views}, children),
+        reports=reports,
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
     )
 

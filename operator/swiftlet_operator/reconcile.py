@@ -16,6 +16,7 @@ from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
 from swiftlet_operator.problems import KubeUnavailable
 from swiftlet_operator.status import write_statuses
+from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Defaults
 
 _log = logging.getLogger(__name__)
@@ -31,13 +32,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """What reconciling needs besides the cluster's name; `may_write` raises NotLeader, `now_s` is the wall clock."""
+    """What reconciling needs besides the cluster's name.
+
+    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are.
+    """
 
     kube: Kube
     defaults: Defaults
     fresh: Fresh
     may_write: Callable[[], None]
     now_s: Callable[[], int]
+    reporter: Reporter
 
     async def reconcile(self, key: Key) -> float | None:
         """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
@@ -50,7 +55,7 @@ class Reconciler:
             await self._without_cluster(key, now_s)
             return None
         try:
-            world = await observe(self.kube, manifest, now_s)
+            world = await observe(self.kube, self.reporter, manifest, now_s)
         except SettingsError as error:
             await self._unreadable(manifest, str(error), now_s)
             return None

@@ -14,6 +14,7 @@ from swiftlet.crd import (
     StorageUserSpec,
 )
 from swiftlet_operator.manifests import Kind, Manifest
+from swiftlet_operator.reports import Report, Reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class World:
     `resource_version` is the cluster's, so that a change of its list of finalizers undoes nobody else's.
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
-    Secrets that users' secretRefs name, None for one that is not there.
+    Secrets that users' secretRefs name, None for one that is not there. `reports` are what the pods' services said of
+    themselves, by pod and service; who did not answer is not among them.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -58,6 +60,7 @@ class World:
     nodes: tuple[Manifest, ...] = ()
     secrets: Mapping[str, Manifest | None] = field(default_factory=dict)
     has_monitoring: bool = False
+    reports: Reports = field(default_factory=dict)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""
@@ -66,6 +69,10 @@ class World:
     def pod(self, name: str) -> Manifest | None:
         """A live pod, None when it is not there."""
         return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+
+    def report(self, pod: str, service: str) -> Report | None:
+        """What a service of a pod said, None when it did not answer."""
+        return self.reports.get(pod, {}).get(service)
 
     def node(self, name: str) -> Manifest | None:
         """A node, None when it is not there."""

@@ -32,6 +32,7 @@ from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.apiserver import ApiServer
 from swiftlet_operator.tests.clusters import SPECS, manifest
+from swiftlet_operator.tests.reporters import Told
 from swiftlet_operator.world import Defaults
 
 pytestmark = pytest.mark.apiserver
@@ -69,7 +70,8 @@ class Cluster:
         self.key = Key(self.namespace, "store")
         self.now_s = int(time.time())
         self.spec = spec
-        self.reconciler = Reconciler(kube, DEFAULTS, Passwords(), lambda: None, lambda: self.now_s)
+        self.told = Told(lambda: self.now_s)
+        self.reconciler = Reconciler(kube, DEFAULTS, Passwords(), lambda: None, lambda: self.now_s, self.told)
 
     async def make(self) -> None:
         """The cluster and its surroundings."""

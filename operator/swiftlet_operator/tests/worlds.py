@@ -10,6 +10,7 @@ from swiftlet_operator.problems import NotLeader
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.clusters import manifest
 from swiftlet_operator.tests.fake_kube import FakeKube
+from swiftlet_operator.tests.reporters import Told
 from swiftlet_operator.world import Defaults
 
 KEY = Key("data", "store")
@@ -39,15 +40,15 @@ class Scene:
         self.now_s = START
         self.leads = True
         self.fresh = Plain()
+        self.told = Told(lambda: self.now_s)
         body = manifest(spec, creationTimestamp="2027-01-15T08:00:00Z")
         body["spec"].setdefault("rings", SMALL_RINGS)
         self.kube.put(body)
         for index, zone in enumerate("abc"):
             labels = {"topology.kubernetes.io/zone": zone}
             self.kube.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{index}", "labels": labels}})
-        self.reconciler = Reconciler(
-            self.kube, Defaults("swiftlet:test", "redis:test"), self.fresh, self._require, lambda: self.now_s
-        )
+        defaults = Defaults("swiftlet:test", "redis:test")
+        self.reconciler = Reconciler(self.kube, defaults, self.fresh, self._require, lambda: self.now_s, self.told)
 
     def _require(self) -> None:
         if not self.leads:

@@ -1,0 +1,136 @@
+"""What services say of themselves at `/statusz`, as frozen views: `docs/wire.md` names the fields.
+
+A report is somebody else's word: a field that is missing, `null` or of another type is not known (None, or empty where
+there may be none), a field that nobody here knows is left alone, and what is no report at all is None. What is not
+known never makes it safe to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SERVING = "serving"
+"""State of a device that takes requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingReport:
+    """How a device stands in one ring, as of the last round that compared it.
+
+    Counts are of partitions (`held`, `misplaced`, `unchecked`) and of records (`behind`); None where not known.
+    `synced_at_s`: when the last round began that found nothing left to do, seconds since the epoch, None for never.
+    `ring_version`: the ring of the last round, 0 before the first.
+    """
+
+    held: int | None = None
+    misplaced: int | None = None
+    behind: int | None = None
+    unchecked: int | None = None
+    synced_at_s: float | None = None
+    ring_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """A device of a pod: how much fits, whether it serves, rows that wait in its outbox, how it stands in rings."""
+
+    capacity_bytes: int | None = None
+    free_bytes: int | None = None
+    state: str | None = None
+    reason: str = ""
+    outbox: int | None = None
+    rings: Mapping[str, RingReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one service of one pod says.
+
+    `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
+    `transports`: peers connected by transport. `users`, `quotas`: digests of the files in use. `devices`: by the name
+    that the service gives them, `d0` or `POD/d0`.
+    """
+
+    service: str
+    version: str = ""
+    started_at_s: float | None = None
+    keys: tuple[str, ...] = ()
+    rings: Mapping[str, int] = field(default_factory=dict)
+    transports: Mapping[str, int] = field(default_factory=dict)
+    users: str | None = None
+    quotas: str | None = None
+    devices: Mapping[str, DeviceReport] = field(default_factory=dict)
+
+
+Reports = Mapping[str, Mapping[str, Report]]
+"""By pod and service; who did not answer is not among them."""
+
+
+def parse_report(service: str, body: bytes) -> Report | None:
+    """The report that a service gave, None when it is damaged or another service's."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or fields.get("service") != service:
+        return None
+    keys = fields.get("keys")
+    return Report(
+        service=service,
+        version=_text(fields.get("version")) or "",
+        started_at_s=_moment(fields.get("startedAt")),
+        keys=tuple(keys) if isinstance(keys, list) and all(isinstance(one, str) for one in keys) else (),
+        rings=_counts(fields.get("rings")),
+        transports=_counts(fields.get("transports")),
+        users=_text(fields.get("users")),
+        quotas=_text(fields.get("quotas")),
+        devices={name: _device(one) for name, one in _objects(fields.get("devices")).items()},
+    )
+
+
+def _device(fields: Mapping[str, Any]) -> DeviceReport:
+    return DeviceReport(
+        capacity_bytes=_count(fields.get("capacityBytes")),
+        free_bytes=_count(fields.get("freeBytes")),
+        state=_text(fields.get("state")),
+        reason=_text(fields.get("reason")) or "",
+        outbox=_count(fields.get("outbox")),
+        rings={name: _ring(one) for name, one in _objects(fields.get("rings")).items()},
+    )
+
+
+def _ring(fields: Mapping[str, Any]) -> RingReport:
+    return RingReport(
+        held=_count(fields.get("held")),
+        misplaced=_count(fields.get("misplaced")),
+        behind=_count(fields.get("behind")),
+        unchecked=_count(fields.get("unchecked")),
+        synced_at_s=_moment(fields.get("syncedAt")),
+        ring_version=_count(fields.get("ringVersion")) or 0,
+    )
+
+
+def _objects(value: object) -> dict[str, Mapping[str, Any]]:
+    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
+
+
+def _counts(value: object) -> dict[str, int]:
+    found = {name: _count(one) for name, one in value.items()} if isinstance(value, dict) else {}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _moment(value: object) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else None  # type: ignore[arg-type]
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,90 @@
+"""Pods that say of themselves what a test wants: by default all are in sync as of now, and hold what a ring gives them.
+
+`silent` and `said` are the faults: pods that do not answer, and what single devices say instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.reports import SERVING, DeviceReport, Report, Reports, RingReport
+
+GIB = 1024**3
+NEWEST = 1_000_000
+"""A version that no test's ring reaches."""
+IN_SYNC = RingReport(held=1, misplaced=0, behind=0, unchecked=0, ring_version=NEWEST)
+RINGS = ("account", "container", *(f"object-{index}" for index in range(4)))
+_SERVICES = {
+    "storage": ("object", "replicator"),
+    "container": ("container",),
+    "proxy": ("proxy",),
+    "metadata": ("metadata",),
+}
+
+
+@dataclass
+class Told:
+    """Implements `swiftlet_operator.statusz.Reporter`.
+
+    `silent`: pods without a report. `rounds`: what all devices say of a ring unless `said` has something else for the
+    device and ring; `synced_at_s` None there means now. `version`: of all rings in use. `full`: used share of a device.
+    """
+
+    now_s: Callable[[], int]
+    silent: set[str] = field(default_factory=set)
+    rounds: RingReport = IN_SYNC
+    said: dict[tuple[str, str], RingReport] = field(default_factory=dict)
+    version: int = NEWEST
+    versions: dict[str, int] = field(default_factory=dict)
+    outbox: dict[str, int] = field(default_factory=dict)
+    full: dict[str, float] = field(default_factory=dict)
+    keys: tuple[str, ...] = ("00000000",)
+    keys_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    transports: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    devices_per_pod: int = 2
+
+    async def reports(self, pods: Sequence[Manifest]) -> Reports:
+        return {
+            name_of(pod): {service: self._report(pod, service) for service in self._services(pod)}
+            for pod in pods
+            if name_of(pod) not in self.silent
+        }
+
+    def _services(self, pod: Manifest) -> Sequence[str]:
+        return _SERVICES.get(labels_of(pod).get(COMPONENT_LABEL, ""), ())
+
+    def _report(self, pod: Manifest, service: str) -> Report:
+        name = name_of(pod)
+        return Report(
+            service=service,
+            version="test",
+            started_at_s=float(self.now_s()),
+            keys=self.keys_of.get(name, self.keys),
+            rings=dict.fromkeys(RINGS, self.versions.get(name, self.version)),
+            transports=self.transports.get(name, {"http": 1}) if service in ("proxy", "replicator") else {},
+            devices=self._devices(name, service),
+        )
+
+    def _devices(self, pod: str, service: str) -> dict[str, DeviceReport]:
+        disks = [f"d{index}" for index in range(self.devices_per_pod)]
+        if service == "object":
+            return {disk: self._space(f"{pod}/{disk}", self.outbox.get(f"{pod}/{disk}", 0)) for disk in disks}
+        if service == "container":
+            made = self._space(f"{pod}/db", None)
+            return {"db": replace(made, rings=self._rings(f"{pod}/db", RINGS[:2]))}
+        if service == "replicator":
+            return {f"{pod}/{disk}": DeviceReport(rings=self._rings(f"{pod}/{disk}", RINGS[2:])) for disk in disks}
+        return {}
+
+    def _space(self, device: str, outbox: int | None) -> DeviceReport:
+        free = int(10 * GIB * (1 - self.full.get(device, 0.1)))
+        return DeviceReport(capacity_bytes=10 * GIB, free_bytes=free, state=SERVING, outbox=outbox)
+
+    def _rings(self, device: str, rings: Sequence[str]) -> dict[str, RingReport]:
+        return {ring: self._round(self.said.get((device, ring), self.rounds)) for ring in rings}
+
+    def _round(self, said: RingReport) -> RingReport:
+        clean = said.misplaced == 0 and said.behind == 0 and said.unchecked == 0
+        return replace(said, synced_at_s=float(self.now_s())) if clean and said.synced_at_s is None else said
