@@ -214,6 +214,39 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "spec.deletionPolicy",
         'Unsupported value: "Keep": supported values: "Retain", "Delete"',
     ),
+    # Maintenance.
+    ("StorageCluster", {"maintenance": {}}, "spec.maintenance.zone", "Required value"),
+    (
+        "StorageCluster",
+        {"maintenance.zone": "a zone"},
+        "spec.maintenance.zone",
+        "should match '^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'",
+    ),
+    (
+        "StorageCluster",
+        {"replaceLostNodesAfterSeconds": -1},
+        "spec.replaceLostNodesAfterSeconds",
+        "should be greater than or equal to 0",
+    ),
+    (
+        "StorageCluster",
+        {"replaceLostNodesAfterSeconds": 2_678_401},
+        "spec.replaceLostNodesAfterSeconds",
+        "should be less than or equal to 2678400",
+    ),
+    (
+        "StorageCluster",
+        {"drain": [f"p-{index}" for index in range(65)]},
+        "spec.drain",
+        "Too many: 65: must have at most 64 items",
+    ),
+    ("StorageCluster", {"drain": ["p-0", "p-0"]}, "spec.drain[1]", 'Duplicate value: "p-0"'),
+    (
+        "StorageCluster",
+        {"drain": ["p-0/sda"]},
+        "spec.drain[0]",
+        "should match '^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?$'",
+    ),
     # Quantities.
     ("StorageCluster", {"pools.0.storage.size": "99Mi"}, "spec.pools[0].storage", TINY),
     ("StorageCluster", {"container.storage.size": "1Mi"}, "spec.container.storage", TINY),
@@ -433,6 +466,11 @@ def test_what_is_fixed_stays(
 FREE: list[tuple[str, Changes, Changes]] = [
     ("StorageCluster", {}, {"pools.0.storage.size": "0.2Ti", "container.storage.size": "11Gi"}),
     ("StorageCluster", {}, {"pools.0.replicas": 4, "image": "swiftlet:2", "paused": True, "proxy.replicas": 5}),
+    (
+        "StorageCluster",
+        {"drain": ["photos-main-0/d0"]},
+        {"maintenance.zone": "Zone_A.1", "replaceLostNodesAfterSeconds": 0, "drain": ["photos-main-1"]},
+    ),
     ("StorageCluster", {"pools.0.zones": ["a", "b"]}, {"pools.0.zones": ["b", "c", "d"]}),
     ("StorageCluster", {}, {"pools.0.weight": 0, "pools.1": POOL | {"name": "new"}}),
     ("StorageCluster", {"pools.1": POOL | {"name": "new"}}, {"pools.0.name": "new"}),

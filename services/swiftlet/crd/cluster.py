@@ -187,6 +187,16 @@ class MonitoringSpec(View):
     enabled: bool = False
 
 
+class MaintenanceSpec(View):
+    """Planned work on the nodes of one zone."""
+
+    zone: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)]
+
+
+DrainName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?$", max_length=70)]
+"""A pod, or one of its devices as it is named in rings."""
+
+
 class StorageClusterSpec(View):
     """One object store."""
 
@@ -206,6 +216,9 @@ class StorageClusterSpec(View):
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    maintenance: MaintenanceSpec | None = None
+    replace_lost_nodes_after_seconds: Annotated[int, Field(ge=0, le=2_678_400)] = 900
+    drain: Annotated[tuple[DrainName, ...], Field(max_length=64)] = ()
     paused: bool = False
 
     @property
