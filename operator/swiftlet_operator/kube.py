@@ -20,6 +20,7 @@ import aiohttp
 import kopf
 
 from swiftlet_operator.manifests import MANAGER, Kind, Manifest, kind_of, name_of, selector
+from swiftlet_operator.metrics import REQUESTS
 from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, KubeInvalid, KubeUnavailable
 
 PAGE_SIZE = 500
@@ -148,7 +149,9 @@ class HttpKube:
             async with self._session.request(method, url, params=query, data=data, headers=headers) as response:
                 text = await response.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            REQUESTS.labels(method, resource_of(url), "0").inc()
             raise KubeUnavailable(f"{method} {url}: {error or type(error).__name__}") from error
+        REQUESTS.labels(method, resource_of(url), str(response.status)).inc()
         if response.status == 404:
             return missing
         if response.status >= 400:
@@ -202,6 +205,14 @@ async def connected(timeout_s: float) -> AsyncIterator[HttpKube]:
         timeout=aiohttp.ClientTimeout(total=timeout_s),
     ) as session:
         yield HttpKube(session, login)
+
+
+def resource_of(url: str) -> str:
+    """The plural of what a path of ours is about, empty for a group of the API server."""
+    parts = url.strip("/").split("/")[2 if url.startswith("/api/") else 3 :]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] if parts else ""
 
 
 def _url(kind: Kind, namespace: str | None, name: str | None = None) -> str:

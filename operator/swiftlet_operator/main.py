@@ -6,6 +6,7 @@ POD_NAME, POD_UID      who we are in the lease
 POD_NAMESPACE          where the lease is (required)
 WATCH_NAMESPACE        the only namespace to look at; all when empty
 LIVENESS_URL           where to answer probes
+METRICS_PORT           where to show metrics; nowhere when empty
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from swiftlet.errors import SettingsError, SwiftletError
 from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import Leader
+from swiftlet_operator.metrics import LEADS, served
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.statusz import reporter
@@ -45,6 +47,7 @@ class Options:
     namespace: str
     watched: str | None
     liveness_url: str
+    metrics_port: int | None = None
 
 
 def options_of(environ: Mapping[str, str]) -> Options:
@@ -52,19 +55,24 @@ def options_of(environ: Mapping[str, str]) -> Options:
     missing = [name for name in ("SWIFTLET_IMAGE", "POD_NAMESPACE") if not environ.get(name)]
     if missing:
         raise SettingsError(f"set {' and '.join(missing)} in the operator's environment; the chart does")
+    port = environ.get("METRICS_PORT") or None
+    if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
+        raise SettingsError(f"METRICS_PORT is {port!r}; it must be a port, from 1 to 65535, or empty")
     return Options(
         defaults=Defaults(environ["SWIFTLET_IMAGE"], environ.get("SWIFTLET_REDIS_IMAGE") or None),
         identity=f"{environ.get('POD_NAME') or socket.gethostname()}_{environ.get('POD_UID') or os.getpid()}",
         namespace=environ["POD_NAMESPACE"],
         watched=environ.get("WATCH_NAMESPACE") or None,
         liveness_url=environ.get("LIVENESS_URL") or "http://0.0.0.0:8081/healthz",
+        metrics_port=int(port) if port is not None else None,
     )
 
 
 async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
-    async with connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
+    async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic)
+        LEADS.set_function(lambda: float(leader.leads))
         reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking)
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from swiftlet_operator.metrics import RECONCILE_SECONDS
 from swiftlet_operator.problems import KubeError, NotLeader
 from swiftlet_operator.reconcile import Key
 
@@ -85,9 +87,11 @@ class WorkQueue:
             self._schedule(key, entry)
 
     async def _once(self, key: Key, entry: _Entry) -> float | None:
+        began_s, outcome = time.monotonic(), "failed"
         try:
             again_s = await self._work(key)
         except NotLeader as error:
+            outcome = "refused"
             _log.info("%s/%s: %s", key.namespace, key.name, error)
             return None
         except KubeError as error:
@@ -98,6 +102,8 @@ class WorkQueue:
             entry.failures += 1
             _log.exception("%s/%s: the reconcile failed", key.namespace, key.name)
         else:
-            entry.failures = 0
+            entry.failures, outcome = 0, "done"
             return again_s
+        finally:
+            RECONCILE_SECONDS.labels(outcome).observe(time.monotonic() - began_s)
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * float(1 << min(entry.failures - 1, 10)))

@@ -1,0 +1,148 @@
+"""What the benchmark operates: clusters with all that belongs to them, and the parts of Kubernetes that are not there.
+
+No kubelet and no controllers run beside the API server. The pods of StatefulSets, their readiness and the statuses of
+workloads are written here, once for each as the operator makes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import (
+    CLUSTER,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    POLICY,
+    QUOTA,
+    RING,
+    STATEFUL_SET,
+    USER,
+    Kind,
+    Manifest,
+    name_of,
+)
+from swiftlet_operator.problems import KubeConflict
+from swiftlet_operator.tests.apiserver import ApiServer
+
+ZONES = ("a", "b", "c")
+NODES_PER_ZONE = 3
+CLUSTER_SPEC: dict[str, Any] = {
+    "pools": [{"name": "disks", "replicas": 6, "zones": list(ZONES), "storage": {"size": "1Ti"}}],
+    "container": {"replicas": 3, "zones": list(ZONES), "storage": {"size": "50Gi"}},
+}
+
+
+def satellites(cluster: str) -> list[tuple[Kind, str, dict[str, Any]]]:
+    """Kind, name and spec of what belongs to a cluster: two policies, three users, a quota; the operator makes rings."""
+    users: list[tuple[Kind, str, dict[str, Any]]]
+    users = [(USER, name, {"account": "bench", "user": name}) for name in ("anna", "ben", "cleo")]
+    policies: list[tuple[Kind, str, dict[str, Any]]]
+    policies = [
+        (POLICY, "gold", {"index": 0, "name": "gold", "default": True}),
+        (POLICY, "silver", {"index": 1, "name": "silver", "replicas": 2}),
+    ]
+    quota = (QUOTA, "limits", {"levels": [{"name": "default"}]})
+    return [(kind, f"{cluster}-{name}", spec) for kind, name, spec in (*users, *policies, quota)]
+
+
+@dataclass
+class Population:
+    """Clusters, each in a namespace of its own."""
+
+    server: ApiServer
+    kube: Kube
+    count: int
+    made: set[str] = field(default_factory=set)
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Namespace and name of every cluster."""
+        for index in range(self.count):
+            yield f"bench-{index:03}", "store"
+
+    async def nodes(self) -> None:
+        """The nodes that pods are on."""
+        for zone in ZONES:
+            for index in range(NODES_PER_ZONE):
+                labels = {"topology.kubernetes.io/zone": zone}
+                await self._create(NODE, None, f"node-{zone}{index}", {}, labels)
+
+    async def make(self) -> None:
+        """All clusters with what belongs to them."""
+        for namespace, name in self.names():
+            await asyncio.to_thread(self.server.create, "/api/v1/namespaces", {"metadata": {"name": namespace}})
+            await self._make(namespace, name)
+
+    async def _make(self, namespace: str, name: str) -> None:
+        for kind, own, spec in satellites(name):
+            await self._create(kind, namespace, own, {"spec": {"clusterRef": {"name": name}, **spec}})
+        await self._create(CLUSTER, namespace, name, {"spec": CLUSTER_SPEC})
+
+    async def add_user(self, namespace: str, cluster: str) -> None:
+        """One more user."""
+        spec = {"clusterRef": {"name": cluster}, "account": "bench", "user": "dora"}
+        await self._create(USER, namespace, f"{cluster}-dora", {"spec": spec})
+
+    async def live(self) -> int:
+        """Make pods of the StatefulSets that are new and call all workloads ready; how many were new."""
+        new = 0
+        for kind in (STATEFUL_SET, DEPLOYMENT):
+            for one in await self.kube.list(kind, None):
+                key = f"{kind.kind}/{one['metadata']['uid']}/{one['metadata']['generation']}"
+                if key in self.made:
+                    continue
+                new += 1
+                await self._ready(kind, one)
+                self.made.add(key)
+        return new
+
+    async def _ready(self, kind: Kind, one: Manifest) -> None:
+        namespace, count = one["metadata"]["namespace"], one["spec"]["replicas"]
+        if kind is STATEFUL_SET:
+            for ordinal in range(count):
+                await self._pod(one, ordinal)
+        counts = {"observedGeneration": one["metadata"]["generation"], "replicas": count, "readyReplicas": count}
+        revisions = {"currentRevision": "r", "updateRevision": "r"} if kind is STATEFUL_SET else {}
+        status = {**counts, "updatedReplicas": count, **revisions}
+        await self.kube.patch(kind, namespace, name_of(one), {"status": status}, "status")
+
+    async def _pod(self, one: Manifest, ordinal: int) -> None:
+        name, namespace = f"{name_of(one)}-{ordinal}", one["metadata"]["namespace"]
+        template = one["spec"]["template"]
+        zone = template["metadata"]["labels"].get("swiftlet.io/zone", ZONES[ordinal % len(ZONES)])
+        spec = {
+            "nodeName": f"node-{zone}{ordinal % NODES_PER_ZONE}",
+            "containers": [{"name": "c", "image": "swiftlet"}],
+        }
+        await self._create(POD, namespace, name, {"spec": spec}, template["metadata"]["labels"])
+        moment = datetime.fromtimestamp(time.time() - 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": moment}]}
+        await self.kube.patch(POD, namespace, name, {"status": ready}, "status")
+
+    async def missing(self) -> list[str]:
+        """What is not as it should be yet: clusters that are not ready, rings without a version."""
+        wrong = []
+        for one in await self.kube.list(CLUSTER, None):
+            conditions = {c["type"]: c for c in (one.get("status") or {}).get("conditions") or []}
+            ready = conditions.get("StorageAvailable", {}), conditions.get("ContainersAvailable", {})
+            if not all(fact.get("status") == "True" for fact in ready):
+                wrong.append(f"{one['metadata']['namespace']}: {[fact.get('message') for fact in ready]}")
+        rings = [one for one in await self.kube.list(RING, None) if (one.get("status") or {}).get("version")]
+        if len(rings) < 4 * self.count:
+            wrong.append(f"{len(rings)} of {4 * self.count} rings have a version")
+        return wrong
+
+    async def _create(
+        self, kind: Kind, namespace: str | None, name: str, body: Manifest, labels: dict[str, str] | None = None
+    ) -> None:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels or {}}
+        manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
+        with contextlib.suppress(KubeConflict):
+            await self.kube.create(manifest)
