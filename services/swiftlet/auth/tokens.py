@@ -40,20 +40,25 @@ class Tokens:
     """Issues and checks tokens; `clock` gives seconds since the epoch."""
 
     def __init__(self, keys: Sequence[bytes], life_s: int = 86_400, clock: Callable[[], float] = time.time) -> None:
-        """`keys`: the signing key first, then older ones that are still accepted; at least one, 16 bytes or more."""
-        if not keys or any(len(key) < 16 for key in keys):
-            raise ValueError("token keys: at least one, each of 16 bytes or more")
-        self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
-        self._signing_id = next(iter(self._keys))
+        """`keys` as in `use`."""
         self._life_s = life_s
         self._clock = clock
+        self.use(keys)
+
+    def use(self, keys: Sequence[bytes]) -> None:
+        """Have these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
+        if not keys or any(len(key) < 16 for key in keys):
+            raise ValueError("token keys: at least one, each of 16 bytes or more")
+        # Replaced as a whole: other threads see the old keys or the new ones.
+        self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
 
     def issue(self, identity: Identity) -> tuple[str, int]:
         """A token and the seconds it is good for."""
         expires = int(self._clock()) + self._life_s
-        fields = [self._signing_id, identity.account, identity.user, sorted(identity.roles), expires]
+        key_id, key = next(iter(self._keys.items()))
+        fields = [key_id, identity.account, identity.user, sorted(identity.roles), expires]
         payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-        signature = hmac.new(self._keys[self._signing_id], payload, hashlib.sha256).digest()
+        signature = hmac.new(key, payload, hashlib.sha256).digest()
         return f"{PREFIX}{_encode(payload)}.{_encode(signature)}", self._life_s
 
     def check(self, token: str) -> Identity:

@@ -12,6 +12,7 @@ design: callers run `check` outside the event loop. An unknown user costs as muc
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from dataclasses import dataclass
@@ -105,6 +106,8 @@ class Users:
         self._path = Path(path)
         self._seen: tuple[int, int, int] | None = None
         self._users: dict[tuple[str, str], User] = {}
+        self.version = ""
+        """Eight hex digits of the file in use, by its content."""
         self.reload()
 
     def reload(self) -> bool:
@@ -114,9 +117,13 @@ class Users:
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if seen == self._seen:
                 return False
-            self._users = parse_users(self._path.read_text("utf-8"), str(self._path))
+            content = self._path.read_bytes()
+            self._users = parse_users(content.decode("utf-8"), str(self._path))
+            self.version = hashlib.sha256(content).hexdigest()[:8]
         except OSError as error:
             raise SettingsError(f"users file {self._path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"users file {self._path}: not UTF-8: {error}") from error
         self._seen = seen
         return True
 

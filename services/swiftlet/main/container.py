@@ -11,6 +11,7 @@ from aiohttp import web
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
+from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
@@ -23,7 +24,6 @@ from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.local_devices import IsLocal
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
 
@@ -39,7 +39,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
     stores = _use_stores(app, settings)
     reporter = _use_reporter(app, settings, stores, rings, transport)
     _use_sync(app, settings, stores, rings, transport)
-    add_container_routes(app, ContainerServer(stores, reporter, ClusterKey(settings.cluster.read_key())))
+    add_container_routes(app, ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing))
     return app
 
 

@@ -6,9 +6,8 @@ from aiohttp import web
 
 from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.locations import LocationsApi, add_location_routes
-from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport
-from swiftlet.main.purposes import TOKENS
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.health import NodeHealth
@@ -26,7 +25,7 @@ def create_app(settings: MetadataSettings) -> web.Application:
     use_rings(app, rings, cluster.ring_check_interval_s)
     transport = use_listing_transport(app, cluster, settings.metadata)
     listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())
-    tokens = Tokens([derive_key(cluster.read_key(), TOKENS)], settings.auth.token_life_s)
+    tokens = use_tokens(app, cluster, settings.auth.token_life_s)
     containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
     api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, settings.policies)
     add_location_routes(app, api)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from swiftlet.main.keys import use_keys
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.signing import ClusterKey
 
 
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
@@ -27,14 +27,14 @@ def use_listing_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
 ) -> HttpListingTransport:
     """Account and container databases on other nodes, for the life of `app`."""
-    transport = HttpListingTransport(NodeClient(http_settings(timeouts), ClusterKey(cluster.read_key())))
+    transport = HttpListingTransport(NodeClient(http_settings(timeouts), use_keys(app, cluster).signing))
     _close_with(app, transport)
     return transport
 
 
 def use_object_transport(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
     """Objects on other nodes, for the life of `app`."""
-    transport = HttpObjectTransport(http_settings(timeouts), ClusterKey(cluster.read_key()))
+    transport = HttpObjectTransport(http_settings(timeouts), use_keys(app, cluster).signing)
     _close_with(app, transport)
     return transport
 

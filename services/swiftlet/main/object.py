@@ -9,6 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from swiftlet.errors import DeviceFailed
+from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
@@ -17,7 +18,6 @@ from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, a
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.rows import ContainerRows
 from swiftlet.store.plain import PlainStore
-from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
@@ -45,7 +45,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
-    key = ClusterKey(cluster.read_key())
+    key = use_keys(app, cluster).signing
     add_object_routes(app, ObjectServer(stores, outboxes, rows, server_settings(settings), key))
     return app
 

@@ -7,9 +7,8 @@ from aiohttp import web
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
-from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport, use_object_transport
-from swiftlet.main.purposes import TOKENS
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import use_users
@@ -32,7 +31,7 @@ def create_app(settings: ProxySettings) -> web.Application:
     api = SwiftApi(
         listings=listings,
         objects=objects,
-        tokens=Tokens([derive_key(settings.cluster.read_key(), TOKENS)], settings.auth.token_life_s),
+        tokens=use_tokens(app, settings.cluster, settings.auth.token_life_s),
         users=use_users(app, settings.auth),
         failures=FailureLimit(settings.auth.max_failures, settings.auth.failure_window_s),
         clock=TimestampClock(),

@@ -1,18 +1,22 @@
-"""The cluster's secret, read from its file."""
+"""The cluster's keys: how they stand in their file, and how a key is told from another without showing it."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from swiftlet.errors import SettingsError
 
 MIN_KEY_BYTES = 16
 """Shorter secrets could be guessed from one signature."""
+MAX_KEYS = 8
+"""Keys in one file; a rotation needs two."""
 _MAX_KEY_FILE_BYTES = 64 * 1024
+_ID_CHARS = 8
 
 
-def read_key_file(path: Path) -> bytes:
-    """The file's content without surrounding white space; SettingsError when it is unreadable, short or huge."""
+def read_key_file(path: Path) -> tuple[bytes, ...]:
+    """The keys of a file as `parse_keys` finds them; SettingsError also when the file is unreadable or huge."""
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_KEY_FILE_BYTES + 1)
@@ -23,10 +27,29 @@ def read_key_file(path: Path) -> bytes:
         raise SettingsError(
             f"cluster.key_file: {path} is larger than {_MAX_KEY_FILE_BYTES} bytes; is it the right file?"
         )
-    key = content.strip()
-    if len(key) < MIN_KEY_BYTES:
-        raise SettingsError(
-            f"cluster.key_file: {path} holds {len(key)} bytes, at least {MIN_KEY_BYTES} are needed; "
-            "for example the output of `openssl rand -hex 32`"
-        )
-    return key
+    return parse_keys(content, f"cluster.key_file: {path}")
+
+
+def parse_keys(content: bytes, where: str) -> tuple[bytes, ...]:
+    """The keys of a file's content, one per line: the first signs, all are accepted.
+
+    White space around a key and empty lines don't count. SettingsError when there is none, one is too short, or there
+    are too many.
+    """
+    keys = tuple(dict.fromkeys(key for line in content.split(b"\n") if (key := line.strip())))
+    if not keys:
+        raise SettingsError(f"{where} holds no key; put one on a line, such as the output of `openssl rand -hex 32`")
+    if len(keys) > MAX_KEYS:
+        raise SettingsError(f"{where} holds {len(keys)} keys, at most {MAX_KEYS} are allowed; remove old ones")
+    for number, key in enumerate(keys, 1):
+        if len(key) < MIN_KEY_BYTES:
+            raise SettingsError(
+                f"{where}: key {number} holds {len(key)} bytes, at least {MIN_KEY_BYTES} are needed; "
+                "for example the output of `openssl rand -hex 32`"
+            )
+    return keys
+
+
+def key_id(key: bytes) -> str:
+    """Eight hex digits by which a key is known where it must not be shown."""
+    return hashlib.sha256(b"swiftlet key id" + key).hexdigest()[:_ID_CHARS]

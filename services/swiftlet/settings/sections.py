@@ -38,7 +38,12 @@ class ClusterSection(Section):
     )
     key_file: Path | None = Field(
         default=None,
-        description="File that holds the secret described at key; surrounding white space is not part of it.",
+        description="File with the secret described at key, or with several, one per line: the first one signs, all "
+        "are accepted, so that a key can be changed without a pause. White space around a key is not part of it. "
+        "Read again when it changes.",
+    )
+    key_check_interval_s: Seconds = Field(
+        default=5.0, description="Seconds between looks at key_file; changed keys take effect within this time."
     )
     rings: Path = Field(
         default=Path("/etc/swiftlet/rings"),
@@ -78,10 +83,10 @@ class ClusterSection(Section):
             self.hash_path_prefix.get_secret_value().encode(), self.hash_path_suffix.get_secret_value().encode()
         )
 
-    def read_key(self) -> bytes:
-        """The cluster's secret, from `key` or `key_file`; SettingsError when the file can't serve."""
+    def read_keys(self) -> tuple[bytes, ...]:
+        """The cluster's secrets, from `key` or `key_file`, the signing one first; SettingsError if they can't serve."""
         if self.key is not None:
-            return self.key.get_secret_value().encode()
+            return (self.key.get_secret_value().encode(),)
         assert self.key_file is not None, "the validator demands one of both"
         return read_key_file(self.key_file)
 

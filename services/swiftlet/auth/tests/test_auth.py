@@ -63,6 +63,10 @@ def test_keys_rotate_without_logging_anyone_out() -> None:
     old, new = derive_key(b"1" * 32, "tokens"), derive_key(b"2" * 32, "tokens")
     token, _ = Tokens([old]).issue(ALICE)
     assert Tokens([new, old]).check(token) == ALICE
+    changing = Tokens([old])
+    changing.use([new, old])
+    assert changing.check(token) == ALICE
+    assert Tokens([new]).check(changing.issue(ALICE)[0]) == ALICE
     with pytest.raises(Unauthorized):
         Tokens([new]).check(token)
 

@@ -68,7 +68,7 @@ def test_every_service_can_read_its_settings(tmp_path: Path) -> None:
     for service in plan.services:
         settings = load_settings(SERVICES[service.kind], service.config, {})
         assert settings.cluster.rings == layout.rings
-        assert settings.cluster.read_key()
+        assert settings.cluster.read_keys()
         assert getattr(settings, service.kind).port == service.port
         assert (layout.devices / "d1").is_dir()
     assert plan.endpoint == "http://127.0.0.1:8123"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from swiftlet.settings import (
     load_settings,
     render_reference,
 )
+from swiftlet.settings.secret import MAX_KEYS, key_id, parse_keys
 
 KEY = "0123456789abcdef0123456789abcdef"
 CLUSTER = {"hash_path_suffix": "end", "key": KEY}
@@ -40,9 +42,9 @@ def test_defaults_fill_what_the_file_leaves_out(tmp_path: Path) -> None:
     settings = load_settings(ProxySettings, write(tmp_path), {})
     assert settings.proxy.port == 8080
     assert settings.limits.max_file_size == 5_368_709_122
-    assert settings.default_policy.name == "Policy-0"
+    assert settings.load_policies().default.name == "Policy-0"
     assert settings.cluster.hash_path == HashPath(b"", b"end")
-    assert settings.cluster.read_key() == KEY.encode()
+    assert settings.cluster.read_keys() == (KEY.encode(),)
 
 
 def test_environment_overlays_the_file(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_a_pod_gets_its_own_values_and_the_secrets_by_environment(tmp_path: Path
     settings = load_settings(ObjectSettings, None, environ)
     assert settings.object.devices == ("d0", "d1")
     assert settings.cluster.hash_path == HashPath(b"", b"0123456789")
-    assert settings.cluster.read_key() == KEY.encode()
+    assert settings.cluster.read_keys() == (KEY.encode(),)
     assert (
         load_settings(ContainerSettings, None, environ).container.ring_host == "x-container-a-0.x-container.default.svc"
     )
@@ -139,6 +141,18 @@ def test_policies_are_checked(tmp_path: Path, policies: list[object], says: str)
     assert says in refusal(ProxySettings, write(tmp_path, policies=policies))
 
 
+def test_policies_come_from_one_place(tmp_path: Path) -> None:
+    (tmp_path / "policies.yaml").write_text("[{index: 3, name: gold, default: true}]")
+    cluster = {"hash_path_suffix": "end", "key": KEY, "policies_file": str(tmp_path / "policies.yaml")}
+    settings = load_settings(ProxySettings, write(tmp_path, cluster=cluster), {})
+    assert settings.load_policies().default.index == 3
+    both = write(tmp_path, cluster=cluster, policies=[{"index": 0, "name": "gold", "default": True}])
+    assert "set policies or cluster.policies_file, not both" in refusal(ProxySettings, both)
+    (tmp_path / "policies.yaml").write_text("[{index: 3, name: gold}]")
+    with pytest.raises(SettingsError, match="exactly one policy must have default: true"):
+        settings.load_policies()
+
+
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {hash_path_suffix: 12345678, key: tooshort}")
@@ -161,12 +175,29 @@ def test_key_file(tmp_path: Path) -> None:
     environ = {"SWIFTLET_CLUSTER__HASH_PATH_SUFFIX": "x", "SWIFTLET_CLUSTER__KEY_FILE": str(key_file)}
     cluster = load_settings(ProxySettings, None, environ).cluster
     with pytest.raises(SettingsError, match="No such file"):
-        cluster.read_key()
+        cluster.read_keys()
     key_file.write_text("short\n")
     with pytest.raises(SettingsError, match="at least 16"):
-        cluster.read_key()
+        cluster.read_keys()
     key_file.write_text(KEY + "\n")
-    assert cluster.read_key() == KEY.encode()
+    assert cluster.read_keys() == (KEY.encode(),)
+
+
+def test_several_keys_stand_on_lines_of_their_own() -> None:
+    old, new = KEY.encode(), b"another key of enough bytes"
+
+    assert parse_keys(b"\n  " + new + b" \r\n\n" + old + b"\n" + new, "f") == (new, old)
+    for content, says in (
+        (b" \n\n", "holds no key"),
+        (new + b"\nshort\n", "key 2 holds 5 bytes"),
+        (b"\n".join(b"%020d" % n for n in range(MAX_KEYS + 1)), "9 keys, at most 8"),
+    ):
+        with pytest.raises(SettingsError, match=says):
+            parse_keys(content, "f")
+
+
+def test_a_keys_id_is_what_the_format_says() -> None:
+    assert key_id(b"k" * 16) == hashlib.sha256(b"swiftlet key id" + b"k" * 16).hexdigest()[:8]
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,20 @@ class TestClusterKey:
         with pytest.raises(Unauthorized):
             self.make().check(signature, "GET", "/x")
 
-    def test_empty_key(self) -> None:
+    @pytest.mark.parametrize("keys", [(), (b"",), (b"key", b"")])
+    def test_empty_key(self, keys: tuple[bytes, ...]) -> None:
         with pytest.raises(ValueError, match="empty"):
-            ClusterKey(b"")
+            ClusterKey(*keys)
+
+    def test_the_first_key_signs_and_all_are_accepted(self) -> None:
+        old, new, both = self.make(b"old"), self.make(b"new"), ClusterKey(b"old", b"new", now_s=lambda: 1000.0)
+        for one in (old, new):
+            both.check(one.sign("GET", "/x"), "GET", "/x")
+        old.check(both.sign("GET", "/x"), "GET", "/x")
+
+        both.use([b"new", b"old"])
+        new.check(both.sign("GET", "/x"), "GET", "/x")
+        both.check(old.sign("GET", "/x"), "GET", "/x")
+        both.use([b"new"])
+        with pytest.raises(Unauthorized, match="does not match"):
+            both.check(old.sign("GET", "/x"), "GET", "/x")

@@ -1,0 +1,80 @@
+"""Files that are read again while a service runs: keys, users, quotas, certificates.
+
+Fault model: a file may be gone, half-written, damaged or unreadable at any look, and be whole again at a later one.
+What was read last stays in force; the failure is counted and logged, once for as long as it is the same. Each process
+looks for itself, so workers may differ for as long as the interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import Counter
+
+from swiftlet.errors import SettingsError
+from swiftlet.main.background import in_background
+from swiftlet.web.logs import get_logger
+
+Look = tuple[tuple[int, int, int], ...]
+"""Modification time in ns, size and inode of each file: what changes when one of them does."""
+
+_log = get_logger("reloading")
+
+
+def look_at(paths: Sequence[Path]) -> Look:
+    """What the files look like now, links followed; OSError."""
+    stats = [path.stat() for path in paths]
+    return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+
+
+class Reloading:
+    """Looks at files by `reload`, which says whether they had changed; its SettingsError leaves the last in force."""
+
+    def __init__(self, what: str, reload: Callable[[], bool], failures: Counter) -> None:
+        """`what` stands in the log; `failures` counts."""
+        self._what = what
+        self._reload = reload
+        self._failures = failures
+        self._problem = ""
+
+    def look(self) -> bool:
+        """Look once; whether something new is in force. Blocks."""
+        try:
+            changed = self._reload()
+        except SettingsError as error:
+            if str(error) != self._problem:
+                self._failures.inc()
+                _log.warning(f"{self._what} not usable, the last good one stays in force", problem=str(error))
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        if changed:
+            _log.info(f"{self._what} loaded")
+        return changed
+
+
+def keep_current(
+    app: web.Application,
+    what: str,
+    reload: Callable[[], bool],
+    failures: Counter,
+    interval_s: float,
+    then: Callable[[], None] | None = None,
+) -> None:
+    """Look every `interval_s` seconds while `app` runs; `then` is called in the event loop when something changed."""
+    reloading = Reloading(what, reload, failures)
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            if await asyncio.to_thread(reloading.look) and then is not None:
+                then()
+
+    async def watched(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(watch):
+            yield
+
+    app.cleanup_ctx.append(watched)
