@@ -18,7 +18,7 @@ def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
         "X-Timestamp": info.created.normal,
         "X-Put-Timestamp": info.put_timestamp.normal,
         "Last-Modified": info.put_timestamp.http_date,
-        "X-Storage-Policy": call.api.options.policy_name(info.policy),
+        "X-Storage-Policy": call.api.options.policies.name_of(info.policy),
         "Accept-Ranges": "bytes",
     }
     return headers | dict(info.metadata)

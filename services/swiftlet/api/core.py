@@ -20,6 +20,7 @@ from swiftlet.errors import Superseded
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
+from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import LimitsSection, PolicySection
 from swiftlet.timestamp import Timestamp, TimestampClock
 
@@ -34,7 +35,7 @@ class ApiOptions:
     """How the API behaves; from the settings of the same names."""
 
     limits: LimitsSection
-    policies: tuple[PolicySection, ...]
+    policies: Policies
     client_timeout_s: float = 60.0
     small_object_bytes: int = 1 << 20
     container_info_ttl_s: float = 10.0
@@ -43,19 +44,15 @@ class ApiOptions:
     @property
     def default_policy(self) -> PolicySection:
         """The policy of containers created without X-Storage-Policy."""
-        return next(policy for policy in self.policies if policy.default)
+        return self.policies.default
 
     def policy_named(self, name: str) -> PolicySection:
         """The policy of that name, without regard to case; 400 when there is none."""
-        for policy in self.policies:
-            if policy.name.lower() == name.lower():
-                return policy
+        policy = self.policies.named(name)
+        if policy is not None:
+            return policy
         known = ", ".join(policy.name for policy in self.policies)
         raise ApiError(400, f"Invalid X-Storage-Policy {name!r}; the policies here are: {known}")
-
-    def policy_name(self, index: int) -> str:
-        """The name of a policy, or its number when it is not configured here."""
-        return next((policy.name for policy in self.policies if policy.index == index), str(index))
 
 
 @dataclass(frozen=True, slots=True)

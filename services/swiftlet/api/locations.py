@@ -7,7 +7,7 @@ object itself: it says where the object would be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,7 +21,7 @@ from swiftlet.errors import SwiftletError, Unauthorized
 from swiftlet.names import HashPath, Path, parse_path
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.model import Device
-from swiftlet.settings.sections import PolicySection
+from swiftlet.settings.policies import Policies
 
 PREFIX = "/v1/locations"
 
@@ -37,7 +37,7 @@ class LocationsApi:
     containers: ContainerCache
     rings: Rings
     hash_path: HashPath
-    policies: Sequence[PolicySection]
+    policies: Policies
 
 
 def add_location_routes(app: web.Application, api: LocationsApi) -> None:
@@ -72,16 +72,12 @@ async def _locate(api: LocationsApi, request: web.Request, path: Path) -> web.Re
             "container": path.container,
             "object": path.obj,
             "partition": partition,
-            "policy": {"index": container.policy, "name": _policy_name(api.policies, container.policy)},
+            "policy": {"index": container.policy, "name": api.policies.name_of(container.policy)},
             "ring_version": ring.version,
             "primaries": [_described(device) for device in primaries],
             "handoffs": [_described(device) for device in islice(ring.handoffs(partition), len(primaries))],
         }
     )
-
-
-def _policy_name(policies: Sequence[PolicySection], index: int) -> str:
-    return next((policy.name for policy in policies if policy.index == index), str(index))
 
 
 def _described(device: Device) -> dict[str, str | int]:

@@ -8,6 +8,7 @@ from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.locations import LocationsApi, add_location_routes
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.policies import use_policies
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.health import NodeHealth
@@ -27,7 +28,7 @@ def create_app(settings: MetadataSettings) -> web.Application:
     listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())
     tokens = use_tokens(app, cluster, settings.auth.token_life_s)
     containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
-    api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, settings.policies)
+    api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, use_policies(app, settings, rings))
     add_location_routes(app, api)
     return app
 

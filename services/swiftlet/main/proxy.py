@@ -9,6 +9,7 @@ from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport, use_object_transport
+from swiftlet.main.policies import use_policies
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import use_users
@@ -17,6 +18,7 @@ from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rows import RowRouter
 from swiftlet.settings import ProxySettings
+from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
@@ -28,6 +30,7 @@ def create_app(settings: ProxySettings) -> web.Application:
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     listings, objects = _cluster(app, settings, rings)
+    policies = use_policies(app, settings, rings)
     api = SwiftApi(
         listings=listings,
         objects=objects,
@@ -35,7 +38,7 @@ def create_app(settings: ProxySettings) -> web.Application:
         users=use_users(app, settings.auth),
         failures=FailureLimit(settings.auth.max_failures, settings.auth.failure_window_s),
         clock=TimestampClock(),
-        options=_options(settings),
+        options=_options(settings, policies),
     )
     add_api_routes(app, api)
     return app
@@ -64,10 +67,10 @@ def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> t
     return listings, objects
 
 
-def _options(settings: ProxySettings) -> ApiOptions:
+def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
     return ApiOptions(
         limits=settings.limits,
-        policies=settings.policies,
+        policies=policies,
         client_timeout_s=settings.proxy.client_timeout_s,
         small_object_bytes=settings.proxy.small_object_bytes,
         container_info_ttl_s=settings.proxy.container_info_ttl_s,

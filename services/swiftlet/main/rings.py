@@ -51,6 +51,8 @@ class _Slot:
     ring: Ring | None = None
     tried: Signature | None = None
     problem: str = "not looked for yet"
+    needed: bool = True
+    """Whether the process is not ready without it."""
 
 
 class RingSet:
@@ -59,10 +61,15 @@ class RingSet:
     def __init__(self, directory: Path, names: Sequence[str], cache: Path | None = None) -> None:
         """Rings called `names` with their files in `directory`; loads none yet. Good ones are kept in `cache`."""
         self._cache = cache
-        self._slots = {name: _Slot(RingFiles(directory, name)) for name in names}
+        self._directory = directory
+        self._slots: dict[str, _Slot] = {}
         for name in names:
-            VERSION.labels(name).set(0)
-            STALE.labels(name).set(1)
+            self._put(name, needed=True)
+
+    def _put(self, name: str, *, needed: bool) -> None:
+        self._slots[name] = _Slot(RingFiles(self._directory, name), needed=needed)
+        VERSION.labels(name).set(0)
+        STALE.labels(name).set(1)
 
     @classmethod
     def of(
@@ -70,7 +77,7 @@ class RingSet:
     ) -> RingSet:
         """The rings that a service needs, loaded as far as they are there."""
         names = [ACCOUNT] * account + [CONTAINER] * container
-        names += [object_ring(policy.index) for policy in settings.policies] if objects else []
+        names += [object_ring(policy.index) for policy in settings.load_policies()] if objects else []
         cache = settings.cluster.ring_cache
         # Containers of one pod may share the directory, and each is process 1: temporary files would clash.
         rings = cls(settings.cluster.rings, names, cache / settings.service if cache is not None else None)
@@ -97,18 +104,30 @@ class RingSet:
             raise Unavailable(f"the ring {name} is not loaded: {slot.problem}")
         return slot.ring
 
+    def add(self, name: str) -> None:
+        """Look for another ring from now on; until it is there the process is as ready as it was without. Blocks."""
+        if name not in self._slots:
+            self._put(name, needed=False)
+            self._refresh(name, self._slots[name])
+
+    def has(self, name: str) -> bool:
+        """Whether a ring is loaded."""
+        slot = self._slots.get(name)
+        return slot is not None and slot.ring is not None
+
     def missing(self) -> str | None:
-        """Why not all rings are there, None when they are; for readiness."""
-        absent = [f"{name}: {slot.problem}" for name, slot in self._slots.items() if slot.ring is None]
+        """Why not all rings are there that are needed, None when they are; for readiness."""
+        slots = list(self._slots.items())
+        absent = [f"{name}: {slot.problem}" for name, slot in slots if slot.ring is None and slot.needed]
         return "; ".join(absent) or None
 
     def versions(self) -> dict[str, int | None]:
         """The versions in use by ring name, None where none is; for the status report."""
-        return {name: None if slot.ring is None else slot.ring.version for name, slot in self._slots.items()}
+        return {name: None if slot.ring is None else slot.ring.version for name, slot in list(self._slots.items())}
 
     def refresh(self) -> list[str]:
         """Look at the files and load those that changed; the names of the rings that are new. Blocks."""
-        return [name for name, slot in self._slots.items() if self._refresh(name, slot)]
+        return [name for name, slot in list(self._slots.items()) if self._refresh(name, slot)]
 
     def _refresh(self, name: str, slot: _Slot) -> bool:
         try:

@@ -50,6 +50,11 @@ class ClusterSection(Section):
         description="Directory with account.ring, container.ring and object-<policy index>.ring, or with the chunks of "
         "each as <name>.ring.0, .1 and so on, as ConfigMaps hold them; read again when they change.",
     )
+    policies_file: Path | None = Field(
+        default=None,
+        description="File with the list described at policies, in its place: looked at as often as the rings, so that "
+        "policies can be added without a restart. A new one takes effect once its ring is there.",
+    )
     ring_cache: Path | None = Field(
         default=None,
         description="Directory that keeps the last good rings, in a directory per service; made when missing. With it "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from swiftlet.settings.base import Section
+from swiftlet.settings.policies import Policies, check_policies, read_policies
 from swiftlet.settings.sections import (
     AuthSection,
     ClusterSection,
@@ -46,35 +46,19 @@ class ServiceSettings(Section):
     @field_validator("policies")
     @classmethod
     def _policies_agree(cls, policies: tuple[PolicySection, ...]) -> tuple[PolicySection, ...]:
-        _check_policies(policies)
+        check_policies(policies)
         return policies
 
-    @property
-    def default_policy(self) -> PolicySection:
-        """The policy of containers created without X-Storage-Policy."""
-        return next(policy for policy in self.policies if policy.default)
+    @model_validator(mode="after")
+    def _one_source_of_policies(self) -> Self:
+        if self.cluster.policies_file is not None and "policies" in self.model_fields_set:
+            raise ValueError("set policies or cluster.policies_file, not both")
+        return self
 
-    def policy_named(self, name: str) -> PolicySection | None:
-        """The policy of that name, without regard to case."""
-        return next((policy for policy in self.policies if policy.name.lower() == name.lower()), None)
-
-    def policy_at(self, index: int) -> PolicySection | None:
-        """The policy of that index."""
-        return next((policy for policy in self.policies if policy.index == index), None)
-
-
-def _doubles(values: Sequence[str]) -> list[str]:
-    return sorted({value for value in values if values.count(value) > 1})
-
-
-def _check_policies(policies: Sequence[PolicySection]) -> None:
-    if doubles := _doubles([policy.name.lower() for policy in policies]):
-        raise ValueError(f"name {', '.join(doubles)} is given to more than one policy")
-    if doubles := _doubles([str(policy.index) for policy in policies]):
-        raise ValueError(f"index {', '.join(doubles)} is given to more than one policy")
-    defaults = [policy.name for policy in policies if policy.default]
-    if len(defaults) != 1:
-        raise ValueError(f"exactly one policy must have default: true; now it is {', '.join(defaults) or 'none'}")
+    def load_policies(self) -> Policies:
+        """The policies to begin with; SettingsError when the policies file can't be used."""
+        file = self.cluster.policies_file
+        return Policies(read_policies(file) if file is not None else self.policies, file)
 
 
 class ProxySettings(ServiceSettings):

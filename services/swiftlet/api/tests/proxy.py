@@ -21,10 +21,11 @@ from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users, hash_secret
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection, PolicySection
+from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
 
-POLICIES = (PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver"))
+POLICIES = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
 SMALL = 1000
 """Larger objects are streamed."""
 LOGIN, SECRET = "test:tester", "secret"

@@ -18,6 +18,7 @@ from swiftlet.model import ContainerInfo
 from swiftlet.names import HashPath, Path
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.settings import PolicySection
+from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import ZERO
 
 Client = TestClient[web.Request, web.Application]
@@ -60,7 +61,7 @@ async def container_info(account: str, container: str) -> ContainerInfo:
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     app = web.Application()
-    policies = (PolicySection(index=4, name="gold", default=True),)
+    policies = Policies([PolicySection(index=4, name="gold", default=True)])
     add_location_routes(
         app, LocationsApi(TOKENS.check, ContainerCache(container_info, 10), FakeRings(), HASH_PATH, policies)
     )

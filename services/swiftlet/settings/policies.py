@@ -1,0 +1,104 @@
+"""The storage policies that a process knows now: from its settings, or from a file that may grow while it runs.
+
+Fault model: the file may be replaced at any moment, be damaged, or name a policy whose ring is not here yet. Damage
+leaves the last good policies in force; a new policy counts once its ring can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from swiftlet.errors import SettingsError
+from swiftlet.settings.sections import PolicySection
+
+_MAX_FILE_BYTES = 1024 * 1024
+_LIST = TypeAdapter(tuple[PolicySection, ...])
+
+
+def check_policies(policies: Sequence[PolicySection]) -> None:
+    """ValueError unless names and indexes are unique and exactly one is the default."""
+    if doubles := _doubles([policy.name.lower() for policy in policies]):
+        raise ValueError(f"name {', '.join(doubles)} is given to more than one policy")
+    if doubles := _doubles([str(policy.index) for policy in policies]):
+        raise ValueError(f"index {', '.join(doubles)} is given to more than one policy")
+    defaults = [policy.name for policy in policies if policy.default]
+    if len(defaults) != 1:
+        raise ValueError(f"exactly one policy must have default: true; now it is {', '.join(defaults) or 'none'}")
+
+
+def _doubles(values: Sequence[str]) -> list[str]:
+    return sorted({value for value in values if values.count(value) > 1})
+
+
+def read_policies(path: Path) -> tuple[PolicySection, ...]:
+    """The policies in a YAML file that holds a list of them; SettingsError says what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"can't read the policies file {path}: {error.strerror or error}") from error
+    if len(content) > _MAX_FILE_BYTES:
+        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes; is it the policies file?")
+    try:
+        policies = _LIST.validate_python(yaml.safe_load(content))
+        check_policies(policies)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        raise SettingsError(f"{path}: {_described(error)}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return policies
+
+
+def _described(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'policies'}: {one['msg']}" for one in error.errors())
+
+
+class Policies:
+    """Storage policies; what `named` and `at` find changes only by `reload`. Read from any thread."""
+
+    def __init__(self, policies: Sequence[PolicySection], file: Path | None = None) -> None:
+        """These policies; `file` is where `reload` looks."""
+        self._policies = tuple(policies)
+        self._file = file
+
+    def __iter__(self) -> Iterator[PolicySection]:
+        return iter(self._policies)
+
+    @property
+    def default(self) -> PolicySection:
+        """The policy of containers created without X-Storage-Policy."""
+        return next(policy for policy in self._policies if policy.default)
+
+    def named(self, name: str) -> PolicySection | None:
+        """The policy of that name, without regard to case."""
+        return next((policy for policy in self._policies if policy.name.lower() == name.lower()), None)
+
+    def at(self, index: int) -> PolicySection | None:
+        """The policy of that index."""
+        return next((policy for policy in self._policies if policy.index == index), None)
+
+    def name_of(self, index: int) -> str:
+        """The name of a policy, or its number when it is not known here."""
+        policy = self.at(index)
+        return policy.name if policy is not None else str(index)
+
+    def announced(self) -> tuple[PolicySection, ...]:
+        """The policies in the file, or those in force when there is no file. Blocks; SettingsError."""
+        return read_policies(self._file) if self._file is not None else self._policies
+
+    def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
+        """Put those in force that are known already or `usable`, by index; whether anything changed.
+
+        While the new default can't be used, everything stays as it is: there is always one default.
+        """
+        taken = tuple(policy for policy in announced if self.at(policy.index) is not None or usable(policy.index))
+        if taken == self._policies or not any(policy.default for policy in taken):
+            return False
+        self._policies = taken
+        return True
