@@ -16,7 +16,7 @@ import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
 from swiftlet_operator.build.secrets import credentials_key, credentials_name
-from swiftlet_operator.build.settings import CLUSTER_KEY, FILE, HASH_SUFFIX
+from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
@@ -279,10 +279,10 @@ def _in_settings(world: World, index: int) -> bool:
 def _live_policies(world: World) -> dict[int, str]:
     """The policies that the services know now, name by index; none when there are no settings yet."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
-    text = ((live or {}).get("data") or {}).get(FILE, "")
+    text = ((live or {}).get("data") or {}).get(POLICIES_FILE, "")
     try:
-        document: Any = yaml.safe_load(text) or {}
-        return {int(entry["index"]): str(entry["name"]) for entry in document.get("policies") or []}
+        document: Any = yaml.safe_load(text) or []
+        return {int(entry["index"]): str(entry["name"]) for entry in document}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         # Somebody wrote into it; it will be written anew.
         return {}

@@ -28,6 +28,8 @@ GRACE_S = 40
 """More than the services' drain time and the time before it."""
 STARTUP_S = 600
 """A device with much on it takes its time to open."""
+EXPECTED_POLICIES = 8
+"""Policies with lower indexes are added without a restart, if their rings are no larger than those that there are."""
 _PERIOD_S = 5
 
 
@@ -133,7 +135,12 @@ def volumes(site: Site, *, users: bool = False) -> list[dict[str, Any]]:
 
 
 def _chunks(site: Site) -> list[tuple[str, int]]:
-    return [(ring, index) for ring, count in sorted(site.ring_chunks.items()) for index in range(count)]
+    """The rings that there are, and places for those of policies to come: running pods' volumes can't change."""
+    counts = dict(site.ring_chunks)
+    most = max((count for ring, count in counts.items() if ring.startswith("object-")), default=1)
+    for ring in (f"object-{index}" for index in range(EXPECTED_POLICIES)):
+        counts[ring] = max(most, counts.get(ring, 0))
+    return [(ring, index) for ring, count in sorted(counts.items()) for index in range(count)]
 
 
 def _ring_source(site: Site, ring: str, index: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""ConfigMap `X-settings`: one settings file for all services of the cluster."""
+"""ConfigMap `X-settings`: one settings file for all services, and the policies, which may grow while they run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from swiftlet_operator.build.site import DATABASE_DEVICE, Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest, digest_of
 
 FILE = "settings.yaml"
+POLICIES_FILE = "policies.yaml"
 DIRECTORY = "/etc/swiftlet/settings"
 KEYS_DIRECTORY = "/etc/swiftlet/keys"
 USERS_DIRECTORY = "/etc/swiftlet/users"
@@ -31,10 +32,8 @@ def settings_of(site: Site) -> dict[str, Any]:
             "name": site.name,
             "key_file": f"{KEYS_DIRECTORY}/{CLUSTER_KEY}",
             "rings": RINGS_DIRECTORY,
+            "policies_file": f"{DIRECTORY}/{POLICIES_FILE}",
         },
-        "policies": [
-            {"index": policy.index, "name": policy.name, "default": policy.default} for policy in site.policies
-        ],
         "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
         "proxy": proxy,
         "metadata": {"workers": spec.metadata.workers},
@@ -54,5 +53,9 @@ def restart_digest(site: Site, *services: str) -> str:
 
 def build_settings(site: Site) -> Manifest:
     """The ConfigMap."""
-    text = yaml.safe_dump(settings_of(site), sort_keys=False)
-    return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": {FILE: text}})
+    policies = [{"index": policy.index, "name": policy.name, "default": policy.default} for policy in site.policies]
+    data = {
+        FILE: yaml.safe_dump(settings_of(site), sort_keys=False),
+        POLICIES_FILE: yaml.safe_dump(policies, sort_keys=False),
+    }
+    return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": data})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from swiftlet_operator.build.pods import API_LABEL
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import Login, build_keys, build_users
 from swiftlet_operator.build.settings import restart_digest
-from swiftlet_operator.build.site import all_groups
+from swiftlet_operator.build.site import Site, all_groups
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.tests.clusters import SPECS, site
 
@@ -198,3 +199,15 @@ def test_ring_objects_have_the_clusters_defaults() -> None:
         "minPartHours": 1,
         "overload": 0.1,
     }
+
+
+def test_a_policy_is_added_without_a_restart() -> None:
+    before = site("minimal")
+    more = (*before.policies, replace(before.policies[0], index=5, name="wide", default=False))
+    after = replace(before, policies=more, ring_chunks={**before.ring_chunks, "object-5": 1})
+
+    def by_name(of: Site) -> dict[str, Manifest]:
+        return {f"{one['kind']} {one['metadata']['name']}": one for one in build(of)}
+
+    changed = {name for name, one in by_name(after).items() if by_name(before)[name] != one}
+    assert changed == {"ConfigMap store-settings"}

@@ -28,8 +28,8 @@ def policy(name: str, index: int, **spec: Any) -> Any:
 
 def settings(*policies: tuple[int, str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Live settings with these policies."""
-    text = yaml.safe_dump({"policies": [{"index": index, "name": name} for index, name in policies]})
-    live = {"kind": "ConfigMap", "metadata": {"name": "store-settings"}, "data": {"settings.yaml": text}}
+    text = yaml.safe_dump([{"index": index, "name": name} for index, name in policies])
+    live = {"kind": "ConfigMap", "metadata": {"name": "store-settings"}, "data": {"policies.yaml": text}}
     return {("ConfigMap", "store-settings"): live}
 
 
