@@ -140,6 +140,26 @@ class LimitsSection(Section):
     account_listing_limit: int = Field(
         default=10_000, ge=1, description="Most rows in one page of an account's listing."
     )
+    slo_max_manifest_segments: int = Field(
+        default=1000, ge=1, le=100_000, description="Objects that one static large object's manifest may name."
+    )
+    slo_max_manifest_size: int = Field(
+        default=8 * MIB, ge=2, le=64 * MIB, description="Bytes of a manifest as clients send it, inline data included."
+    )
+    slo_min_segment_size: int = Field(
+        default=1, ge=1, description="Bytes that every segment of a static large object but the last must have."
+    )
+    slo_concurrency: int = Field(
+        default=8,
+        ge=1,
+        le=256,
+        description="Segments of one manifest looked at, or deleted, at a time. More answers sooner and loads more.",
+    )
+    slo_yield_frequency_s: Seconds = Field(
+        default=10.0,
+        description="Seconds between white space sent to a client that waits for a manifest to be checked or deleted, "
+        "so that nothing in between takes the connection for dead.",
+    )
 
 
 class AuthSection(Section):
