@@ -1,0 +1,92 @@
+"""The one door to the cluster: `kubectl` as a child process.
+
+Fault model: kubectl may be missing, refuse (RBAC, no such object), hang, or answer with something that is no JSON. Each
+becomes a `KubectlError` whose text is what kubectl said; a process that takes too long is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TIMEOUT_S = 60.0
+MAX_ERROR_CHARS = 500
+
+
+class KubectlError(Exception):
+    """kubectl could not do it; `str(error)` says what and why."""
+
+
+class KubectlConflict(KubectlError):
+    """Somebody else changed the object meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """kubectl with the options that say which cluster and as whom, such as `--context=prod`."""
+
+    options: tuple[str, ...] = ()
+    program: str = os.environ.get("KUBECTL", "kubectl")
+
+    def text(self, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
+        """What kubectl prints."""
+        command = [self.program, *self.options, *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - no shell, and the program is kubectl
+        except FileNotFoundError as error:
+            raise KubectlError(f"{self.program} is not installed; it is what this talks to the cluster with") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: {error}") from error
+        if done.returncode != 0:
+            said = done.stderr.decode("utf-8", "replace").strip()[:MAX_ERROR_CHARS]
+            kind = KubectlConflict if "the object has been modified" in said else KubectlError
+            raise kind(f"kubectl {' '.join(arguments)}: {said or f'ended with {done.returncode}'}")
+        return done.stdout.decode("utf-8", "replace")
+
+    def json(self, *arguments: str) -> Any:
+        """What kubectl prints, as data."""
+        text = self.text(*arguments)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: the answer is no JSON: {error}") from error
+
+    def list(self, resource: str, namespace: str | None, labels: str = "") -> list[dict[str, Any]]:
+        """All objects of a resource in a namespace, or of the whole cluster; those with these labels."""
+        where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
+        chosen = ["--selector", labels] if labels else []
+        answer = self.json("get", resource, *where, *chosen, "--output=json")
+        items = answer.get("items") if isinstance(answer, dict) else None
+        if not isinstance(items, list):
+            raise KubectlError(f"kubectl get {resource}: the answer is no list")
+        return items
+
+    def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
+        """One object."""
+        answer = self.json("get", resource, name, "--namespace", namespace, "--output=json")
+        if not isinstance(answer, dict):
+            raise KubectlError(f"kubectl get {resource} {name}: the answer is no object")
+        return answer
+
+    def raw(self, path: str, timeout_s: float = TIMEOUT_S) -> str:
+        """What the API server answers to a GET."""
+        return self.text("get", "--raw", path, timeout_s=timeout_s)
+
+    def merge(self, resource: str, namespace: str, name: str, change: dict[str, Any]) -> None:
+        """A merge patch; KubectlConflict when `metadata.resourceVersion` in it is not the live one."""
+        body = json.dumps(change, separators=(",", ":"))
+        self.text("patch", resource, name, "--namespace", namespace, "--type=merge", "--patch", body)
+
+    def namespace(self) -> str:
+        """The namespace of the current context, `default` when it names none."""
+        shown = self.text("config", "view", "--minify", "--output=jsonpath={..namespace}").split()
+        return shown[0] if shown else "default"
+
+
+def without_none(items: Sequence[str | None]) -> tuple[str, ...]:
+    """Options that are set."""
+    return tuple(item for item in items if item is not None)

@@ -1,0 +1,155 @@
+"""The `kubectl-swiftlet` command, which kubectl runs for `kubectl swiftlet`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from swiftlet import __version__
+from swiftlet_operator.plugin import bundle, drain, render
+from swiftlet_operator.plugin.findings import findings, worst
+from swiftlet_operator.plugin.gather import clusters_of, look
+from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError, without_none
+
+_TARGET = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; 0, 1 for something wrong, 2 for a wrong command line."""
+    options = _parser().parse_args(arguments)
+    flags = [("context", options.context), ("kubeconfig", options.kubeconfig)]
+    kubectl = Kubectl(without_none([f"--{name}={value}" if value else None for name, value in flags]))
+    run: Callable[[Kubectl, argparse.Namespace], int] = options.run
+    try:
+        return run(kubectl, options)
+    except KubectlError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-n", "--namespace", help="that of the context when not given")
+    common.add_argument("--context", help="context of the kubeconfig")
+    common.add_argument("--kubeconfig", help="path of the kubeconfig")
+    parser = argparse.ArgumentParser(prog="kubectl swiftlet", description="Swiftlet's clusters, as kubectl sees them.")
+    parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, text in (
+        ("status", _status, "conditions, pods, rings, users, and the tree of zones, nodes and devices"),
+        ("rings", _rings, "every device of every ring: weight, share of the partitions, state"),
+        ("health", _health, "what is wrong, then every service; exit code 1 when something is"),
+    ):
+        command = commands.add_parser(name, parents=[common], help=text, description=text)
+        command.add_argument("cluster", nargs="?", help="all of the namespace when not given")
+        command.add_argument("-A", "--all-namespaces", action="store_true")
+        command.set_defaults(run=run)
+    text = "take all data away from pods or devices (spec.drain); they stay where they are"
+    command = commands.add_parser("drain", parents=[common], help=text, description=text)
+    command.add_argument("targets", nargs="+", type=_target, metavar="POD[/DEVICE]")
+    command.add_argument("--undo", action="store_true", help="let them hold data again")
+    command.add_argument("--wait", action="store_true", help="until they are reported empty")
+    command.add_argument("--timeout", type=float, default=86400.0, metavar="SECONDS", help="of --wait (default a day)")
+    command.set_defaults(run=_drain)
+    text = "an archive for those who help: objects without secrets, events, logs, reports, metrics"
+    command = commands.add_parser("support-bundle", parents=[common], help=text, description=text)
+    command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
+    command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.tar.gz)")
+    command.set_defaults(run=_bundle)
+    return parser
+
+
+def _target(text: str) -> str:
+    if not _TARGET.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a pod nor a device such as store-disks-2/d1")
+    return text
+
+
+def _where(kubectl: Kubectl, options: argparse.Namespace) -> str | None:
+    if getattr(options, "all_namespaces", False):
+        return None
+    return options.namespace or kubectl.namespace()
+
+
+def _each(kubectl: Kubectl, options: argparse.Namespace, show: Callable[[Kubectl, dict[str, object]], int]) -> int:
+    code = 0
+    for index, cluster in enumerate(clusters_of(kubectl, _where(kubectl, options), options.cluster)):
+        if index:
+            _print([""])
+        code = max(code, show(kubectl, cluster))
+    return code
+
+
+def _status(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    def show(kubectl: Kubectl, cluster: dict[str, object]) -> int:
+        _print(render.status(look(kubectl, cluster)))
+        return 0
+
+    return _each(kubectl, options, show)
+
+
+def _rings(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    def show(kubectl: Kubectl, cluster: dict[str, object]) -> int:
+        _print(render.rings(look(kubectl, cluster)))
+        return 0
+
+    return _each(kubectl, options, show)
+
+
+def _health(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    def show(kubectl: Kubectl, cluster: dict[str, object]) -> int:
+        picture = look(kubectl, cluster)
+        found = findings(picture)
+        _print(render.health(picture, found))
+        return worst(found)
+
+    return _each(kubectl, options, show)
+
+
+def _drain(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    namespace = options.namespace or kubectl.namespace()
+    cluster = drain.cluster_of(kubectl, namespace, options.targets)
+    name = cluster["metadata"]["name"]
+    change = drain.write(kubectl, cluster, options.targets, options.undo)
+    now = ", ".join(change.after) or "nothing"
+    did = "spec.drain is now" if change.changes else "nothing to change, spec.drain is"
+    _print([f"StorageCluster {namespace}/{name}: {did}: {now}"])
+    if options.undo or not options.wait:
+        return 0
+    if drain.wait(kubectl, cluster, options.targets, options.timeout, lambda text: _print([text])):
+        _print([f"empty: {', '.join(options.targets)}"])
+        return 0
+    sys.stderr.write(f"error: not empty after {options.timeout:.0f} s; data is still being moved, or see health\n")
+    return 1
+
+
+def _bundle(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    found = clusters_of(kubectl, options.namespace or kubectl.namespace(), options.cluster)
+    if len(found) > 1:
+        names = ", ".join(str(one["metadata"]["name"]) for one in found)
+        raise KubectlError(f"there are several StorageClusters: {names}; name one of them")
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = options.output or Path(f"swiftlet-{found[0]['metadata']['name']}-{moment}.tar.gz")
+    try:
+        failures = bundle.make(kubectl, found[0], path)
+    except OSError as error:
+        raise KubectlError(f"{path} can't be written: {error}") from error
+    missing = f", {len(failures)} parts could not be had: see failures.txt in it" if failures else ""
+    _print([f"{path}: written{missing}"])
+    return 0
+
+
+def _print(lines: Sequence[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def entry() -> None:
+    """The entry point."""
+    sys.exit(main())
