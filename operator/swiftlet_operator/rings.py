@@ -3,10 +3,12 @@
 A device enters once it is known where it stands, with a part of its weight, and gains the same part with every
 rebalance; the first layout takes full weights, for there is nothing to move yet. A device that should not be there is
 drained: its weight becomes 0, and it leaves when no partition is assigned to it and it is known to be empty. While
-fewer devices would stay than there are replicas, nothing is drained at all.
+fewer devices would stay than there are replicas, nothing is drained at all. A device that now stands in another zone
+is a change as well: its replicas may share that zone with others.
 
-At most one rebalance per `min_part_hours`, so that what was moved has been copied before more is; each moves at most
-one replica of a partition. A rebalance that could not move enough is followed by another.
+At most one rebalance per `min_part_hours`, and none before all devices are known to be in sync with the ring of the
+last one, so that what was moved has been copied before more is; each moves at most one replica of a partition. A
+rebalance that could not move enough is followed by another.
 
 A builder is kept in pieces with a digest over the whole. If they can't be read but the ring can, a builder is made
 from the ring, all of whose partitions count as just moved.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,6 +32,10 @@ STEPS = 4
 BUILDER_PIECE_BYTES = 900_000
 """A ConfigMap holds 1 MiB."""
 _HOUR_S = 3600
+GATE_S = 15.0
+"""While a rebalance waits for devices they are asked again after this time."""
+MOST_NAMED = 3
+"""Names in a message; of the others it says how many there are."""
 _REMEMBERED = 32
 """Rings whose measures are kept; each is some hundred kilobytes."""
 
@@ -45,7 +52,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A device that should take part; `zone` and `node` are None while it is not known where it stands."""
+    """A device that should take part; `zone` and `node` are None while it is not known where it stands.
+
+    `full`: so full that its weight must not rise.
+    """
 
     name: str
     host: str
@@ -55,20 +65,24 @@ class Wanted:
     weight: float
     zone: str | None
     node: str | None
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A ring as it should be.
 
-    `empty`: names of devices that hold nothing any more, so that they may leave. `hurry`: whether a first layout may
-    do without the devices whose place is not known yet.
+    `empty`: names of devices that hold nothing any more, so that they may leave. `behind`: names of devices for which
+    a rebalance waits. `hold`: why there is no rebalance at all for now. `hurry`: whether a first layout may do without
+    the devices whose place is not known yet.
     """
 
     ring: str
     shape: Shape
     wanted: tuple[Wanted, ...]
     empty: frozenset[str] = frozenset()
+    behind: tuple[str, ...] = ()
+    hold: str = ""
     hurry: bool = False
 
 
@@ -110,6 +124,43 @@ class Outcome:
     again_in_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a saved builder says: its version, the zone of each device by name, and which have partitions."""
+
+    version: int
+    zones: Mapping[str, str]
+    assigned: frozenset[str]
+
+
+def known(ring: str, saved: Saved) -> Known:
+    """What was saved; BrokenState when it can't be read."""
+    return _known(ring, saved.builder)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known(ring: str, data: bytes) -> Known:
+    builder = _decode(ring, data)
+    devices = [device for device in builder.devices if device is not None]
+    held = _held(builder)
+    return Known(
+        version=builder.version,
+        zones={device.name: device.zone for device in devices},
+        assigned=frozenset(device.name for device in devices if held.get(device.id)),
+    )
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def look(task: Task, saved: Saved | None) -> Outcome:
+    """The ring as it is, nothing else; BrokenState when the saved builder can't be read."""
+    return _outcome(task, _decode(task.ring, saved.builder), saved) if saved else Outcome(task.ring, None)
+
+
 def advance(task: Task, saved: Saved | None, now_s: int) -> Outcome:
     """One step towards the ring as it should be; BrokenState when the saved builder can't be read."""
     if saved is None:
@@ -121,29 +172,39 @@ def advance(task: Task, saved: Saved | None, now_s: int) -> Outcome:
     changed = _change(builder, task)
     if not changed and saved.surplus == 0:
         return _outcome(task, builder, saved)
-    due_s = saved.rebalanced_at_s + task.shape.min_part_hours * _HOUR_S
-    if now_s < due_s:
+    waiting, again_in_s = _not_now(task, saved, now_s)
+    if waiting:
         # Not the changed builder: what it would be is found anew next time.
-        return _outcome(
-            task,
-            _decode(task.ring, saved.builder),
-            saved,
-            waiting=f"the next rebalance is due {task.shape.min_part_hours} h after the last one",
-            again_in_s=float(due_s - now_s),
-        )
+        kept = _decode(task.ring, saved.builder)
+        return _outcome(task, kept, saved, waiting=waiting, again_in_s=again_in_s)
     return _rebalance(task, builder, saved, changed, now_s)
 
 
+def _not_now(task: Task, saved: Saved, now_s: int) -> tuple[str, float | None]:
+    """Why a rebalance has to wait, and when to look again; empty when it need not."""
+    if task.hold:
+        return task.hold, None
+    due_s = saved.rebalanced_at_s + task.shape.min_part_hours * _HOUR_S
+    if now_s < due_s:
+        return f"the next rebalance is due {task.shape.min_part_hours} h after the last one", float(due_s - now_s)
+    if task.behind:
+        return f"the next rebalance waits until {named(task.behind)} are in sync with the last one", GATE_S
+    return "", None
+
+
 def _first(task: Task, now_s: int) -> Outcome:
+    if task.hold:
+        return Outcome(task.ring, None, waiting=task.hold)
     located = [one for one in task.wanted if one.zone is not None]
     missing = len(task.wanted) - len(located)
     if missing and not task.hurry:
         return Outcome(task.ring, None, waiting=f"{missing} of {len(task.wanted)} devices have not been scheduled yet")
     needed = math.ceil(task.shape.replicas)
-    if len(located) < needed:
+    usable = sum(1 for one in located if one.weight > 0)
+    if usable < needed:
         message = (
             f"ring {task.ring} needs {needed} devices for its {task.shape.replicas:g} replicas, there are "
-            f"{len(located)}; add pods to its pools, or lower the replicas"
+            f"{usable}; add pods to its pools, or lower the replicas"
         )
         return Outcome(task.ring, None, refused=("TooFewDevices", message))
     shape = task.shape
@@ -189,8 +250,8 @@ def _refusal(task: Task, builder: RingBuilder) -> tuple[str, str] | None:
             f"ring {task.ring} was made with partPower {builder.part_power}, which is for its life; "
             f"set it back from {task.shape.part_power}"
         )
-    known = {device.name for device in builder.devices if device is not None}
-    staying = [one for one in task.wanted if one.name in known or one.zone is not None]
+    members = {device.name for device in builder.devices if device is not None}
+    staying = [one for one in task.wanted if one.weight > 0 and (one.name in members or one.zone is not None)]
     needed = math.ceil(task.shape.replicas)
     if len(staying) < needed:
         return "TooFewDevices", (
@@ -208,10 +269,10 @@ def _change(builder: RingBuilder, task: Task) -> bool:
     builder.set_overload(task.shape.overload)
     if minimum != task.shape.min_part_hours:
         builder.set_min_part_hours(task.shape.min_part_hours)
-    known = {device.name: device for device in builder.devices if device is not None}
+    members = {device.name: device for device in builder.devices if device is not None}
     held = _held(builder)
     expected = {one.name for one in task.wanted}
-    for device in known.values():
+    for device in members.values():
         if device.name in expected:
             continue
         if device.weight > 0:
@@ -219,18 +280,19 @@ def _change(builder: RingBuilder, task: Task) -> bool:
         elif device.name in task.empty and not held.get(device.id):
             builder.remove_device(device.id)
     for one in task.wanted:
-        if one.name in known:
-            builder.set_weight(known[one.name].id, _next_weight(known[one.name].weight, one.weight))
+        if one.name in members:
+            builder.set_weight(members[one.name].id, _next_weight(members[one.name].weight, one))
         elif one.zone is not None:
             _add(builder, one, one.weight / STEPS)
-    if (builder.devices, builder.replicas, builder.overload) == before:
+    moved = any(one.zone not in (None, device.zone) for device, one in _pairs(builder, task))
+    if (builder.devices, builder.replicas, builder.overload) == before and not moved:
         return False
     _relocate(builder, task)
     return True
 
 
 def _relocate(builder: RingBuilder, task: Task) -> None:
-    """Take over where devices stand now. Only along with other changes: a pod that moves alone moves no data."""
+    """Take over where devices stand now. A pod that moves alone to another node of its zone moves no data."""
     for device, one in _pairs(builder, task):
         if one.zone is not None and one.node is not None:
             builder.update_device(
@@ -244,11 +306,12 @@ def _pairs(builder: RingBuilder, task: Task) -> list[tuple[Device, Wanted]]:
 
 
 def _step(device: Device, one: Wanted) -> bool:
-    return _next_weight(device.weight, one.weight) != device.weight
+    return _next_weight(device.weight, one) != device.weight
 
 
-def _next_weight(now: float, goal: float) -> float:
-    """A quarter of the goal more, or the goal at once when that is less."""
+def _next_weight(now: float, one: Wanted) -> float:
+    """A quarter of the goal more unless the device is full, or the goal at once when that is less."""
+    goal = min(one.weight, now) if one.full else one.weight
     return min(goal, now + goal / STEPS) if now < goal else goal
 
 
@@ -271,8 +334,8 @@ def _held(builder: RingBuilder) -> Mapping[int, int]:
     held: dict[int, int] = {}
     if builder.has_ring:
         for row in builder.ring.rows:
-            for id_ in set(row):
-                held[id_] = held.get(id_, 0) + row.count(id_)
+            for id_, count in Counter(row).items():
+                held[id_] = held.get(id_, 0) + count
     return held
 
 
