@@ -9,6 +9,7 @@ from swiftlet.api.locations import LocationsApi, add_location_routes
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policies
+from swiftlet.main.quotas import use_quotas
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.health import NodeHealth
@@ -16,6 +17,7 @@ from swiftlet.placement.listings import ClusterListings
 from swiftlet.settings import MetadataSettings
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
 
 
 def create_app(settings: MetadataSettings) -> web.Application:
@@ -29,6 +31,9 @@ def create_app(settings: MetadataSettings) -> web.Application:
     tokens = use_tokens(app, cluster, settings.auth.token_life_s)
     containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
     api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, use_policies(app, settings, rings))
+    use_quotas(app, settings.quota)
+    # It knows users by their tokens alone.
+    app[STATUS].add("users", lambda: None)
     add_location_routes(app, api)
     return app
 

@@ -12,6 +12,7 @@ from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.web.statusz import STATUS
 
 
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
@@ -28,18 +29,27 @@ def use_listing_transport(
 ) -> HttpListingTransport:
     """Account and container databases on other nodes, for the life of `app`."""
     transport = HttpListingTransport(NodeClient(http_settings(timeouts), use_keys(app, cluster).signing))
-    _close_with(app, transport)
+    _use(app, transport)
     return transport
 
 
 def use_object_transport(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
     """Objects on other nodes, for the life of `app`."""
     transport = HttpObjectTransport(http_settings(timeouts), use_keys(app, cluster).signing)
-    _close_with(app, transport)
+    _use(app, transport)
     return transport
 
 
-def _close_with(app: web.Application, transport: HttpListingTransport | HttpObjectTransport) -> None:
+_HTTP = web.AppKey("http_transports", list[HttpListingTransport | HttpObjectTransport])
+
+
+def _use(app: web.Application, transport: HttpListingTransport | HttpObjectTransport) -> None:
+    """Close it with `app`, and count its peers in the status report."""
+    if _HTTP not in app:
+        mine = app[_HTTP] = []
+        app[STATUS].add("transports", lambda: {"http": len({peer for one in mine for peer in one.connected()})})
+    app[_HTTP].append(transport)
+
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
         await transport.close()

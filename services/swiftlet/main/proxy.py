@@ -7,9 +7,13 @@ from aiohttp import web
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
+from swiftlet.main.certificates import FAILURES as certificate_failures
+from swiftlet.main.certificates import Certificates
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
+from swiftlet.main.quotas import use_quotas
+from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import use_users
@@ -17,15 +21,15 @@ from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rows import RowRouter
-from swiftlet.settings import ProxySettings
+from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
 
 
-def create_app(settings: ProxySettings) -> web.Application:
-    """The API server's application."""
+def create_app(settings: ProxySettings, certificates: Certificates | None = None) -> web.Application:
+    """The API server's application; keeps `certificates` up to date."""
     app = create_base_app(settings.service, trust_request_ids=False)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
@@ -40,7 +44,11 @@ def create_app(settings: ProxySettings) -> web.Application:
         clock=TimestampClock(),
         options=_options(settings, policies),
     )
+    use_quotas(app, settings.quota)
     add_api_routes(app, api)
+    if certificates is not None:
+        interval_s = settings.proxy.tls_check_interval_s
+        keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)
     return app
 
 
@@ -78,13 +86,22 @@ def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
     )
 
 
+def certificates_of(section: ProxySection) -> Certificates | None:
+    """The API port's certificate, None for plain HTTP; SettingsError when it can't be used."""
+    if section.tls_cert_file is None or section.tls_key_file is None:
+        return None
+    return Certificates(section.tls_cert_file, section.tls_key_file)
+
+
 def run(settings: ProxySettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.proxy
+    certificates = certificates_of(section)
     options = ServeOptions(
         drain_s=settings.drain_s,
         max_line_size=settings.limits.max_header_size,
         max_field_size=settings.limits.max_header_size,
         backlog=section.backlog,
+        tls=certificates.context if certificates is not None else None,
     )
-    return serve_app(lambda: create_app(settings), section.host, section.port, options, section.workers)
+    return serve_app(lambda: create_app(settings, certificates), section.host, section.port, options, section.workers)

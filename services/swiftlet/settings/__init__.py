@@ -20,6 +20,7 @@ from swiftlet.settings.sections import (
     ObjectSection,
     PolicySection,
     ProxySection,
+    QuotaSection,
     ReplicatorSection,
 )
 from swiftlet.settings.services import (
@@ -47,6 +48,7 @@ __all__ = [
     "PolicySection",
     "ProxySection",
     "ProxySettings",
+    "QuotaSection",
     "ReplicatorSection",
     "ReplicatorSettings",
     "ServiceSettings",

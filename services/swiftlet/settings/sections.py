@@ -188,6 +188,19 @@ class AuthSection(Section):
     failure_window_s: Seconds = Field(default=60.0, description="Seconds over which failed logins are counted.")
 
 
+class QuotaSection(Section):
+    """The limits of accounts and containers."""
+
+    file: Path | None = Field(
+        default=None,
+        description="YAML file with levels of limits and which account has which; docs/operators-guide.md shows one. "
+        "Read again when it changes. Not set: no limits.",
+    )
+    check_interval_s: Seconds = Field(
+        default=5.0, description="Seconds between looks at file; changed limits take effect within this time."
+    )
+
+
 class NodeTimeouts(Section):
     """How long a service waits for another."""
 
@@ -238,12 +251,28 @@ class ProxySection(NodeTimeouts):
         description="Base URL of the API as clients reach it, such as https://objects.example.org; stands in "
         "X-Storage-Url. Not set: taken from the request's Host header.",
     )
+    tls_cert_file: Path | None = Field(
+        default=None,
+        description="PEM file with the certificate of the API and its chain: the port then speaks HTTPS (TLS 1.2 or "
+        "later) and nothing else. Needs tls_key_file. Read again when it changes; open connections keep the old one. "
+        "Not set: plain HTTP.",
+    )
+    tls_key_file: Path | None = Field(
+        default=None, description="PEM file with the certificate's key, without a password; see tls_cert_file."
+    )
+    tls_check_interval_s: Seconds = Field(default=5.0, description="Seconds between looks at the certificate's files.")
     backlog: int = Field(
         default=1024,
         ge=1,
         le=65_535,
         description="Connections that may wait per worker to be accepted; the kernel caps it at net.core.somaxconn.",
     )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> ProxySection:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("set both of tls_cert_file and tls_key_file, or none")
+        return self
 
 
 class ObjectSection(NodeTimeouts):

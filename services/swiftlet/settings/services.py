@@ -18,6 +18,7 @@ from swiftlet.settings.sections import (
     ObjectSection,
     PolicySection,
     ProxySection,
+    QuotaSection,
     ReplicatorSection,
 )
 
@@ -67,6 +68,7 @@ class ProxySettings(ServiceSettings):
     service: ClassVar[str] = "proxy"
     limits: LimitsSection = Field(default=LimitsSection(), description="Limits of the API.")
     auth: AuthSection = Field(default=AuthSection(), description="Who may use the API.")
+    quota: QuotaSection = Field(default=QuotaSection(), description="The limits of accounts and containers.")
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 
@@ -89,6 +91,7 @@ class MetadataSettings(ServiceSettings):
 
     service: ClassVar[str] = "metadata"
     auth: AuthSection = Field(default=AuthSection(), description="Who may use the API.")
+    quota: QuotaSection = Field(default=QuotaSection(), description="The limits of accounts and containers.")
     metadata: MetadataSection = Field(default=MetadataSection(), description="The metadata server.")
 
 

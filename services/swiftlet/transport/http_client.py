@@ -12,6 +12,7 @@ is repeated here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,6 +57,13 @@ class NodeClient:
         self.settings = settings or HttpSettings()
         self._key = key
         self._session: aiohttp.ClientSession | None = None
+        self._answered: dict[tuple[str, int], float] = {}
+
+    def connected(self) -> frozenset[tuple[str, int]]:
+        """Host and port of the nodes that have answered lately enough for a connection to be open."""
+        since = time.monotonic() - self.settings.keepalive_s
+        self._answered = {node: at for node, at in self._answered.items() if at > since}
+        return frozenset(self._answered)
 
     def session(self) -> aiohttp.ClientSession:
         """The pool, made on first use because it belongs to the running loop."""
@@ -99,7 +107,9 @@ class NodeClient:
             headers[SIGNATURE_HEADER] = self._key.sign(method, target, meaning)
         url = URL(f"{_origin(device)}{target}", encoded=True)
         async with node_errors(device, self.settings.answer_timeout_s):
-            return await self.session().request(method, url, data=body, headers=headers, allow_redirects=False)
+            response = await self.session().request(method, url, data=body, headers=headers, allow_redirects=False)
+        self._answered[device.host, device.port] = time.monotonic()
+        return response
 
     async def call(
         self,

@@ -39,6 +39,10 @@ class HttpListingTransport:
         """`client` is closed by `close`."""
         self._client = client
 
+    def connected(self) -> frozenset[tuple[str, int]]:
+        """Host and port of the nodes that a connection is open to."""
+        return self._client.connected()
+
     async def _call(
         self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
     ) -> dict[str, Any]:

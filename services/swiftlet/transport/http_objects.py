@@ -74,6 +74,10 @@ class HttpObjectTransport:
         """`key` None: requests are not signed."""
         self._client = NodeClient(settings, key)
 
+    def connected(self) -> frozenset[tuple[str, int]]:
+        """Host and port of the nodes that a connection is open to."""
+        return self._client.connected()
+
     async def put(
         self,
         device: Device,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ class ServeOptions:
     """How long a connection may stay idle; longer than peers keep theirs, so that they close first."""
     read_buffer_bytes: int = 256 * 1024
     backlog: int = 1024
+    tls: ssl.SSLContext | None = None
+    """Speak HTTPS with it; plain HTTP when None."""
 
 
 class StopRequest:
@@ -94,7 +97,7 @@ async def serve(
     try:
         await runner.setup()
         for sock in sockets:
-            await web.SockSite(runner, sock, backlog=options.backlog).start()
+            await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in runner.addresses])
         await asked.once.wait()
         app[READINESS].draining = True

@@ -1,0 +1,76 @@
+"""The certificate of the API's port: read again when its files change, for connections made from then on.
+
+Connections that are open keep what they began with. Each worker process reads for itself.
+
+Fault model: as in `swiftlet.main.reloading`: files that are gone, damaged, or of two certificates leave the last good
+pair in use. At the start they keep the service from running. Clients may speak no TLS, an old version of it, or
+begin and never end: they are refused by the TLS library or run into its time limit, and cost only their connection.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from prometheus_client import Counter
+
+from swiftlet.errors import SettingsError
+from swiftlet.main.reloading import Look, look_at
+
+FAILURES = Counter("swiftlet_tls_load_failures_total", "Changed certificate files that could not be used.")
+
+
+class Certificates:
+    """A certificate with its chain and its key, in PEM files."""
+
+    def __init__(self, cert_file: Path, key_file: Path) -> None:
+        """Read the files; SettingsError when they can't be used."""
+        self._cert_file = cert_file
+        self._key_file = key_file
+        self._seen: Look | None = None
+        self._current = _context()
+        self.context = _context()
+        """What a server listens with: it hands each connection over to the pair in use."""
+        self.reload()
+        # The library wants a certificate here too before it asks for another.
+        self._load(self.context)
+        self.context.sni_callback = self._choose
+
+    def reload(self) -> bool:
+        """Read the files if they changed; whether they had. SettingsError leaves the last good pair in use."""
+        try:
+            look = look_at([self._cert_file, self._key_file])
+        except OSError as error:
+            raise SettingsError(f"proxy.tls_cert_file: can't read {error.filename}: {error.strerror}") from error
+        if look == self._seen:
+            return False
+        # A context that fails halfway holds half a pair, so a new one is tried each time.
+        context = _context()
+        self._load(context)
+        self._current, self._seen = context, look
+        return True
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_cert_chain(self._cert_file, self._key_file, password=self._refuse_password)
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or str(error)
+            raise SettingsError(
+                f"proxy.tls_cert_file: {self._cert_file} and {self._key_file} are no certificate and its key in PEM: "
+                f"{reason}"
+            ) from error
+
+    def _refuse_password(self) -> str:
+        # Without this the library would ask for one at the terminal.
+        raise SettingsError(f"proxy.tls_key_file: {self._key_file} is encrypted; give a key without a password")
+
+    def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Called by the TLS library for each connection, whether or not the client names a host."""
+        connection.context = self._current
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
