@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 
 from aiohttp import web
 
 from swiftlet.context import new_request_id, request_id
-from swiftlet.errors import Unavailable
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.policies import use_policies
+from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.ring.lookup import Ring
@@ -25,22 +25,30 @@ from swiftlet.sync.replicator import Replicator
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
 
 _log = get_logger("replicator")
 
 
 def create_app(settings: ReplicatorSettings) -> web.Application:
-    """An application for health and metrics, with the replicator's rounds in its background."""
+    """An application for health, metrics and status, with the replicator's rounds in its background."""
     app = create_base_app(settings.service, trust_request_ids=True)
     rings = RingSet.of(settings, account=False, container=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     policies = use_policies(app, settings, rings)
     transport = use_object_transport(app, settings.cluster, settings.replicator)
     section = settings.replicator
-    replicator = Replicator(_LocalDevices(section.devices), rings.objects, transport, section.concurrency)
+    replicator = Replicator(
+        _LocalDevices(section.devices),
+        rings.objects,
+        transport,
+        section.concurrency,
+        settings.cluster.reclaim_age_s,
+    )
+    app[STATUS].add("devices", lambda: replicator.standings.report(object_ring))
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(lambda: _rounds(replicator, policies, section.interval_s)):
+        async with in_background(lambda: replicate(replicator, policies, section.interval_s, rings.versions)):
             yield
 
     app.cleanup_ctx.append(rounds)
@@ -57,20 +65,32 @@ class _LocalDevices:
         return [device for device in ring.devices if device is not None and device.address in self._addresses]
 
 
-async def _rounds(replicator: Replicator, policies: Policies, interval_s: float) -> None:
-    # Replicators that are started together should not ask the same peers at the same time ever after.
-    await asyncio.sleep(interval_s * random.random())  # noqa: S311
+_LOOK_S = 1.0
+"""Seconds between looks whether the local devices answer, or whether there is a new ring."""
+_JITTER = 0.25
+"""Share of the interval by which pauses differ, so that replicators don't ask the same peers at once ever after."""
+
+
+async def replicate(replicator: Replicator, policies: Policies, interval_s: float, rings: Callable[[], object]) -> None:
+    """Rounds until cancelled: the first one as soon as a local device answers, others every `interval_s` or so.
+
+    A round follows at once on a change of `rings()`: what was equal under the old ring proves nothing for the new one.
+    """
+    while not await replicator.is_served(_indexes(policies)):  # noqa: ASYNC110 - another process, it tells nobody
+        await asyncio.sleep(min(_LOOK_S, interval_s))
     while True:
-        began = time.monotonic()
+        next_round = time.monotonic() + interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+        seen = rings()
         request_id.set(new_request_id())
-        try:
-            report = await replicator.run_round([policy.index for policy in policies])
-        except Unavailable as error:
-            _log.info("round put off", reason=str(error))
-        else:
-            write = _log.debug if report.clean else _log.info
-            write("round", **asdict(report))
-        await asyncio.sleep(max(0.0, began + interval_s - time.monotonic()))
+        report = await replicator.run_round(_indexes(policies))
+        write = _log.debug if report.clean else _log.info
+        write("round", **asdict(report))
+        while rings() == seen and time.monotonic() < next_round:  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(max(0.0, min(_LOOK_S, next_round - time.monotonic())))
+
+
+def _indexes(policies: Policies) -> list[int]:
+    return [policy.index for policy in policies]
 
 
 def run(settings: ReplicatorSettings) -> int:

@@ -14,7 +14,7 @@ from swiftlet.model import Entry, Kind
 
 
 class Need(Enum):
-    """What the other replica lacks of an object."""
+    """What a replica lacks of an object."""
 
     DATA = "data"
     """The whole object, and its newest POST if it has one."""
@@ -26,15 +26,28 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One object to send."""
+    """One object to send; `fresh` when the other side has nothing of it at all."""
 
     entry: Entry
     need: Need
+    fresh: bool = False
+
+
+IN_FLIGHT_S = 10.0
+"""Records younger than this may still be on their way from the proxy to all replicas."""
+_AHEAD_S = 60.0
+"""How far ahead of ours a clock is that a young record was written by; what is further ahead is not young."""
 
 
 def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> list[str]:
     """Suffixes that I hold and whose set hash is another one there, or which are not there at all."""
     return sorted(suffix for suffix, value in mine.items() if theirs.get(suffix) != value)
+
+
+def in_flight(entry: Entry, now_s: float) -> bool:
+    """Whether the newest part of an entry is so young that its writer may still be bringing it everywhere."""
+    newest = max(entry.timestamp, entry.meta_timestamp, entry.content_type_timestamp)
+    return now_s - IN_FLIGHT_S < newest.seconds < now_s + _AHEAD_S
 
 
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
@@ -49,7 +62,20 @@ def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
 
 
 def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
-    """What to send so that the other side lacks nothing of mine; never anything older than it has."""
+    """What to send so that the other side lacks nothing of mine; never anything older than it has.
+
+    The other way round, `pushes(theirs, mine)`, it is what to pull.
+    """
     there = {entry.digest: entry for entry in theirs}
     found = ((entry, need_of(entry, there.get(entry.digest))) for entry in mine)
-    return [Push(entry, need) for entry, need in found if need is not None]
+    return [Push(entry, need, entry.digest not in there) for entry, need in found if need is not None]
+
+
+def is_due(push: Push, now_s: float, forgotten_before_s: float) -> bool:
+    """Whether to send it now: not what is in flight, nor a tombstone of something that all may have forgotten.
+
+    Devices forget tombstones older than `forgotten_before_s` at different minutes; one that already did must not get
+    them back, or they would go round for ever. Where there is older data, the tombstone still has to go.
+    """
+    forgotten = push.fresh and push.need is Need.TOMBSTONE and push.entry.timestamp.seconds < forgotten_before_s
+    return not forgotten and not in_flight(push.entry, now_s)

@@ -1,74 +1,42 @@
-"""Rounds that compare every partition of the local devices with all of its other replicas, and push what is newer.
+"""Rounds that compare every partition of the local devices with all of its other replicas, and make both sides equal.
 
-This is the original, all-to-all way: the suffix hashes of a partition go to every peer. Each side pushes only; what
-the peer has newer it pushes in its own round.
+This is the original, all-to-all way: the suffix hashes of a partition go to every peer. What is newer here is pushed,
+what is newer there is pulled, so that a device that was away has everything after one round of its own. A
+partition that is empty here is compared with those peers that say they hold it.
 
-A device that is not among a partition's primaries holds it as a handoff: it pushes to all primaries, and forgets an
-object only after every primary has shown an entry that lacks nothing of it.
+A device that is not among a partition's primaries holds it as a handoff: it pushes to all primaries, pulls nothing,
+and forgets an object only after every primary has shown an entry that lacks nothing of it.
 
-Fault model: any peer may be down, slow, or fail in the middle of a push. Its partition is counted as failed, logged,
-and compared again in the next round; the round goes on. An object that a peer will not have (it is damaged here, or
-the peer is full) does not keep those behind it from going there. A replicator may be killed at any point: it keeps no
-state.
+Fault model: any peer may be down, slow, or fail in the middle of a transfer. Its partition is counted as failed,
+logged, and compared again in the next round; the round goes on. A peer that cannot be reached several times in a row
+is left out for the rest of the round. An object that a device will not have (it is damaged at its source, or the
+device is full) does not keep those behind it from going there. A new ring ends the round of its policy; peers may have
+an older or a newer one (`swiftlet.sync.given`). A replicator may be killed at any point: it keeps no state.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import structlog
-from prometheus_client import Counter, Gauge, Histogram
 
-from swiftlet.errors import DeviceFailed, NodeError, NotFound, Superseded, SwiftletError
-from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.compare import Need, Push, differing_suffixes, need_of, pushes
-from swiftlet.timestamp import ZERO
+from swiftlet.sync.partition import PartitionSync
+from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
+from swiftlet.sync.share import Share
+from swiftlet.sync.standing import Standings
 
 _log = structlog.get_logger("replicator")
 
-SMALL_BYTES = 1 << 20
-"""Objects up to this size travel in one round trip."""
-
-ROUNDS = Counter("swiftlet_replicator_rounds_total", "Rounds completed.")
-ROUND_SECONDS = Histogram(
-    "swiftlet_replicator_round_seconds", "Duration of rounds.", buckets=(0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
-)
-COMPARED = Counter("swiftlet_replicator_compared_total", "Comparisons of a partition with one peer.", ["result"])
-PUSHED = Counter("swiftlet_replicator_pushed_total", "Objects, metadata and tombstones sent to peers.", ["need"])
-PUSHED_BYTES = Counter("swiftlet_replicator_pushed_bytes_total", "Bytes of objects sent to peers.")
-REMOVED = Counter("swiftlet_replicator_handoffs_removed_total", "Handoff copies forgotten after they went home.")
-LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the last round ended.")
-
-
-@dataclass(slots=True)
-class RoundReport:
-    """What one round did."""
-
-    compared: int = 0
-    in_sync: int = 0
-    failed: int = 0
-    pushed: int = 0
-    removed: int = 0
-    seconds: float = 0.0
-
-    @property
-    def clean(self) -> bool:
-        """Whether every comparison found equality."""
-        return self.compared == self.in_sync and not self.failed
-
-
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    device: Device
-    policy: int
-    number: int
+_BATCH = 1024
+"""Partitions for which tasks are made at a time."""
 
 
 class Replicator:
@@ -80,169 +48,137 @@ class Replicator:
         rings: Callable[[int], Ring],
         transport: ObjectTransport,
         concurrency: int = 4,
+        reclaim_age_s: float = math.inf,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring."""
+        """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
+
+        `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock.
+        """
         self._local = local
         self._rings = rings
         self._transport = transport
         self._slots = asyncio.Semaphore(concurrency)
+        self._reclaim_age_s = reclaim_age_s
+        self._now_s = now_s
+        self.standings = Standings()
+        """How the local devices stand, for the status report."""
+
+    async def is_served(self, policies: Sequence[int]) -> bool:
+        """Whether a local device answers, so that a round makes sense."""
+        for policy in policies:
+            for device in self._local_devices(policy):
+                try:
+                    await self._transport.policies(device)
+                except SwiftletError as error:
+                    _log.debug("local device does not answer", device=device.name, error=str(error))
+                else:
+                    return True
+        return False
+
+    def _local_devices(self, policy: int) -> Sequence[Device]:
+        try:
+            return self._local(self._rings(policy))
+        except Unavailable:
+            return []
 
     async def run_round(self, policies: Sequence[int]) -> RoundReport:
         """Compare every partition of every local device once, in random order."""
-        began = time.monotonic()
+        began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
-        work = [
-            p
-            for policy in policies
-            for d in self._local(self._rings(policy))
-            for p in await self._held(d, policy, report)
-        ]
+        shares: list[Share] = []
+        work: list[tuple[Share, int]] = []
+        for policy in policies:
+            for share, partitions in await self._begin(policy, report):
+                shares.append(share)
+                work += ((share, partition) for partition in partitions)
         random.shuffle(work)
-        for start in range(0, len(work), 1024):
-            await asyncio.gather(*(self._bounded(partition, report) for partition in work[start : start + 1024]))
+        sync = PartitionSync(self._transport, report, self._reclaim_age_s, self._now_s)
+        for start in range(0, len(work), _BATCH):
+            batch = work[start : start + _BATCH]
+            await asyncio.gather(*(self._bounded(sync, share, partition) for share, partition in batch))
+        for share in shares:
+            await self._end(share, began_s, report)
         report.seconds = time.monotonic() - began
         ROUNDS.inc()
         ROUND_SECONDS.observe(report.seconds)
         LAST_ROUND.set_to_current_time()
         return report
 
-    async def _held(self, device: Device, policy: int, report: RoundReport) -> list[_Partition]:
-        try:
-            return [_Partition(device, policy, n) for n in await self._transport.partitions(device, policy)]
-        except SwiftletError as error:
-            report.failed += 1
-            _log.warning("local device not readable", device=device.name, error=str(error))
-            return []
-
-    async def _bounded(self, partition: _Partition, report: RoundReport) -> None:
+    async def _bounded(self, sync: PartitionSync, share: Share, partition: int) -> None:
         async with self._slots:
-            await self._partition(partition, report)
+            if not self._outdated(share):
+                await sync.run(share, partition)
 
-    async def _partition(self, partition: _Partition, report: RoundReport) -> None:
-        primaries = self._rings(partition.policy).primaries(partition.number)
-        peers = [device for device in primaries if device.id != partition.device.id]
-        handoff = len(peers) == len(primaries)
+    def _outdated(self, share: Share) -> bool:
+        """Whether there is a newer ring."""
+        return self._rings(share.policy) is not share.ring
+
+    async def _begin(self, policy: int, report: RoundReport) -> list[tuple[Share, list[int]]]:
+        """The local devices in a policy's ring, each with the partitions that have to be compared."""
         try:
-            mine = await self._transport.suffix_hashes(partition.device, partition.policy, partition.number)
+            ring = self._rings(policy)
+        except Unavailable as error:
+            report.failed += 1
+            _log.info("policy put off", policy=policy, reason=str(error))
+            return []
+        devices = self._local(ring)
+        self.standings.keep(policy, {device.name for device in devices})
+        begun = [await self._begin_device(device, policy, ring, report) for device in devices]
+        return [found for found in begun if found is not None]
+
+    async def _begin_device(
+        self, device: Device, policy: int, ring: Ring, report: RoundReport
+    ) -> tuple[Share, list[int]] | None:
+        assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
+        try:
+            held = await self._transport.partitions(device, policy)
         except SwiftletError as error:
             report.failed += 1
-            _log.warning("local device not readable", device=partition.device.name, error=str(error))
-            return
-        if not mine:
-            return
-        agreed = [await self._with_peer(partition, mine, peer, report) for peer in peers]
-        if handoff and all(agreed):
-            await self._go_home(partition, list(mine), peers, report)
-
-    async def _with_peer(
-        self, partition: _Partition, mine: Mapping[str, bytes], peer: Device, report: RoundReport
-    ) -> bool:
-        report.compared += 1
-        try:
-            theirs = await self._transport.suffix_hashes(peer, partition.policy, partition.number)
-            differing = differing_suffixes(mine, theirs)
-            refused = 0
-            for suffix in differing:
-                refused += await self._push_suffix(partition, suffix, peer, report)
-        except SwiftletError as error:
-            report.failed += 1
-            COMPARED.labels("failed").inc()
-            _log.info("peer skipped", peer=peer.name, partition=partition.number, error=str(error))
-            return False
-        if refused:
-            report.failed += 1
-            COMPARED.labels("failed").inc()
-            return False
-        report.in_sync += not differing
-        COMPARED.labels("differs" if differing else "equal").inc()
-        return True
-
-    async def _push_suffix(self, partition: _Partition, suffix: str, peer: Device, report: RoundReport) -> int:
-        """Send what the peer lacks of a suffix; how many objects it refused."""
-        refused = 0
-        mine = await self._transport.entries(partition.device, partition.policy, partition.number, suffix)
-        theirs = await self._transport.entries(peer, partition.policy, partition.number, suffix)
-        for push in pushes(mine, theirs):
-            key = ObjectKey(partition.policy, partition.number, push.entry.digest)
-            try:
-                await self._push(partition.device, peer, key, push)
-            except (Superseded, NotFound) as error:
-                # It changed under us, on either side; the next round compares anew.
-                _log.debug("push overtaken", peer=peer.name, key=key.hex, reason=str(error))
-            except (NodeError, DeviceFailed):
-                raise
-            except SwiftletError as error:
-                refused += 1
-                _log.warning("push refused", peer=peer.name, key=key.hex, error=str(error))
+            self.standings.unreadable(device.name, policy, assigned)
+            _log.warning("local device not readable", device=device.name, error=str(error))
+            return None
+        standing = self.standings.of(device.name, policy)
+        share = Share(device, policy, ring, standing, assigned.difference(held))
+        standing.begin(ring, held, share.misplaced(held), assigned)
+        await self._ask_for_bare(share)
+        work = list(held)
+        for partition in share.bare:
+            if any(share.asks(peer, partition) for peer in share.peers(partition)[0]):
+                work.append(partition)
             else:
-                report.pushed += 1
-                PUSHED.labels(push.need.value).inc()
-        return refused
+                standing.compared(partition)
+        return share, work
 
-    async def _push(self, source: Device, peer: Device, key: ObjectKey, push: Push) -> None:
-        if push.need is Need.TOMBSTONE:
-            await self._transport.delete(peer, key, push.entry.timestamp, "", None)
-            return
-        if push.need is Need.DATA:
-            info = await self._copy(source, peer, key)
-        else:
-            info = await self._transport.head(source, key)
-        if info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp:
-            await self._transport.post(peer, key, _post_of(info))
+    async def _ask_for_bare(self, share: Share) -> None:
+        """Ask peers what they have of the partitions that are empty here: one question each, not thousands."""
+        peers = {peer.id: peer for partition in share.bare for peer in share.peers(partition)[0]}
 
-    async def _copy(self, source: Device, peer: Device, key: ObjectKey) -> ObjectInfo:
-        stream = await self._transport.get(source, key)
-        info = stream.info
-        record = PutRecord(info.name, info.timestamp, info.content_type, info.metadata, info.sysmeta)
-        footer = PutFooter(info.size, info.etag, info.xxh3)
-        try:
-            if info.size <= SMALL_BYTES:
-                body = b"".join([chunk async for chunk in stream.chunks()])
-                await self._transport.put(peer, key, record, body, footer, None)
-            else:
-                upload = await self._transport.open_put(peer, key, record, info.size, None)
+        async def ask(peer: Device) -> None:
+            async with self._slots:
                 try:
-                    async for chunk in stream.chunks():
-                        await upload.write(chunk)
-                    await upload.commit(footer)
-                finally:
-                    await upload.abort()
-        finally:
-            await stream.close()
-        PUSHED_BYTES.inc(info.size)
-        return info
+                    there = await self._transport.partitions(peer, share.policy)
+                except SwiftletError as error:
+                    share.shown[peer.id] = None
+                    _log.info("peer does not say what it holds", peer=peer.name, error=str(error))
+                else:
+                    share.shown[peer.id] = share.bare.intersection(there)
 
-    async def _go_home(
-        self, partition: _Partition, suffixes: list[str], primaries: list[Device], report: RoundReport
-    ) -> None:
-        """Forget handoff copies that every primary has shown to hold."""
-        for suffix in suffixes:
-            try:
-                mine = await self._transport.entries(partition.device, partition.policy, partition.number, suffix)
-                shown = [
-                    {e.digest: e for e in await self._transport.entries(d, partition.policy, partition.number, suffix)}
-                    for d in primaries
-                ]
-                for entry in mine:
-                    if all(need_of(entry, there.get(entry.digest)) is None for there in shown):
-                        await self._forget(partition, entry, report)
-            except SwiftletError as error:
-                report.failed += 1
-                _log.info("handoff kept", partition=partition.number, error=str(error))
-                return
+        await asyncio.gather(*(ask(peer) for peer in peers.values()))
 
-    async def _forget(self, partition: _Partition, entry: Entry, report: RoundReport) -> None:
-        key = ObjectKey(partition.policy, partition.number, entry.digest)
-        if await self._transport.remove(partition.device, key, entry):
-            report.removed += 1
-            REMOVED.inc()
-
-
-def _post_of(info: ObjectInfo) -> PostRecord:
-    own_type = info.content_type_timestamp > info.timestamp
-    return PostRecord(
-        info.meta_timestamp,
-        info.metadata,
-        info.content_type if own_type else None,
-        info.content_type_timestamp if own_type else ZERO,
-    )
+    async def _end(self, share: Share, began_s: float, report: RoundReport) -> None:
+        """Look once more at what the device holds, now that the round is over."""
+        if self._outdated(share):
+            report.whole = False
+            return
+        try:
+            listed = await self._transport.partitions(share.device, share.policy)
+            held = [partition for partition in listed if partition not in share.empty]
+            for partition in share.empty.intersection(listed):
+                if await self._transport.suffix_hashes(share.device, share.policy, partition):
+                    held.append(partition)
+        except SwiftletError as error:
+            report.failed += 1
+            _log.warning("local device not readable", device=share.device.name, error=str(error))
+            return
+        share.standing.end(share.ring, began_s, len(held), share.misplaced(held))

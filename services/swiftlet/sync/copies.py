@@ -1,0 +1,67 @@
+"""Bringing one object from one device to another: data, metadata or the news that it was deleted.
+
+The same way serves to push (from here to a peer) and to pull (from a peer to here). The receiving device checks what
+arrives against its checksums and refuses what is older than what it has.
+"""
+
+from __future__ import annotations
+
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import ObjectTransport
+from swiftlet.ring.model import Device
+from swiftlet.sync.compare import Need, Push
+from swiftlet.timestamp import ZERO
+
+SMALL_BYTES = 1 << 20
+"""Objects up to this size travel in one round trip."""
+
+
+async def bring(transport: ObjectTransport, source: Device, target: Device, key: ObjectKey, push: Push) -> int:
+    """Send what `target` lacks of an object that `source` has; how many bytes of data went.
+
+    Errors as those of `ObjectTransport`, of either device: Superseded and NotFound when one of them changed.
+    """
+    if push.need is Need.TOMBSTONE:
+        await transport.delete(target, key, push.entry.timestamp, "", None)
+        return 0
+    sent_bytes = 0
+    if push.need is Need.DATA:
+        info = await _copy(transport, source, target, key)
+        sent_bytes = info.size
+    else:
+        info = await transport.head(source, key)
+    if info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp:
+        await transport.post(target, key, _post_of(info))
+    return sent_bytes
+
+
+async def _copy(transport: ObjectTransport, source: Device, target: Device, key: ObjectKey) -> ObjectInfo:
+    stream = await transport.get(source, key)
+    info = stream.info
+    record = PutRecord(info.name, info.timestamp, info.content_type, info.metadata, info.sysmeta)
+    footer = PutFooter(info.size, info.etag, info.xxh3)
+    try:
+        if info.size <= SMALL_BYTES:
+            body = b"".join([chunk async for chunk in stream.chunks()])
+            await transport.put(target, key, record, body, footer, None)
+        else:
+            upload = await transport.open_put(target, key, record, info.size, None)
+            try:
+                async for chunk in stream.chunks():
+                    await upload.write(chunk)
+                await upload.commit(footer)
+            finally:
+                await upload.abort()
+    finally:
+        await stream.close()
+    return info
+
+
+def _post_of(info: ObjectInfo) -> PostRecord:
+    own_type = info.content_type_timestamp > info.timestamp
+    return PostRecord(
+        info.meta_timestamp,
+        info.metadata,
+        info.content_type if own_type else None,
+        info.content_type_timestamp if own_type else ZERO,
+    )

@@ -1,0 +1,224 @@
+"""One partition of one local device: compared with its other replicas, brought into agreement, or sent home.
+
+The order is that of the original: suffix hashes, entries of the suffixes that differ, objects. See
+`swiftlet.sync.replicator` for the faults that this stands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+
+from swiftlet.errors import (
+    DeviceFailed,
+    NodeError,
+    NodeTimeout,
+    NodeUnreachable,
+    NotFound,
+    Superseded,
+    SwiftletError,
+)
+from swiftlet.model import Entry, ObjectKey
+from swiftlet.peers import ObjectTransport
+from swiftlet.ring.model import Device
+from swiftlet.sync.compare import Push, differing_suffixes, is_due, need_of, pushes
+from swiftlet.sync.copies import bring
+from swiftlet.sync.report import COMPARED, PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REMOVED, RoundReport
+from swiftlet.sync.share import Share
+
+_log = structlog.get_logger("replicator")
+
+LOST_AFTER = 3
+"""Failures in a row to reach a peer, after which the rest of the round goes without it."""
+RECLAIM_PERIOD_S = 3600.0
+"""Devices forget tombstones in step, by whole periods of this many seconds."""
+
+
+class _Fate(Enum):
+    """What became of an object on its way."""
+
+    MOVED = "moved"
+    OVERTAKEN = "overtaken"
+    """It changed meanwhile, on either side; the next round compares anew."""
+    REFUSED = "refused"
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the comparison with one peer came to; `done` unless the peer failed. Counts are of objects."""
+
+    done: bool = False
+    pulled: int = 0
+    behind: int = 0
+    """Newer there, and still not here."""
+    unsent: int = 0
+    """Newer here, and still not there."""
+    withheld: int = 0
+    """Those of the unsent that the peer had already; see `swiftlet.sync.given`."""
+
+
+class PartitionSync:
+    """Works on partitions for one round."""
+
+    def __init__(
+        self, transport: ObjectTransport, report: RoundReport, reclaim_age_s: float, now_s: Callable[[], float]
+    ) -> None:
+        """What is done is counted in `report`; `reclaim_age_s` may be infinite; `now_s` is the wall clock."""
+        self._transport = transport
+        self._report = report
+        self._reclaim_age_s = reclaim_age_s
+        self._now_s = now_s
+        self._lost: dict[int, int] = {}
+
+    async def run(self, on: Share, partition: int) -> None:
+        """Compare with every peer, complete both sides, and forget a handoff that all primaries have."""
+        peers, handoff = on.peers(partition)
+        results: list[_Found] = []
+        try:
+            mine = await self._hashes(on, partition)
+            if not mine:
+                peers = [] if handoff else [peer for peer in peers if on.asks(peer, partition)]
+                if partition not in on.bare:
+                    on.empty.add(partition)
+            for peer in peers:
+                results.append(await self._with_peer(on, partition, handoff, mine, peer))
+                if results[-1].pulled and len(results) < len(peers):
+                    mine = await self._hashes(on, partition)
+        except SwiftletError as error:
+            self._report.failed += 1
+            on.standing.compared(partition, checked=False)
+            _log.warning("local device not readable", device=on.device.name, error=str(error))
+            return
+        checked = all(result.done for result in results)
+        # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
+        behind = max((result.behind for result in results), default=0)
+        unsent = sum(result.unsent for result in results)
+        on.standing.compared(partition, behind=behind, unsent=unsent, checked=checked)
+        if handoff and peers and checked:
+            await self._go_home(on, partition, list(mine), peers)
+
+    async def _hashes(self, on: Share, partition: int) -> Mapping[str, bytes]:
+        return await self._transport.suffix_hashes(on.device, on.policy, partition)
+
+    async def _with_peer(
+        self, on: Share, partition: int, handoff: bool, mine: Mapping[str, bytes], peer: Device
+    ) -> _Found:
+        self._report.compared += 1
+        found = _Found()
+        began_s = self._now_s()
+        try:
+            if self._lost.get(peer.id, 0) >= LOST_AFTER:
+                raise NodeError(f"{peer.address} could not be reached in this round")
+            theirs = await self._transport.suffix_hashes(peer, on.policy, partition)
+            differing = differing_suffixes(mine, theirs)
+            if not handoff:
+                differing += sorted(theirs.keys() - mine.keys())
+            for suffix in differing:
+                await self._suffix(on, partition, suffix, handoff, peer, found)
+        except SwiftletError as error:
+            if isinstance(error, NodeUnreachable | NodeTimeout):
+                self._lost[peer.id] = self._lost.get(peer.id, 0) + 1
+            self._count("failed")
+            _log.info("peer skipped", peer=peer.name, partition=partition, error=str(error))
+            return found
+        found.done = True
+        self._lost.pop(peer.id, None)
+        if found.unsent == found.withheld:
+            on.standing.given.compared(peer.id, partition, began_s, found.withheld > 0)
+        if found.behind or found.unsent:
+            self._count("failed")
+        else:
+            self._count("differs" if differing else "equal")
+        return found
+
+    def _count(self, result: str) -> None:
+        self._report.failed += result == "failed"
+        self._report.in_sync += result == "equal"
+        COMPARED.labels(result).inc()
+
+    async def _suffix(self, on: Share, partition: int, suffix: str, handoff: bool, peer: Device, found: _Found) -> None:
+        """Send what the peer lacks of a suffix, then fetch what is lacking here."""
+        mine = await self._transport.entries(on.device, on.policy, partition, suffix)
+        theirs = await self._transport.entries(peer, on.policy, partition, suffix)
+        now_s = self._now_s()
+        forgotten_s = self._forgotten_before_s(now_s)
+        for push in pushes(mine, theirs):
+            if not is_due(push, now_s, forgotten_s):
+                continue
+            if on.standing.given.withholds(peer.id, partition, push, now_s):
+                found.withheld += 1
+                found.unsent += 1
+            elif await self._push(on, partition, peer, push) is _Fate.REFUSED:
+                found.unsent += 1
+        if handoff:
+            return
+        pulls = [pull for pull in pushes(theirs, mine) if is_due(pull, now_s, forgotten_s)]
+        found.behind += len(pulls)
+        for pull in pulls:
+            on.standing.lacks(partition, found.behind)
+            fate = await self._pull(on, partition, peer, pull)
+            found.pulled += fate is _Fate.MOVED
+            found.behind -= fate is not _Fate.REFUSED
+
+    def _forgotten_before_s(self, now_s: float) -> float:
+        """Devices have forgotten tombstones older than this, or are about to."""
+        if math.isinf(self._reclaim_age_s):
+            return 0.0
+        return (now_s - self._reclaim_age_s) // RECLAIM_PERIOD_S * RECLAIM_PERIOD_S
+
+    async def _push(self, on: Share, partition: int, peer: Device, push: Push) -> _Fate:
+        fate, moved_bytes = await self._bring(on.device, peer, on.policy, partition, push)
+        if fate is _Fate.MOVED:
+            self._report.pushed += 1
+            PUSHED.labels(push.need.value).inc()
+            PUSHED_BYTES.inc(moved_bytes)
+        return fate
+
+    async def _pull(self, on: Share, partition: int, peer: Device, pull: Push) -> _Fate:
+        fate, moved_bytes = await self._bring(peer, on.device, on.policy, partition, pull)
+        if fate is _Fate.MOVED:
+            self._report.pulled += 1
+            PULLED.labels(pull.need.value).inc()
+            PULLED_BYTES.inc(moved_bytes)
+        return fate
+
+    async def _bring(
+        self, source: Device, target: Device, policy: int, partition: int, push: Push
+    ) -> tuple[_Fate, int]:
+        key = ObjectKey(policy, partition, push.entry.digest)
+        try:
+            return _Fate.MOVED, await bring(self._transport, source, target, key, push)
+        except (Superseded, NotFound) as error:
+            _log.debug("overtaken", source=source.name, target=target.name, key=key.hex, reason=str(error))
+            return _Fate.OVERTAKEN, 0
+        except (NodeError, DeviceFailed):
+            raise
+        except SwiftletError as error:
+            _log.warning("object refused", source=source.name, target=target.name, key=key.hex, error=str(error))
+            return _Fate.REFUSED, 0
+
+    async def _go_home(self, on: Share, partition: int, suffixes: list[str], primaries: list[Device]) -> None:
+        """Forget handoff copies that every primary has shown to hold."""
+        for suffix in suffixes:
+            try:
+                mine = await self._transport.entries(on.device, on.policy, partition, suffix)
+                shown = [
+                    {e.digest: e for e in await self._transport.entries(device, on.policy, partition, suffix)}
+                    for device in primaries
+                ]
+                for entry in mine:
+                    if all(need_of(entry, there.get(entry.digest)) is None for there in shown):
+                        await self._forget(on, partition, entry)
+            except SwiftletError as error:
+                self._report.failed += 1
+                _log.info("handoff kept", partition=partition, error=str(error))
+                return
+
+    async def _forget(self, on: Share, partition: int, entry: Entry) -> None:
+        if await self._transport.remove(on.device, ObjectKey(on.policy, partition, entry.digest), entry):
+            self._report.removed += 1
+            REMOVED.inc()

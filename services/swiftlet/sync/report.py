@@ -1,0 +1,38 @@
+"""What rounds did: for the log, and for Prometheus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Gauge, Histogram
+
+ROUNDS = Counter("swiftlet_replicator_rounds_total", "Rounds completed.")
+ROUND_SECONDS = Histogram(
+    "swiftlet_replicator_round_seconds", "Duration of rounds.", buckets=(0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
+)
+COMPARED = Counter("swiftlet_replicator_compared_total", "Comparisons of a partition with one peer.", ["result"])
+PUSHED = Counter("swiftlet_replicator_pushed_total", "Objects, metadata and tombstones sent to peers.", ["need"])
+PUSHED_BYTES = Counter("swiftlet_replicator_pushed_bytes_total", "Bytes of objects sent to peers.")
+PULLED = Counter("swiftlet_replicator_pulled_total", "Objects, metadata and tombstones fetched from peers.", ["need"])
+PULLED_BYTES = Counter("swiftlet_replicator_pulled_bytes_total", "Bytes of objects fetched from peers.")
+REMOVED = Counter("swiftlet_replicator_handoffs_removed_total", "Handoff copies forgotten after they went home.")
+LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the last round ended.")
+
+
+@dataclass(slots=True)
+class RoundReport:
+    """What one round did; `whole` unless a ring changed in the middle of it."""
+
+    compared: int = 0
+    in_sync: int = 0
+    failed: int = 0
+    pushed: int = 0
+    pulled: int = 0
+    removed: int = 0
+    seconds: float = 0.0
+    whole: bool = True
+
+    @property
+    def clean(self) -> bool:
+        """Whether every comparison found equality."""
+        return self.compared == self.in_sync and not self.failed
