@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator
+
 from aiohttp import web
 
 from swiftlet.api.app import add_api_routes
@@ -17,6 +20,7 @@ from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import use_users
+from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
@@ -34,6 +38,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     listings, objects = _cluster(app, settings, rings)
+    finish_slow_replicas(app, settings.drain_s)
     policies = use_policies(app, settings, rings)
     api = SwiftApi(
         listings=listings,
@@ -73,6 +78,26 @@ def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> t
         write_timeout_s=proxy.answer_timeout_s,
     )
     return listings, objects
+
+
+def finish_slow_replicas(app: web.Application, drain_s: float) -> None:
+    """When `app` ends, let the replicas finish that were slower than their write's quorum.
+
+    They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
+    to an application last ends first.
+    """
+    asked_to_end: list[float] = []
+
+    async def note(_app: web.Application) -> None:
+        asked_to_end.append(time.monotonic())
+
+    async def finishing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        begun = asked_to_end[0] if asked_to_end else time.monotonic()
+        await drain_background(max(0.0, begun + drain_s - time.monotonic()))
+
+    app.on_shutdown.append(note)
+    app.cleanup_ctx.append(finishing)
 
 
 def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
