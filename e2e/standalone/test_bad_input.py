@@ -139,7 +139,17 @@ ROWS = [
     Row("unknown method on an account", 405, "not allowed", method="TRACE", target="{base}", body=b""),
     Row("copy", 501, "COPY is not supported", method="COPY", headers={"Destination": "bad/x"}, body=b""),
     Row("copy from", 501, "X-Copy-From", headers={"X-Copy-From": "bad/keep"}, body=b""),
-    Row("large-object manifest", 501, "multipart-manifest", target="{base}/bad/new?multipart-manifest=put"),
+    Row("manifest that is no JSON", 400, "valid JSON", target="{base}/bad/new?multipart-manifest=put"),
+    Row(
+        "manifest of nothing",
+        400,
+        "404 Not Found",
+        target="{base}/bad/new?multipart-manifest=put",
+        body=b'[{"path":"a/b"}]',
+    ),
+    Row("unknown kind of manifest", 400, "multipart-manifest", target="{base}/bad/new?multipart-manifest=post"),
+    Row("forged large object", 400, "reserved", headers={"X-Static-Large-Object": "True"}),
+    Row("forged size in the content type", 400, "swift_*", headers={"Content-Type": "a/b;swift_bytes=1"}),
     Row("dynamic manifest", 501, "X-Object-Manifest", headers={"X-Object-Manifest": "a/b"}),
     Row("expiry", 501, "X-Delete-After", headers={"X-Delete-After": "5"}),
     Row(

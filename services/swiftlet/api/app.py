@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 from aiohttp import hdrs, web
 
-from swiftlet.api import accounts, containers, get_object, info, objects, put_object, tokens
+from swiftlet.api import accounts, containers, delete_object, get_object, info, objects, put_object, tokens
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
 from swiftlet.api.problems import ApiError, answer, status_of
+from swiftlet.api.reports import ManyProblems
 from swiftlet.auth.identity import Identity, authorize
 from swiftlet.errors import SwiftletError, Unauthorized
 from swiftlet.names import Path, parse_path
@@ -36,10 +37,10 @@ _CONTAINER: dict[str, Handler] = {
 }
 _OBJECT: dict[str, Handler] = {
     "GET": get_object.get,
-    "HEAD": objects.head,
+    "HEAD": get_object.head,
     "PUT": put_object.put,
     "POST": objects.post,
-    "DELETE": objects.delete,
+    "DELETE": delete_object.delete,
 }
 _PLAIN: Mapping[str, PlainHandler] = {
     "/info": info.get,
@@ -71,6 +72,8 @@ def add_api_routes(app: web.Application, api: SwiftApi) -> None:
 
 def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
     status = status_of(error)
+    if isinstance(error, ManyProblems):
+        return error.response()
     if status >= 500:
         _log.warning("request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
     if request.method == hdrs.METH_HEAD:
@@ -79,7 +82,7 @@ def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
     return answer(error, _realm(request))
 
 
-_KEPT = frozenset({"WWW-Authenticate", "Retry-After", "Allow", "Content-Range"})
+_KEPT = frozenset({"WWW-Authenticate", "Retry-After", "Allow", "Content-Range", "X-Parts-Count"})
 
 
 def _realm(request: web.Request) -> str:

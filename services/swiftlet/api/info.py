@@ -34,7 +34,14 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             "container_listing_limit": limits.container_listing_limit,
             "account_listing_limit": limits.account_listing_limit,
             "valid_api_versions": ["v1", "v1.0"],
-        }
+        },
+        "slo": {
+            "max_manifest_segments": limits.slo_max_manifest_segments,
+            "max_manifest_size": limits.slo_max_manifest_size,
+            "min_segment_size": limits.slo_min_segment_size,
+            "yield_frequency": limits.slo_yield_frequency_s,
+            "allow_async_delete": False,
+        },
     }
 
 

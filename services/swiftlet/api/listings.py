@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from aiohttp import web
 
+from swiftlet.api.content_types import split_mark
 from swiftlet.api.problems import ApiError
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 
@@ -95,20 +96,24 @@ def _json_row(row: Row) -> dict[str, object]:
     if isinstance(row, ContainerRow):
         modified = row.put_timestamp.isoformat
         return {"name": row.name, "count": row.object_count, "bytes": row.bytes_used, "last_modified": modified}
-    return {
+    content_type, mark = split_mark(row.content_type)
+    shown: dict[str, object] = {
         "name": row.name,
         "hash": row.etag,
-        "bytes": row.size,
-        "content_type": row.content_type,
+        "bytes": row.size if mark is None else mark.size,
+        "content_type": content_type,
         "last_modified": row.timestamp.isoformat,
     }
+    return shown if mark is None else shown | {"slo_etag": f'"{mark.etag}"'}
 
 
 def _xml_row(row: Row) -> str:
     if isinstance(row, Subdir):
         return f"<subdir name={quoteattr(row.name)}><name>{escape(row.name)}</name></subdir>"
     kind = "container" if isinstance(row, ContainerRow) else "object"
-    fields = "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in _json_row(row).items())
+    fields = "".join(
+        f"<{name}>{escape(str(value))}</{name}>" for name, value in _json_row(row).items() if name != "slo_etag"
+    )
     return f"<{kind}>{fields}</{kind}>"
 
 

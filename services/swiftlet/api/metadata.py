@@ -30,7 +30,6 @@ _UNSUPPORTED = frozenset(
         "X-History-Location",
         "X-Versions-Enabled",
         "X-Object-Manifest",
-        "X-Static-Large-Object",
         "X-Symlink-Target",
         "X-Copy-From",
         "X-Delete-At",
@@ -47,8 +46,11 @@ def canonical(name: str) -> str:
 def refuse_unsupported(headers: Iterable[str]) -> None:
     """501 for features that would be silently ignored otherwise, and mean something to who asks for them."""
     for name in headers:
-        if canonical(name) in _UNSUPPORTED:
-            raise ApiError(501, f"{canonical(name)} is not supported")
+        full = canonical(name)
+        if full in _UNSUPPORTED:
+            raise ApiError(501, f"{full} is not supported")
+        if full == "X-Static-Large-Object":
+            raise ApiError(400, f"{full} is a reserved header; PUT a manifest with ?multipart-manifest=put")
 
 
 def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> dict[str, str]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 MAX_RANGES = 50
 MAX_OVERLAPS = 2
+MAX_DISORDERED = 8
+"""From so many ranges on, they must begin in ascending order."""
 _SPEC = re.compile(r"([0-9]{0,19})\s*-\s*([0-9]{0,19})", re.ASCII)
 
 
@@ -58,4 +60,5 @@ def resolve(specs: list[RangeSpec], size: int) -> list[tuple[int, int]]:
     found = [span for span in (spec.resolve(size) for spec in specs) if span is not None]
     ordered = sorted(found)
     overlaps = sum(a[1] > b[0] for a, b in itertools.pairwise(ordered))
-    return [] if overlaps > MAX_OVERLAPS else found
+    disordered = len(found) >= MAX_DISORDERED and any(a[0] > b[0] for a, b in itertools.pairwise(found))
+    return [] if overlaps > MAX_OVERLAPS or disordered else found

@@ -1,0 +1,220 @@
+"""Static large objects as they are read: the whole, a range, one part, or the manifest itself.
+
+The whole's size and entity tag stand in the manifest's system metadata, so a HEAD and a condition that does not hold
+cost no more than those of a plain object. The manifest is read when bytes are wanted, each segment when its turn
+comes; one that is gone or changed since the upload ends the answer with an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swiftlet.api.problems import ApiError
+from swiftlet.api.readables import STATIC_LARGE_OBJECT, Reader, Stored, is_made_up, object_headers
+from swiftlet.api.segment_stream import Bytes, SegmentStream, Source
+from swiftlet.api.segments import BrokenSegment, Expand, Piece, Segment, following, pieces_of
+from swiftlet.api.slo_manifest import load_entries, raw_format, segments_of
+from swiftlet.errors import NotFound
+from swiftlet.model import ObjectInfo
+
+ETAG, SIZE = "Slo-Etag", "Slo-Size"
+"""In the manifest's system metadata."""
+_CACHED = 20
+"""Nested manifests remembered while one request is answered, as many as the reference keeps."""
+
+
+def is_manifest(info: ObjectInfo) -> bool:
+    """Whether a stored object is the manifest of a static large object."""
+    return STATIC_LARGE_OBJECT in info.sysmeta
+
+
+class StaticLargeObject:
+    """The whole, put together from its segments."""
+
+    def __init__(self, reader: Reader, stored: Stored) -> None:
+        """`stored` is the manifest."""
+        self._reader = reader
+        self._stored = stored
+        self._entries: list[dict[str, Any]] | None = None
+        info = stored.info
+        self.etag = info.sysmeta[ETAG]
+        self.size = self.at_least = int(info.sysmeta[SIZE])
+        self.modified = info.modified
+        self.headers = object_headers(info) | {
+            "Etag": f'"{self.etag}"',
+            "X-Manifest-Etag": info.etag,
+            STATIC_LARGE_OBJECT: "True",
+        }
+        self.content_type = self.headers["Content-Type"]
+
+    async def entries(self) -> Sequence[dict[str, Any]]:
+        """The manifest's entries."""
+        if self._entries is None:
+            self._entries = load_entries(await self._stored.read())
+        return self._entries
+
+    async def segments(self) -> list[Segment]:
+        """The manifest's segments."""
+        return segments_of(await self.entries(), self._stored.path.account)
+
+    async def open(self, start: int, stop: int) -> Source:
+        """The bytes of the segments; 409 when the first of them is not what the manifest says."""
+        return await open_segments(self._reader, following(await self.segments()), start, stop)
+
+    async def close(self) -> None:
+        """Let go of the manifest."""
+        await self._stored.close()
+
+
+async def open_segments(reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int) -> SegmentStream:
+    """A stream of bytes `[start, stop)` of these segments, with its first piece open."""
+    stream = SegmentStream(
+        pieces_of(segments, start, stop, expander(reader), reader.depth), lambda piece: open_piece(reader, piece)
+    )
+    try:
+        await stream.begin()
+    except BaseException:
+        await stream.close()
+        raise
+    return stream
+
+
+def expander(reader: Reader) -> Expand:
+    """Fetches nested manifests, and remembers the last few: several ranges may need the same one."""
+    known: dict[Segment, list[Segment]] = {}
+
+    async def expand(segment: Segment) -> list[Segment]:
+        if segment not in known:
+            if len(known) >= _CACHED:
+                del known[next(iter(known))]
+            known[segment] = await _nested(reader, segment)
+        return known[segment]
+
+    return expand
+
+
+async def _nested(reader: Reader, segment: Segment) -> list[Segment]:
+    assert segment.path is not None
+    stored = await _stored(reader, segment, 0, None)
+    try:
+        if not is_manifest(stored.info):
+            raise BrokenSegment(f"{segment.path} is no static large object any more")
+        whole = StaticLargeObject(reader, stored)
+        check(segment, whole.etag, whole.size)
+        return await whole.segments()
+    finally:
+        await stored.close()
+
+
+async def _stored(reader: Reader, segment: Segment, start: int, stop: int | None) -> Stored:
+    assert segment.path is not None
+    try:
+        return await reader.get(segment.path, start, stop)
+    except NotFound as error:
+        raise BrokenSegment(f"segment {segment.path} is gone") from error
+
+
+def check(segment: Segment, etag: str, size: int | None) -> None:
+    """BrokenSegment unless the object is what the manifest says."""
+    if segment.size is not None and size != segment.size:
+        raise BrokenSegment(f"segment {segment.path} has {size} bytes, {segment.size} are expected")
+    if segment.etag is not None and etag != segment.etag:
+        raise BrokenSegment(f"segment {segment.path} has changed: its ETag is {etag}, {segment.etag} is expected")
+
+
+async def open_piece(reader: Reader, piece: Piece) -> Source:
+    """A piece's bytes; one that is a dynamic large object is put together in turn."""
+    segment = piece.segment
+    if segment.data is not None:
+        return Bytes(segment.data[piece.start : piece.stop])
+    stored = await _stored(reader, segment, piece.start, piece.stop)
+    try:
+        if segment.raw or not is_made_up(stored.info):
+            check(segment, stored.info.etag, stored.info.size)
+            return await stored.open(piece.start, piece.stop)
+        inside = reader.deeper()
+        readable = await inside.resolve(inside, stored)
+    except BaseException:
+        await stored.close()
+        raise
+    try:
+        check(segment, readable.etag, readable.size)
+        return await readable.open(piece.start, piece.stop)
+    finally:
+        await readable.close()
+
+
+class Manifest:
+    """The manifest itself, as `multipart-manifest=get` shows it."""
+
+    def __init__(self, stored: Stored) -> None:
+        """As it is stored."""
+        self._stored = stored
+        info = stored.info
+        self.etag = info.etag
+        self.modified = info.modified
+        self.size = self.at_least = info.size
+        self.content_type = "application/json; charset=utf-8"
+        self.headers = object_headers(info) | {"Content-Type": self.content_type, STATIC_LARGE_OBJECT: "True"}
+
+    async def open(self, start: int, stop: int) -> Source:
+        """Its bytes."""
+        return await self._stored.open(start, stop)
+
+    async def close(self) -> None:
+        """Let go of it."""
+        await self._stored.close()
+
+
+class RawManifest:
+    """The manifest in the form in which clients send one; keeps the large object's own content type."""
+
+    def __init__(self, stored: Stored, data: bytes) -> None:
+        """`data` as `raw_format` makes it."""
+        self._data = data
+        self.etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        self.modified = stored.info.modified
+        self.size = self.at_least = len(data)
+        self.headers = object_headers(stored.info) | {"Etag": self.etag, STATIC_LARGE_OBJECT: "True"}
+        self.content_type = self.headers["Content-Type"]
+
+    async def open(self, start: int, stop: int) -> Source:
+        """Its bytes."""
+        return Bytes(self._data[start:stop])
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def raw_manifest(stored: Stored) -> RawManifest:
+    """Read a manifest and show it as the client sent it."""
+    try:
+        return RawManifest(stored, raw_format(load_entries(await stored.read())))
+    finally:
+        await stored.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One segment of the whole, asked for by its number."""
+
+    span: tuple[int, int]
+    count: int
+
+
+async def part_of(whole: StaticLargeObject, number: str, with_range: bool) -> Part:
+    """Where segment `number` (from 1) of the whole is; 400 for what is no number, 416 beyond the last."""
+    if not (number.isascii() and number.isdigit()) or len(number) > 10 or int(number) < 1:
+        raise ApiError(400, "Part number must be an integer greater than 0")
+    if with_range:
+        raise ApiError(400, "Range requests are not supported with part number queries")
+    lengths = [segment.length for segment in await whole.segments()]
+    index = int(number) - 1
+    if index >= len(lengths) or not lengths[index]:
+        headers = {"Content-Range": f"bytes */{whole.size}", "X-Parts-Count": str(len(lengths))}
+        raise ApiError(416, "The requested part number is not satisfiable", headers)
+    start = sum(lengths[:index])
+    return Part((start, start + lengths[index]), len(lengths))

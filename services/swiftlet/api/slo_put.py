@@ -1,0 +1,143 @@
+"""PUT of a static large object's manifest: every segment is looked at before the manifest is stored.
+
+Segments are asked for side by side, but only a few at a time. With `heartbeat=on` the answer begins at once (202) and
+white space keeps the connection alive while that goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+from aiohttp import web
+
+from swiftlet.api import slo
+from swiftlet.api.body import Body
+from swiftlet.api.concurrency import each
+from swiftlet.api.content_types import SloMark, split_mark, with_mark
+from swiftlet.api.core import Call
+from swiftlet.api.problems import ApiError, status_of
+from swiftlet.api.readables import STATIC_LARGE_OBJECT
+from swiftlet.api.reports import ManyProblems, render_report, report_alive, report_type, status_line
+from swiftlet.api.resolver import reader_of, resolve
+from swiftlet.api.slo_manifest import Found, Wanted, entry_of, etag_of, parse_manifest, too_small
+from swiftlet.api.storing import Held, NewObject
+from swiftlet.errors import SwiftletError
+from swiftlet.names import Path
+
+_ROOT = "upload"
+"""The XML element of reports about manifests."""
+
+
+async def prepare(new: NewObject) -> None:
+    """Turn the manifest that a client sends into the one that is stored; nothing for other PUTs."""
+    kind = new.call.query.get("multipart-manifest")
+    if kind is None:
+        return
+    if kind != "put":
+        raise ApiError(400, "multipart-manifest of a PUT can only be 'put'")
+    options = new.call.api.options
+    body = Body(new.call.request, options.limits.slo_max_manifest_size, options.client_timeout_s)
+    await use_manifest(new, b"".join([piece async for piece in body.pieces()]))
+
+
+async def use_manifest(new: NewObject, raw: bytes) -> None:
+    """Check a manifest in the form of a client and make it what is stored."""
+    call, limits = new.call, new.call.api.options.limits
+    wanted = parse_manifest(raw, new.path, limits)
+    found = await _look_at_all(call, wanted)
+    wrong = [
+        (quote(f"/{one.path.container}/{one.path.obj}"), text)
+        for index, one in enumerate(wanted)
+        if one.path is not None
+        for text in _wrong(call, one, found[one.path], index == len(wanted) - 1)
+    ]
+    if wrong:
+        status = 503 if any(isinstance(f, SwiftletError) and status_of(f) >= 500 for f in found.values()) else 400
+        reason = "segments are not what the manifest says"
+        raise ManyProblems(status, reason, wrong, report_type(call, "text/plain"), _ROOT)
+    entries, total = [], 0
+    for one in wanted:
+        entry, length = entry_of(one, _good(found, one))
+        entries.append(entry)
+        total += length
+    _become_manifest(new, entries, total)
+
+
+def _become_manifest(new: NewObject, entries: list[dict[str, object]], total: int) -> None:
+    etag = etag_of(entries)
+    if new.etag is not None and new.etag.strip().strip('"').lower() != etag:
+        raise ApiError(422, f"the large object's ETag is {etag}, the ETag header says {new.etag.strip()[:64]!r}")
+    new.etag = None
+    new.sysmeta = {STATIC_LARGE_OBJECT: "True", slo.ETAG: etag, slo.SIZE: str(total)}
+    new.content_type = with_mark(new.content_type, SloMark(total, etag))
+    new.body = Held(json.dumps(entries).encode())
+    new.shown["Etag"] = f'"{etag}"'
+
+
+async def _look_at_all(call: Call, wanted: list[Wanted]) -> dict[Path, Found | SwiftletError]:
+    found: dict[Path, Found | SwiftletError] = {}
+
+    async def look(path: Path) -> None:
+        try:
+            found[path] = await _look_at(call, path)
+        except SwiftletError as error:
+            found[path] = error
+
+    paths = dict.fromkeys(one.path for one in wanted if one.path is not None)
+    await each(paths, look, call.api.options.limits.slo_concurrency)
+    return found
+
+
+async def _look_at(call: Call, path: Path) -> Found:
+    reader = reader_of(call)
+    stored = await reader.head(path)
+    readable = await resolve(reader, stored)
+    if readable.size is None:
+        raise ApiError(400, "its size is not known: it is made of too many segments")
+    nested = slo.is_manifest(stored.info)
+    return Found(readable.etag, readable.size, split_mark(stored.info.content_type)[0], readable.modified, nested)
+
+
+def _good(found: dict[Path, Found | SwiftletError], one: Wanted) -> Found | None:
+    fact = None if one.path is None else found[one.path]
+    assert not isinstance(fact, SwiftletError)
+    return fact
+
+
+def _wrong(call: Call, one: Wanted, fact: Found | SwiftletError, last: bool) -> list[str]:
+    """What is wrong with one segment, in the reference's words."""
+    limits = call.api.options.limits
+    if isinstance(fact, SwiftletError):
+        return [status_line(status_of(fact))]
+    wrong = []
+    span = (0, fact.size) if one.range is None else one.range.resolve(fact.size)
+    if span is None:
+        wrong.append("Unsatisfiable Range")
+    elif span[1] - span[0] < limits.slo_min_segment_size and not last:
+        wrong.append(too_small(limits).capitalize())
+    if one.size is not None and one.size != fact.size:
+        wrong.append("Size Mismatch")
+    if one.etag is not None and one.etag != fact.etag:
+        wrong.append("Etag Mismatch")
+    return wrong
+
+
+async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
+    """Answer 202 at once; what became of the PUT stands in the body."""
+    media_type = report_type(call, "text/plain")
+
+    async def report() -> bytes:
+        failures: tuple[tuple[str, str], ...] = ()
+        try:
+            answer = await work()
+        except SwiftletError as error:
+            failures = error.failures if isinstance(error, ManyProblems) else ()
+            fields = {"Response Status": status_line(status_of(error)), "Response Body": str(error)}
+        else:
+            fields = {"Response Status": status_line(answer.status), "Response Body": ""}
+            fields |= {"Etag": answer.headers["Etag"], "Last Modified": answer.headers["Last-Modified"]}
+        return render_report(media_type, fields, failures, _ROOT)
+
+    return await report_alive(call, 202, media_type, report)

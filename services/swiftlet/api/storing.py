@@ -1,0 +1,186 @@
+"""Storing one new version of an object: small ones in one round trip per replica, large ones streamed.
+
+The ETag (MD5) and the integrity hash (xxh3) are computed in one native pass beside the flow. Nothing is committed
+before the last byte has arrived and the announced length and ETag are met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from swiftlet_native import Hasher
+
+from swiftlet.api.core import ATTEMPTS, Call
+from swiftlet.api.problems import ApiError
+from swiftlet.errors import NotFound, Superseded
+from swiftlet.model import PutFooter, PutRecord
+from swiftlet.names import Path
+from swiftlet.placement.outcomes import Written
+from swiftlet.placement.transfers import Upload
+from swiftlet.timestamp import Timestamp, TimestampClock
+
+
+class Incoming(Protocol):
+    """The bytes of a new object, from a client or from elsewhere."""
+
+    announced: int | None
+    """How many there will be, when that is known."""
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """All of them, in order; raises when they are not what was announced."""
+        ...
+
+
+class Held:
+    """Bytes at hand."""
+
+    def __init__(self, data: bytes) -> None:
+        """The whole object."""
+        self._data = data
+        self.announced: int | None = len(data)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """In one."""
+        if self._data:
+            yield self._data
+
+
+@dataclass(slots=True)
+class NewObject:
+    """What a PUT is going to store; those who prepare it change it until it is stored."""
+
+    call: Call
+    path: Path
+    content_type: str
+    metadata: dict[str, str]
+    body: Incoming | None = None
+    """None until it is known where the bytes come from."""
+    etag: str | None = None
+    """The MD5 that the body must have, as the client gave it."""
+    sysmeta: dict[str, str] = field(default_factory=dict)
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """Called when all is done, whatever became of it."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """Headers of the answer, beside or instead of the usual ones."""
+
+
+def overtaken(clock: TimestampClock, error: Superseded) -> bool:
+    """Whether the newer version was written while this request ran.
+
+    Then both writes were concurrent, and this one counts as having happened just before the other. A version from
+    the future of this clock is different: its writer's clock is ahead, and this write may really be the later one.
+    """
+    return error.timestamp <= clock.now()
+
+
+async def store(new: NewObject, policy: int) -> tuple[PutRecord, PutFooter]:
+    """Store it; 422, NotFound when the container went away meanwhile, Superseded, Unavailable."""
+    assert new.body is not None
+    record = PutRecord(str(new.path), new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta)
+    pieces = new.body.pieces()
+    hasher = Hasher()
+    beginning, ended = await _read_beginning(pieces, hasher, new.call.api.options.small_object_bytes)
+    if ended:
+        footer = _footer(new, hasher)
+        record, written = await _store_small(new, policy, record, b"".join(beginning), footer)
+    else:
+        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher)
+    if written.container_missing:
+        await _undo(new, policy)
+    return record, footer
+
+
+async def _read_beginning(pieces: AsyncIterator[bytes], hasher: Hasher, limit: int) -> tuple[list[bytes], bool]:
+    """Pieces until the end or until more than `limit` bytes are held; whether the end was reached."""
+    held: list[bytes] = []
+    async for piece in pieces:
+        hasher.update(piece)
+        held.append(piece)
+        if hasher.size > limit:
+            return held, False
+    return held, True
+
+
+def _footer(new: NewObject, hasher: Hasher) -> PutFooter:
+    """The finished object's size and digests; 422 when the ETag that it must have is another one."""
+    footer = PutFooter(hasher.size, hasher.md5_hexdigest(), hasher.xxh3_64())
+    if new.etag is not None and new.etag.strip().strip('"').lower() != footer.etag:
+        raise ApiError(422, f"the body's MD5 is {footer.etag}, the ETag header says {new.etag.strip()[:64]!r}")
+    return footer
+
+
+async def _store_small(
+    new: NewObject, policy: int, record: PutRecord, data: bytes, footer: PutFooter
+) -> tuple[PutRecord, Written]:
+    clock = new.call.api.clock
+    for attempt in range(ATTEMPTS):
+        try:
+            return record, await new.call.api.objects.put(new.path, policy, record, data, footer)
+        except Superseded as error:
+            if overtaken(clock, error):
+                break
+            if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
+                raise
+            record = replace(record, timestamp=clock.next())
+    return record, Written(existed=True, container_missing=False)
+
+
+async def _store_large(
+    new: NewObject,
+    policy: int,
+    record: PutRecord,
+    beginning: list[bytes],
+    pieces: AsyncIterator[bytes],
+    hasher: Hasher,
+) -> tuple[PutRecord, PutFooter, Written]:
+    record, upload = await _open_upload(new, policy, record)
+    try:
+        while beginning:
+            await upload.write(beginning.pop(0))
+        async for piece in pieces:
+            hasher.update(piece)
+            await upload.write(piece)
+        footer = _footer(new, hasher)
+        return record, footer, await upload.commit(footer)
+    except Superseded as error:
+        if not overtaken(new.call.api.clock, error):
+            new.call.api.clock.observe(error.timestamp)
+            raise
+        return record, await _rest(new, pieces, hasher), Written(existed=True, container_missing=False)
+    finally:
+        await upload.abort()
+
+
+async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[PutRecord, Upload]:
+    """Begin an upload with the timestamp it has, or with a newer one: nothing has been sent yet."""
+    assert new.body is not None
+    api, size = new.call.api, new.body.announced
+    try:
+        return record, await api.objects.upload(new.path, policy, record, size)
+    except Superseded as error:
+        if not api.clock.observe(error.timestamp):
+            raise
+
+    async def anew(timestamp: Timestamp) -> tuple[PutRecord, Upload]:
+        fresh = replace(record, timestamp=timestamp)
+        return fresh, await api.objects.upload(new.path, policy, fresh, size)
+
+    return await new.call.stamped(anew)
+
+
+async def _rest(new: NewObject, pieces: AsyncIterator[bytes], hasher: Hasher) -> PutFooter:
+    """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
+    async for piece in pieces:
+        hasher.update(piece)
+    return _footer(new, hasher)
+
+
+async def _undo(new: NewObject, policy: int) -> None:
+    """The container went away in another process: what was stored is deleted again, and the client told so."""
+    api, container = new.call.api, new.path.container
+    assert container is not None
+    api.containers.forget(new.path.account, container)
+    await api.objects.delete(new.path, policy, api.clock.next())
+    raise NotFound(f"container {container!r} does not exist")
