@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,10 @@ def _archive() -> bytes:
             assert spec is not None, f"{name} is not installed"
             assert spec.origin is not None
             archive.add(Path(spec.origin).parent, name, filter=_no_bytecode)
+        # The client asks for its own version.
+        for file in files("python-swiftclient") or ():
+            if file.name == "METADATA":
+                archive.add(file.locate(), str(file))
         archive.add(Path(__file__).with_name("load.py"), "load.py")
     return packed.getvalue()
 
