@@ -1,0 +1,34 @@
+//! What can grow, and how far. The table in `docs/transport.md` is compared with this by a test.
+
+/// Bytes of a frame's head.
+pub const HEAD_BYTES: usize = 28;
+/// Bytes of a meta part: a header, and room for the fields before it.
+pub const META_BYTES: usize = HEADER_BYTES + 512;
+/// Bytes of a request's or reply's header, which is opaque here.
+pub const HEADER_BYTES: usize = 64 << 10;
+/// Bytes of a trace id.
+pub const TRACE_BYTES: usize = 80;
+/// Bytes of a body's footer.
+pub const FOOTER_BYTES: usize = 4096;
+/// Bytes of other texts: a length of one byte says no more.
+pub const TEXT_BYTES: usize = 255;
+/// Key ids in HELLO.
+pub const KEYS: usize = 16;
+/// Bytes of a meta part before the peer has proved anything.
+pub const HANDSHAKE_BYTES: usize = 1536;
+/// Bytes of a body inside REQUEST or REPLY.
+pub const INLINE_BYTES: usize = 64 << 10;
+/// Bytes of a chunk: the unit that is offered, waited for and handed to the layer above.
+pub const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of a DATA frame's body.
+pub const DATA_BYTES: usize = 1 << 20;
+/// Bytes of a body that may be offered and not yet sent (or, lent, not yet given back).
+pub const OFFERED_BYTES: u64 = 8 << 20;
+/// The same in chunks.
+pub const OFFERED_CHUNKS: usize = 64;
+/// Silence of our own, in ms, after which a PING is sent.
+pub const PING_AFTER_MS: u64 = 400;
+/// The peer's silence, in ms, after which it is given up. With the time of a tick below 2 s.
+pub const DEAD_AFTER_MS: u64 = 1500;
+/// Time for the whole handshake, in ms.
+pub const HANDSHAKE_MS: u64 = 1500;

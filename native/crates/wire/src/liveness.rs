@@ -1,0 +1,52 @@
+//! When to say that we live, and when to believe that the peer does not. Times are ms of any monotonic clock.
+
+use crate::limits::{DEAD_AFTER_MS, PING_AFTER_MS};
+
+/// One connection's two silences.
+#[derive(Clone, Copy, Debug)]
+pub struct Liveness {
+    heard_ms: u64,
+    said_ms: u64,
+}
+
+/// What is to be done about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// Nothing before this time.
+    QuietUntil(u64),
+    /// Say something.
+    Ping,
+    /// The peer is gone.
+    Dead,
+}
+
+impl Liveness {
+    /// A connection that has just been made.
+    #[must_use]
+    pub fn new(now_ms: u64) -> Self {
+        Self { heard_ms: now_ms, said_ms: now_ms }
+    }
+
+    /// Any bytes have come in.
+    pub fn heard(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+    }
+
+    /// Any bytes have gone out.
+    pub fn said(&mut self, now_ms: u64) {
+        self.said_ms = now_ms;
+    }
+
+    /// What is due. `now_ms` may have jumped by any time: a process that was stopped itself and comes back
+    /// finds its peers' bytes waiting, so who drives this reads before it asks.
+    #[must_use]
+    pub fn pulse(&self, now_ms: u64) -> Pulse {
+        if now_ms.saturating_sub(self.heard_ms) >= DEAD_AFTER_MS {
+            return Pulse::Dead;
+        }
+        if now_ms.saturating_sub(self.said_ms) >= PING_AFTER_MS {
+            return Pulse::Ping;
+        }
+        Pulse::QuietUntil((self.heard_ms + DEAD_AFTER_MS).min(self.said_ms + PING_AFTER_MS))
+    }
+}

@@ -1,0 +1,329 @@
+//! One request: what may come next on it, and how much of its two bodies may be offered, granted and sent.
+//!
+//! [`Outflow`] is the sender's view of a body, [`Inflow`] the receiver's, [`Stream`] both bodies of a request as
+//! one side sees them. Each checks what the other side does: the peer may be of another version, or wicked.
+
+use std::collections::VecDeque;
+
+use crate::limits::{CHUNK_BYTES, OFFERED_BYTES, OFFERED_CHUNKS};
+use crate::message::Offer;
+use crate::violation::{Violation, require};
+
+/// The body that we send.
+#[derive(Clone, Debug, Default)]
+pub struct Outflow {
+    offered: u64,
+    granted: u64,
+    sent: u64,
+    /// Lent chunks that have not come back: offset and length.
+    lent: Vec<(u64, u32)>,
+    lent_bytes: u64,
+    /// Lengths of chunks offered to be sent.
+    waiting: VecDeque<u32>,
+    ended: bool,
+}
+
+impl Outflow {
+    /// Whether a chunk of this length may be offered now.
+    #[must_use]
+    pub fn has_room(&self, length: usize) -> bool {
+        !self.ended
+            && self.offered - self.sent + self.lent_bytes + length as u64 <= OFFERED_BYTES
+            && self.waiting.len() + self.lent.len() < OFFERED_CHUNKS
+    }
+
+    /// Offer the next chunk, to be sent when it is granted. Gives its offset.
+    pub fn offer(&mut self, length: u32) -> u64 {
+        debug_assert!(self.has_room(length as usize) && length > 0 && length as usize <= CHUNK_BYTES);
+        let offset = self.offered;
+        self.offered += u64::from(length);
+        self.waiting.push_back(length);
+        offset
+    }
+
+    /// Whether the next chunk may be lent: only when everything before it has been sent.
+    #[must_use]
+    pub fn may_lend(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Lend the next chunk. Gives its offset.
+    pub fn lend(&mut self, length: u32) -> u64 {
+        debug_assert!(self.may_lend() && self.has_room(length as usize));
+        let offset = self.offered;
+        self.offered += u64::from(length);
+        self.granted = self.offered;
+        self.sent = self.offered;
+        self.lent.push((offset, length));
+        self.lent_bytes += u64::from(length);
+        offset
+    }
+
+    /// GRANT has come.
+    ///
+    /// # Errors
+    /// It goes back, beyond what was offered, or ends within a chunk.
+    pub fn grant(&mut self, upto: u64) -> Result<(), Violation> {
+        require(upto >= self.granted, "a grant that takes back")?;
+        require(upto <= self.offered, "a grant beyond what was offered")?;
+        self.granted = upto;
+        Ok(())
+    }
+
+    /// How many bytes of the body may be sent now, from which offset on.
+    #[must_use]
+    pub fn sendable(&self) -> (u64, u64) {
+        (self.sent, self.granted - self.sent)
+    }
+
+    /// So many bytes have been put on their way; never more than [`Outflow::sendable`].
+    pub fn sent(&mut self, mut bytes: u64) {
+        debug_assert!(bytes <= self.granted - self.sent);
+        self.sent += bytes;
+        while bytes > 0 {
+            let Some(first) = self.waiting.front_mut() else { break };
+            let taken = bytes.min(u64::from(*first));
+            *first -= taken as u32;
+            bytes -= taken;
+            if *first == 0 {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// DONE has come.
+    ///
+    /// # Errors
+    /// Nothing of the kind was lent.
+    pub fn done(&mut self, offset: u64) -> Result<(), Violation> {
+        let at = self.lent.iter().position(|lent| lent.0 == offset);
+        let at = at.ok_or(Violation("something given back that was not lent"))?;
+        self.lent_bytes -= u64::from(self.lent.swap_remove(at).1);
+        Ok(())
+    }
+
+    /// Whether everything offered has been sent, so that END may follow.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// END has been sent, or the body was empty or inside the frame.
+    pub fn end(&mut self) {
+        debug_assert!(self.is_flushed());
+        self.ended = true;
+    }
+
+    /// Whether the body is complete.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+/// The body that we receive.
+#[derive(Clone, Debug)]
+pub struct Inflow {
+    window: u64,
+    offered: u64,
+    granted: u64,
+    received: u64,
+    /// Bytes that were granted or lent, and that the layer above has not let go of.
+    held: u64,
+    lent: u64,
+    offers: VecDeque<u32>,
+    lent_chunks: usize,
+    /// 0 before a chunk of which nothing has come.
+    into_chunk: u32,
+    unreceived: VecDeque<u32>,
+    ended: bool,
+}
+
+impl Inflow {
+    /// `window`: how much of the body may be granted beyond what was let go of. One chunk always may.
+    #[must_use]
+    pub fn new(window: u64) -> Self {
+        Self {
+            window: window.max(CHUNK_BYTES as u64),
+            offered: 0,
+            granted: 0,
+            received: 0,
+            held: 0,
+            lent: 0,
+            offers: VecDeque::new(),
+            lent_chunks: 0,
+            into_chunk: 0,
+            unreceived: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// OFFER has come.
+    ///
+    /// # Errors
+    /// It leaves a gap, is too much, or comes after the end.
+    pub fn offer(&mut self, offer: &Offer) -> Result<(), Violation> {
+        require(!self.ended, "an offer after the end")?;
+        require(offer.offset == self.offered, "an offer with a gap before it")?;
+        let waiting = self.offered - self.received + self.lent + u64::from(offer.length);
+        require(waiting <= OFFERED_BYTES, "more bytes offered than may be")?;
+        let chunks = self.offers.len() + self.unreceived.len() + self.lent_chunks;
+        require(chunks < OFFERED_CHUNKS, "more chunks offered than may be")?;
+        self.offered += u64::from(offer.length);
+        if offer.place.is_some() {
+            require(self.offers.is_empty() && self.unreceived.is_empty(), "a chunk lent before others were sent")?;
+            self.granted = self.offered;
+            self.received = self.offered;
+            self.lent += u64::from(offer.length);
+            self.lent_chunks += 1;
+        } else {
+            self.offers.push_back(offer.length);
+        }
+        Ok(())
+    }
+
+    /// The length of the chunk for which memory should be got now, if the window allows another one.
+    #[must_use]
+    pub fn wanted(&self) -> Option<u32> {
+        let next = *self.offers.front()?;
+        (self.held == 0 || self.held + u64::from(next) <= self.window).then_some(next)
+    }
+
+    /// Memory for the chunk that was [wanted](Self::wanted) is there. Gives what GRANT says.
+    pub fn grant(&mut self) -> u64 {
+        if let Some(length) = self.offers.pop_front() {
+            self.granted += u64::from(length);
+            self.held += u64::from(length);
+            self.unreceived.push_back(length);
+        }
+        self.granted
+    }
+
+    /// The head of a DATA frame has come: may its bytes follow?
+    ///
+    /// # Errors
+    /// It is not granted, or not what comes next.
+    pub fn admit(&self, offset: u64, bytes: u64) -> Result<(), Violation> {
+        require(!self.ended, "data after the end")?;
+        require(offset == self.received, "data that is not what comes next")?;
+        require(bytes > 0, "data without data")?;
+        require(bytes <= self.granted - self.received, "data that was not granted")
+    }
+
+    /// How many bytes the chunk that is being received still lacks.
+    #[must_use]
+    pub fn chunk_lacks(&self) -> u32 {
+        self.unreceived.front().map_or(0, |length| length - self.into_chunk)
+    }
+
+    /// So many bytes were received into the current chunk, at most [`Inflow::chunk_lacks`]. Offset and length of
+    /// the chunk if it is whole now.
+    pub fn received(&mut self, bytes: u32) -> Option<(u64, u32)> {
+        debug_assert!(bytes <= self.chunk_lacks());
+        self.received += u64::from(bytes);
+        self.into_chunk += bytes;
+        if self.chunk_lacks() > 0 {
+            return None;
+        }
+        self.into_chunk = 0;
+        let length = self.unreceived.pop_front()?;
+        Some((self.received - u64::from(length), length))
+    }
+
+    /// The layer above has let go of a chunk that was sent.
+    pub fn released(&mut self, length: u32) {
+        self.held = self.held.saturating_sub(u64::from(length));
+    }
+
+    /// The layer above has let go of a chunk that was lent; DONE is sent.
+    pub fn returned(&mut self, length: u32) {
+        self.lent = self.lent.saturating_sub(u64::from(length));
+        self.lent_chunks = self.lent_chunks.saturating_sub(1);
+    }
+
+    /// END has come, or the frame that began the body had the flag.
+    ///
+    /// # Errors
+    /// Something that was offered is missing, or it had ended before.
+    pub fn end(&mut self) -> Result<(), Violation> {
+        require(!self.ended, "an end after the end")?;
+        require(self.offered == self.received, "an end before what was offered")?;
+        self.ended = true;
+        Ok(())
+    }
+
+    /// Whether the body is complete.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes received (or lent) so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.received
+    }
+}
+
+/// Which side of the request we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It asked.
+    Client,
+    /// It answers.
+    Server,
+}
+
+/// Both bodies of a request, seen from one side.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    role: Role,
+    /// Whether REPLY has been sent or has come.
+    replied: bool,
+    /// The body that we send.
+    pub outflow: Outflow,
+    /// The body that we receive.
+    pub inflow: Inflow,
+}
+
+impl Stream {
+    /// A request that has just been sent or has come.
+    #[must_use]
+    pub fn new(role: Role, window: u64) -> Self {
+        Self { role, replied: false, outflow: Outflow::default(), inflow: Inflow::new(window) }
+    }
+
+    /// REPLY has been sent or has come.
+    ///
+    /// # Errors
+    /// It is the second one.
+    pub fn reply(&mut self) -> Result<(), Violation> {
+        require(!self.replied, "a second reply")?;
+        self.replied = true;
+        Ok(())
+    }
+
+    /// Whether REPLY has been sent or has come.
+    #[must_use]
+    pub fn is_replied(&self) -> bool {
+        self.replied
+    }
+
+    /// Whether the body that we receive has begun, so that OFFER, DATA and END may come.
+    ///
+    /// # Errors
+    /// The server speaks before its reply.
+    pub fn body_may_come(&self) -> Result<(), Violation> {
+        require(self.role == Role::Server || self.replied, "a reply's body before the reply")
+    }
+
+    /// The reply is complete, and with it the stream, whatever is left of the request's body.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.replied
+            && match self.role {
+                Role::Client => self.inflow.is_ended(),
+                Role::Server => self.outflow.is_ended(),
+            }
+    }
+}

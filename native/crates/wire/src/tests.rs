@@ -1,0 +1,6 @@
+//! The state machines against properties, and the specification's tables against the code.
+
+mod document;
+mod frames;
+mod handshakes;
+mod streams;
