@@ -21,6 +21,7 @@ from swiftlet.store.plain import PlainStore
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
 
 OUTBOX = "outbox"
 """Directory on each device for listing rows that wait for their container server."""
@@ -35,7 +36,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
     rows = ContainerRows(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
-    stores = open_stores(section)
+    stores, unused = open_stores(section)
     outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
@@ -46,7 +47,9 @@ def create_app(settings: ObjectSettings) -> web.Application:
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
     key = use_keys(app, cluster).signing
-    add_object_routes(app, ObjectServer(stores, outboxes, rows, server_settings(settings), key))
+    server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused)
+    app[STATUS].add("devices", server.status)
+    add_object_routes(app, server)
     return app
 
 
@@ -62,10 +65,13 @@ def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
     )
 
 
-def open_stores(section: ObjectSection) -> dict[str, PlainStore]:
-    """The stores of all devices that can be used; one that fails leaves the others serving."""
+def open_stores(section: ObjectSection) -> tuple[dict[str, PlainStore], dict[str, str]]:
+    """The stores of all devices that can be used, and why the others can't; one that fails leaves the others serving.
+
+    DeviceFailed when none can be used.
+    """
     stores: dict[str, PlainStore] = {}
-    failures: list[DeviceFailed] = []
+    failures: dict[str, DeviceFailed] = {}
     for name in section.devices:
         try:
             stores[name] = PlainStore(
@@ -76,10 +82,10 @@ def open_stores(section: ObjectSection) -> dict[str, PlainStore]:
             )
         except DeviceFailed as error:
             _log.error("device left out", device=name, error=str(error))
-            failures.append(error)
+            failures[name] = error
     if not stores:
-        raise failures[0]
-    return stores
+        raise next(iter(failures.values()))
+    return stores, {name: str(error) for name, error in failures.items()}
 
 
 def _root(section: ObjectSection, name: str) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swiftlet.errors import NodeBusy
+from swiftlet.model import Usage
 from swiftlet.peers import RowUpdate
+from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.metrics import DEVICE_FREE, DEVICE_TOTAL, DEVICE_UP, OUTBOX_LENGTH
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
@@ -20,6 +22,7 @@ class ObjectDevice:
     store: Store
     pool: DevicePool
     rows: RowSender
+    status: DeviceStatus
 
     def check_outbox(self, row: RowUpdate | None) -> None:
         """NodeBusy when a row that can't be delivered could not be kept either."""
@@ -27,9 +30,17 @@ class ObjectDevice:
             raise NodeBusy(f"device {self.name} has too many listing rows waiting for their container servers")
 
     async def measure(self) -> None:
-        """Show the device's fullness in the metrics; DeviceFailed when it can't be asked."""
-        usage = await self.pool.run(self.store.usage)
-        DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
-        DEVICE_FREE.labels(self.name).set(usage.free_bytes)
-        DEVICE_UP.labels(self.name).set(1)
+        """Look at the device; show what is found in the metrics and the status."""
+        usage = await self.status.look(self._usage)
+        DEVICE_UP.labels(self.name).set(usage is not None)
         OUTBOX_LENGTH.labels(self.name).set(len(self.rows.outbox))
+        if usage is not None:
+            DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
+            DEVICE_FREE.labels(self.name).set(usage.free_bytes)
+
+    async def _usage(self) -> Usage:
+        return await self.pool.run(self.store.usage)
+
+    def fields(self) -> dict[str, object]:
+        """The status report's fields."""
+        return {**self.status.fields(), "outbox": len(self.rows.outbox)}

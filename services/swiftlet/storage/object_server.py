@@ -23,8 +23,9 @@ from aiohttp import web
 from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
 from swiftlet.peers import RowFate, RowUpdate, WriteReply
+from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.frames import BodyReader
-from swiftlet.storage.metrics import DEVICE_UP, RECLAIMED
+from swiftlet.storage.metrics import RECLAIMED
 from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, object_key
 from swiftlet.storage.object_get import get
@@ -84,23 +85,32 @@ class ObjectServer:
         settings: ObjectServerSettings | None = None,
         key: ClusterKey | None = None,
         now_s: Callable[[], float] = time.time,
+        unused: Mapping[str, str] | None = None,
     ) -> None:
         """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
 
-        `now_s` is the wall clock.
+        `now_s` is the wall clock. `unused` are devices that can't be used, and why.
         """
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
         self.settings = settings or ObjectServerSettings()
         self._door = Door(key)
         self._now_s = now_s
+        self._unused = dict(unused or {})
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
         settings = self.settings
         pool = DevicePool(name, settings.threads_per_device, settings.max_requests_per_device)
         rows = RowSender(sink, outbox, pool, settings.row_wait_s, settings.reclaim_age_s, settings.outbox_interval_s)
-        return ObjectDevice(name, store, pool, rows)
+        return ObjectDevice(name, store, pool, rows, DeviceStatus(name))
+
+    def status(self) -> dict[str, object]:
+        """The `devices` of the status report."""
+        unused = {
+            name: {**DeviceStatus(name, reason).fields(), "outbox": None} for name, reason in self._unused.items()
+        }
+        return {**unused, **{name: device.fields() for name, device in self._devices.items()}}
 
     @property
     def devices(self) -> Mapping[str, ObjectDevice]:
@@ -119,7 +129,10 @@ class ObjectServer:
 
     @property
     def _upkeep(self) -> tuple[Callable[[ObjectDevice], Coroutine[Any, Any, None]], ...]:
-        return self._tend, self._forget_old
+        return self._tend, self._forget_old, self._watch
+
+    async def _watch(self, device: ObjectDevice) -> None:
+        await device.status.watch(device.measure)
 
     async def _forget_old(self, device: ObjectDevice) -> None:
         """Forget one device's old tombstones every period, for ever; at first somewhen within one."""
@@ -148,9 +161,7 @@ class ObjectServer:
         while True:
             try:
                 await device.rows.drain()
-                await device.measure()
             except (SwiftletError, OSError) as error:
-                DEVICE_UP.labels(device.name).set(0)
                 _log.error("upkeep failed: device=%s error=%s", device.name, error)
             except Exception:
                 _log.exception("upkeep failed unexpectedly: device=%s", device.name)

@@ -390,7 +390,10 @@ class PlainStore:
             return entry is not None
 
     def usage(self) -> Usage:
-        """Fullness of the device."""
+        """Fullness of the device; DeviceFailed when it takes no writes or is gone, whatever lies below its mount."""
+        self._device.check_writable()
+        with self._device.errors():
+            os.stat(os.path.join(self._device.root, OBJECTS))
         return self._device.usage()
 
     def close(self) -> None:
