@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import files
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from e2e.kubernetes.kube import Namespace, eventually
@@ -25,7 +26,7 @@ _VERIFIED_WITHIN_S = 420
 _POD = """
 apiVersion: v1
 kind: Pod
-metadata: {name: NAME, labels: {app: client}}
+metadata: {name: $name, labels: {app: client}}
 spec:
   restartPolicy: Never
   automountServiceAccountToken: false
@@ -34,22 +35,22 @@ spec:
   securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
   containers:
     - name: client
-      image: IMAGE
+      image: $image
       imagePullPolicy: IfNotPresent
       command: [sleep, infinity]
       securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
       env:
         - {name: PYTHONPATH, value: /tmp/client}
-        - {name: AUTH_URL, value: "URL"}
+        - {name: AUTH_URL, value: "$url"}
         - name: SWIFT_USER
-          valueFrom: {secretKeyRef: {name: SECRET, key: user}}
+          valueFrom: {secretKeyRef: {name: $secret, key: user}}
         - name: SWIFT_KEY
-          valueFrom: {secretKeyRef: {name: SECRET, key: key}}
+          valueFrom: {secretKeyRef: {name: $secret, key: key}}
   affinity:
     nodeAffinity:
       requiredDuringSchedulingIgnoredDuringExecution:
         nodeSelectorTerms:
-          - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [NODE]}]
+          - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [$node]}]
 """
 
 
@@ -143,8 +144,8 @@ def client_pod(
     """Such a pod on a node, for the length of the block."""
     image = os.environ.get("SWIFTLET_E2E_IMAGE", "swiftlet:dev")
     image = image if "/" in image else f"docker.io/library/{image}"
-    text = _POD.replace("NAME", name).replace("IMAGE", image).replace("URL", auth_url)
-    namespace.apply(text.replace("SECRET", credentials_secret).replace("NODE", node))
+    text = Template(_POD).substitute(name=name, image=image, url=auth_url, secret=credentials_secret, node=node)
+    namespace.apply(text)
     try:
         namespace.kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={_READY_WITHIN_S}s")
         unpack = "import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode='r|gz').extractall('/tmp/client')"
