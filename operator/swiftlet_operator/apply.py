@@ -83,10 +83,11 @@ async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[
         with _noting(written, f"{patch.kind.kind} {patch.name}"):
             await kube.patch(patch.kind, world.cluster.meta.namespace, patch.name, patch.change)
             written.count += 1
-    for live in actions.delete:
+    for live, grace_s in (*((one, None) for one in actions.delete), *((one, 0) for one in actions.force)):
         may_write()
         with _noting(written, f"deleting {live['kind']} {name_of(live)}"):
-            await kube.delete(kind_of(live), world.cluster.meta.namespace, name_of(live), live["metadata"]["uid"])
+            namespace, uid = world.cluster.meta.namespace, live["metadata"]["uid"]
+            await kube.delete(kind_of(live), namespace, name_of(live), uid, grace_s)
             written.count += 1
     return written
 

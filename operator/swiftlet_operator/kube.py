@@ -65,8 +65,11 @@ class Kube(Protocol):
         """Merge a change; None when the object is gone."""
         ...
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete this very object, if it is still there; what depends on it goes in the background."""
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
+        """Delete this very object, if it is still there; what depends on it goes in the background.
+
+        `grace_s` is the time that a pod gets to end, None its own; at 0 its node is not asked.
+        """
         ...
 
 
@@ -117,8 +120,10 @@ class HttpKube:
         query = {"fieldManager": MANAGER}
         return await self._ask("PATCH", url, query, change, "application/merge-patch+json", missing=None)
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
         await self._ask("DELETE", _url(kind, namespace, name), None, options, missing=None)
 
     async def _must(

@@ -22,6 +22,8 @@ RESTART_DIGEST = f"{GROUP}/settings"
 ALLOW_SCALE_IN = f"{GROUP}/allow-scale-in"
 """Annotation on a StorageCluster, the way out: pods (comma-separated) whose devices may go although nobody has reported
 them empty."""
+NODE_LOST_SINCE = f"{GROUP}/node-lost-since"
+"""Annotation on volume claims: since when the node of their pod or volume has not been there, in RFC 3339."""
 ALLOW_DELETION = f"{GROUP}/allow-deletion"
 """Annotation on a StorageCluster, the way out: "true" lets it be deleted although data exists."""
 
@@ -70,12 +72,14 @@ SERVICE = Kind("v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 POD = Kind("v1", "Pod", "pods")
 PVC = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PV = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 NODE = Kind("v1", "Node", "nodes", namespaced=False)
 EVENT = Kind("v1", "Event", "events")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 SERVICE_MONITOR = Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 PROMETHEUS_RULE = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
@@ -86,7 +90,19 @@ CHILD_KINDS = (CONFIG_MAP, SECRET, SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NE
 
 _KINDS = {
     (kind.api_version, kind.kind): kind
-    for kind in (*OWN_KINDS, *CHILD_KINDS, *MONITORING_KINDS, POD, PVC, NODE, EVENT, LEASE, SERVICE_ACCOUNT)
+    for kind in (
+        *OWN_KINDS,
+        *CHILD_KINDS,
+        *MONITORING_KINDS,
+        POD,
+        PVC,
+        PV,
+        NODE,
+        STORAGE_CLASS,
+        EVENT,
+        LEASE,
+        SERVICE_ACCOUNT,
+    )
 }
 
 

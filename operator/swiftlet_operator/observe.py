@@ -25,10 +25,12 @@ from swiftlet_operator.manifests import (
     NODE,
     POD,
     POLICY,
+    PV,
     PVC,
     QUOTA,
     RING,
     SECRET,
+    STORAGE_CLASS,
     USER,
     Kind,
     Manifest,
@@ -36,7 +38,9 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
-from swiftlet_operator.plan.workloads import seconds
+from swiftlet_operator.plan.growth import classes_of
+from swiftlet_operator.plan.lost import needs_volumes
+from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Unreadable, World
 
@@ -79,6 +83,11 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         nodes=tuple(found[-1]),
         secrets=await _secrets(kube, namespace, {credentials_name(user) for user in views}, children),
         reports=reports,
+        volumes=await _volumes(kube, children.values(), pods, claims, found[-1]),
+        storage_classes={
+            name: await kube.get(STORAGE_CLASS, "", name) for name in sorted(classes_of(cluster.spec, claims))
+        },
+        filling=_filling(manifest),
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
     )
 
@@ -111,6 +120,25 @@ async def _secrets(
         known = children.get((SECRET.kind, name))
         found[name] = known if known is not None else await kube.get(SECRET, namespace, name)
     return found
+
+
+async def _volumes(
+    kube: Kube,
+    children: Iterable[Manifest],
+    pods: Iterable[Manifest],
+    claims: Iterable[Manifest],
+    nodes: Iterable[Manifest],
+) -> dict[str, Manifest]:
+    """Volumes of pods that stand nowhere or on a node that is not there; only they can be lost with a node."""
+    concerned = needs_volumes(children, pods, {name_of(node) for node in nodes})
+    names = {claim["spec"].get("volumeName") for claim in claims if name_of(claim).partition("-")[2] in concerned}
+    found = {name: await kube.get(PV, "", name) for name in sorted(name for name in names if name)}
+    return {name: volume for name, volume in found.items() if volume is not None}
+
+
+def _filling(manifest: Manifest) -> dict[str, str]:
+    known = (manifest.get("status") or {}).get("filling")
+    return {str(device): str(level) for device, level in known.items()} if isinstance(known, dict) else {}
 
 
 def _parsed(

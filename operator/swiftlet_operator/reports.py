@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
+"""Who has a report; containers are named as their services are."""
 SERVING = "serving"
 """State of a device that takes requests."""
 

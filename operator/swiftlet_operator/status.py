@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,9 +26,19 @@ async def write_statuses(
         if wanted == (live.get("status") or {}):
             continue
         may_write()
-        await kube.patch(status.kind, namespace, status.name, {"status": wanted}, subresource="status")
+        change = {"status": merge_patch(live.get("status") or {}, wanted)}
+        await kube.patch(status.kind, namespace, status.name, change, subresource="status")
         count += 1
     return count
+
+
+def merge_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What merged into the live data makes the wanted ones of it: entries of maps that are gone become null."""
+    change: dict[str, Any] = dict.fromkeys(live.keys() - wanted.keys())
+    for key, value in wanted.items():
+        nested = isinstance(value, dict) and isinstance(live.get(key), dict)
+        change[key] = merge_patch(live[key], value) if nested else value
+    return change
 
 
 def status_of(live: Manifest, status: StatusOf, now_s: int) -> dict[str, Any]:

@@ -20,11 +20,9 @@ from typing import Protocol
 import aiohttp
 
 from swiftlet_operator.manifests import Manifest, name_of
-from swiftlet_operator.reports import Report, Reports, parse_report
+from swiftlet_operator.reports import SERVICES, Report, Reports, parse_report
 
 PATH = "/statusz"
-SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
-"""Containers that have a report."""
 TIMEOUT_S = 2.0
 AT_A_TIME = 64
 MAX_BYTES = 64 * 1024

@@ -42,7 +42,9 @@ class World:
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
     Secrets that users' secretRefs name, None for one that is not there. `reports` are what the pods' services said of
-    themselves, by pod and service; who did not answer is not among them.
+    themselves, by pod and service; who did not answer is not among them. `volumes` are the PersistentVolumes of pods
+    whose place is in question, `storage_classes` those of volumes that should grow, None for one that is not there.
+    `filling`: the level of devices that were nearly full at the last look.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -61,6 +63,9 @@ class World:
     secrets: Mapping[str, Manifest | None] = field(default_factory=dict)
     has_monitoring: bool = False
     reports: Reports = field(default_factory=dict)
+    volumes: Mapping[str, Manifest] = field(default_factory=dict)
+    storage_classes: Mapping[str, Manifest | None] = field(default_factory=dict)
+    filling: Mapping[str, str] = field(default_factory=dict)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: one pod at a time, and none while another failure domain is not whole."""
+"""PodDisruptionBudgets: one pod at a time, none while another failure domain is not whole, all of one in maintenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swiftlet_operator.manifests import BUDGET, Manifest
 def build_budgets(site: Site) -> list[Manifest]:
     """One per StatefulSet with data and per Deployment."""
     budgets = [
-        _budget(site, group.name, group.component, pod_labels(site, group), 0 if group.name in site.frozen else 1)
+        _budget(site, group.name, group.component, pod_labels(site, group), _allowed(site, group.name))
         for group in all_groups(site.name, site.spec)
     ]
     for component, replicas in ((PROXY, site.spec.proxy.replicas), (METADATA, site.spec.metadata.replicas)):
@@ -21,6 +21,13 @@ def build_budgets(site: Site) -> list[Manifest]:
     return budgets
 
 
-def _budget(site: Site, name: str, component: str, labels: Mapping[str, str], unavailable: int) -> Manifest:
+def _allowed(site: Site, group: str) -> int | str:
+    """How many pods of a group may be away because somebody wants it."""
+    if group in site.frozen:
+        return 0
+    return "100%" if group in site.drainable else 1
+
+
+def _budget(site: Site, name: str, component: str, labels: Mapping[str, str], unavailable: int | str) -> Manifest:
     spec = {"maxUnavailable": unavailable, "selector": {"matchLabels": dict(labels)}}
     return site.object(BUDGET, name, component, {"spec": spec})

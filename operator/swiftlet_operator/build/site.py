@@ -73,7 +73,8 @@ class Site:
     """A cluster, ready to be built.
 
     `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
-    spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now.
+    spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
+    `drainable`: groups of which all pods may go.
     `rdma_pools`: pools whose pods ask for an RDMA device.
     """
 
@@ -84,6 +85,7 @@ class Site:
     redis_image: str | None = None
     replicas: Mapping[str, int] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
+    drainable: frozenset[str] = frozenset()
     rdma_pools: frozenset[str] = frozenset()
     has_monitoring: bool = False
 

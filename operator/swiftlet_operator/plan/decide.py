@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
-from swiftlet.crd import Fact, quantity_bytes
-from swiftlet.crd.conditions import rfc3339
+from swiftlet.crd import Fact
 from swiftlet_operator.build import Group, Site, build
 from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
-from swiftlet_operator.build.secrets import build_keys, build_users, credentials_name, endpoint
+from swiftlet_operator.build.secrets import build_keys, build_users
 from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
-from swiftlet_operator.checks import Verdict, check, offers, policies_of, replicas_of
+from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
 from swiftlet_operator.manifests import (
     BUDGET,
     CLUSTER,
@@ -20,37 +18,26 @@ from swiftlet_operator.manifests import (
     DEPLOYMENT,
     FINALIZER,
     NETWORK_POLICY,
-    POLICY,
     PROMETHEUS_RULE,
-    PVC,
-    QUOTA,
-    RING,
     SECRET,
     SERVICE,
     SERVICE_MONITOR,
     STATEFUL_SET,
-    USER,
-    Kind,
     Manifest,
     kind_of,
     name_of,
 )
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.access import access
-from swiftlet_operator.plan.actions import Actions, Event, Fresh, Patch, StatusOf
+from swiftlet_operator.plan.actions import Actions, Fresh, Patch
+from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.deletion import blocked, farewell
+from swiftlet_operator.plan.growth import growth, volumes_resized
+from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
-from swiftlet_operator.plan.workloads import (
-    Domain,
-    domains,
-    frozen,
-    group_of_claim,
-    held_back,
-    left_over,
-    replicas_to_keep,
-    stamped,
-    with_live_templates,
-)
+from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.tell import cluster_status, events, statuses
+from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
 from swiftlet_operator.rings import split
 from swiftlet_operator.world import Defaults, World
 
@@ -58,6 +45,13 @@ LOOK_AGAIN_S = 300.0
 """Without any event the cluster is looked at after this time."""
 BUSY_S = 15.0
 """While pods are restarted or rings wait for pods: readiness in other places changes without an event."""
+_WAITING = {
+    "Progressing": {"RollingOut"},
+    "Degraded": {"PodsNotReady", "NotInSync", "NodeLost"},
+    "ScaleInBlocked": {"AwaitingEmpty", "AwaitingServices"},
+    "Drained": {"Draining"},
+}
+"""Conditions that only a pod's report, which no event announces, will change."""
 PRUNED = (SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY, SERVICE_MONITOR, PROMETHEUS_RULE)
 """Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
 
@@ -69,17 +63,24 @@ def decide(world: World, defaults: Defaults, fresh: Fresh) -> Actions:
         return farewell(world)
     verdicts = check(world)
     valid = say.spec_valid(verdicts)
-    live = domains(world)
     if not valid.is_true or world.cluster.spec.paused:
-        rest = [valid, say.progressing(world, {}, live), say.degraded(live), going, *_unknown()]
-        return Actions(
-            patch=_finalizer(world),
-            status=(_cluster_status(world, rest), *_statuses(world, verdicts, [])),
-            events=_events(world, rest),
-            again_in_s=LOOK_AGAIN_S,
-        )
+        return _hands_off(world, verdicts, [valid, going])
     states = ring_states(world)
+    live = domains(world, states)
     return _make_true(world, defaults, fresh, verdicts, states, live, [valid, going])
+
+
+def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact]) -> Actions:
+    """Nothing is changed, but what is so is told."""
+    states = ring_states(world, hands_off=True)
+    live = domains(world, states)
+    facts = [*known, *_serving(world, states, live), say.progressing(world, {}, live), *_unknown()]
+    return Actions(
+        patch=_finalizer(world),
+        status=(cluster_status(world, facts), *statuses(world, verdicts, states)),
+        events=events(world, facts),
+        again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
+    )
 
 
 def _make_true(
@@ -93,25 +94,32 @@ def _make_true(
 ) -> Actions:
     groups = all_groups(world.cluster.meta.name, world.cluster.spec)
     has_data = any(state.before is not None for state in states)
+    replacing_now = replacing(world, published(states))
     site = _site(world, defaults, groups, live, states, has_data)
     keys = [] if world.child(SECRET, site.child("keys")) else [build_keys(site, fresh.token(), fresh.token())]
     credentials, logins = access(world, site, fresh, verdicts)
     ring_objects = _missing_rings(world, site, states)
     wanted = [stamped(with_live_templates(world, one)) for one in build(site)]
+    wanted = [stepwise(world, one, live, has_data) for one in wanted]
     held = held_back(world, wanted, live, has_data)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in held)]
-    facts = [*known, *_facts(world, site, states, live, held)]
+    facts = [*known, *_facts(world, states, live, held, groups)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
-    keep |= {(kind.kind, name) for name in left_over(groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
+    keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     return Actions(
         first=tuple(keys),
         create=(*credentials, *ring_objects),
-        apply=((build_users(site, logins),), *(_ring_chain(site, state) for state in states), *((m,) for m in applied)),
-        patch=(*_finalizer(world), *_growth(world, groups)),
-        delete=_orphans(world, site, keep, states),
-        status=(_cluster_status(world, facts, site, states), *_statuses(world, verdicts, states)),
-        events=_events(world, facts),
-        again_in_s=_again(states, held, facts),
+        apply=(
+            (build_users(site, logins),),
+            *(_ring_chain(site, state) for state in states),
+            *((m,) for m in applied),
+        ),
+        patch=(*_finalizer(world), *growth(world), *replacing_now.marks),
+        delete=(*_orphans(world, site, keep, states), *replacing_now.delete),
+        force=replacing_now.force,
+        status=(cluster_status(world, facts, site, states), *statuses(world, verdicts, states)),
+        events=events(world, facts),
+        again_in_s=_again(states, held, facts, replacing_now),
     )
 
 
@@ -124,34 +132,20 @@ def _site(
     has_data: bool,
 ) -> Site:
     spec = world.cluster.spec
+    zone = spec.maintenance.zone if spec.maintenance is not None else None
+    allowed = limits(live, groups, zone, has_data=has_data)
     return Site(
         cluster=world.cluster,
         image=spec.image or defaults.image,
         redis_image=spec.redis.image or defaults.redis_image,
         policies=policies_of(world),
         ring_chunks={state.task.ring: state.chunks for state in states},
-        replicas=replicas_to_keep(groups, live, states),
-        frozen=frozen(live, groups, has_data),
-        rdma_pools=_rdma_pools(world),
+        replicas=replicas_to_keep(world, groups, live, states),
+        frozen=allowed.frozen,
+        drainable=allowed.open,
+        rdma_pools=say.rdma_pools(world),
         has_monitoring=world.has_monitoring,
     )
-
-
-def _rdma_pools(world: World) -> frozenset[str]:
-    """Pools whose pods ask for RDMA: those that must, and those that may where all their nodes offer it."""
-    found = set()
-    for pool in world.cluster.spec.pools:
-        rdma = world.cluster.spec.rdma_of(pool)
-        if not rdma.wanted:
-            continue
-        selected = [
-            node
-            for node in world.nodes
-            if {**pool.node_selector, **rdma.node_selector}.items() <= (node["metadata"].get("labels") or {}).items()
-        ]
-        if rdma.mode == "required" or (selected and all(offers(node, rdma) for node in selected)):
-            found.add(pool.name)
-    return frozenset(found)
 
 
 def _missing_rings(world: World, site: Site, states: Sequence[RingState]) -> list[Manifest]:
@@ -177,27 +171,42 @@ def _ring_chain(site: Site, state: RingState) -> tuple[Manifest, ...]:
 
 
 def _facts(
-    world: World, site: Site, states: Sequence[RingState], live: dict[str, Domain], held: dict[str, str]
+    world: World,
+    states: Sequence[RingState],
+    live: dict[str, Domain],
+    held: dict[str, str],
+    groups: Sequence[Group],
 ) -> list[Fact]:
+    return [
+        say.rings_balanced(states),
+        *_serving(world, states, live),
+        say.progressing(world, held, live),
+        say.scale_in_blocked(world, states, groups, live),
+        say.drained(world, states),
+        volumes_resized(world),
+    ]
+
+
+def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain]) -> list[Fact]:
+    """What is told whether or not anything may be changed."""
     objects = [state for state in states if state.task.ring.startswith("object-")]
     databases = [state for state in states if state not in objects]
     return [
-        say.rings_balanced(states),
         say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects)),
         say.available("ContainersAvailable", CONTAINER, live, databases, min(s.task.shape.replicas for s in databases)),
         say.proxies_available(world, live),
-        say.progressing(world, held, live),
-        say.degraded(live),
-        say.scale_in_blocked(states),
-        say.rdma_available(world, site.rdma_pools),
+        say.degraded(world, live, replacing(world, published(states)).message),
+        capacity_available(levels(world)),
+        say.maintenance(world, states, live),
+        say.rdma_available(world),
     ]
 
 
 def _unknown() -> list[Fact]:
     """What is not looked at while nothing may be changed."""
     message = "not looked at while the spec is invalid or paused"
-    types = ("RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable", "ScaleInBlocked")
-    return [Fact(type_, "Unknown", "NotObserved", message) for type_ in (*types, "RDMAAvailable")]
+    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized")
+    return [Fact(type_, "Unknown", "NotObserved", message) for type_ in types]
 
 
 def _finalizer(world: World) -> tuple[Patch, ...]:
@@ -206,25 +215,6 @@ def _finalizer(world: World) -> tuple[Patch, ...]:
         return ()
     change = {"resourceVersion": world.resource_version, "finalizers": [*meta.finalizers, FINALIZER]}
     return (Patch(CLUSTER, meta.name, {"metadata": change}),)
-
-
-def _growth(world: World, groups: Sequence[Group]) -> list[Patch]:
-    """Volumes that are smaller than their pool says now."""
-    spec = world.cluster.spec
-    sizes: dict[tuple[str | None, str | None], str] = {
-        (STORAGE, pool.name): pool.storage.size for pool in spec.pools
-    } | {(CONTAINER, None): spec.container.storage.size}
-    patches = []
-    for claim in world.claims:
-        component, pool, _ = group_of_claim(claim)
-        size = sizes.get((component, pool))
-        if size is None:
-            continue
-        asked = claim["spec"]["resources"]["requests"]["storage"]
-        if quantity_bytes(asked) < quantity_bytes(size):
-            change = {"spec": {"resources": {"requests": {"storage": size}}}}
-            patches.append(Patch(PVC, name_of(claim), change))
-    return patches
 
 
 def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Sequence[RingState]) -> tuple[Manifest, ...]:
@@ -242,93 +232,12 @@ def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Seque
     return tuple(found)
 
 
-def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fact]) -> float:
+def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fact], replacing_now: Replacing) -> float:
     times = [LOOK_AGAIN_S]
     times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
-    if held or any(fact.type == "Ready" and not fact.is_true for fact in [*facts, say.ready(list(facts))]):
+    if replacing_now.again_in_s is not None:
+        times.append(replacing_now.again_in_s)
+    waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
+    if held or replacing_now.force or waits or not say.ready(list(facts)).is_true:
         times.append(BUSY_S)
     return max(1.0, min(times))
-
-
-def _cluster_status(
-    world: World, facts: Sequence[Fact], site: Site | None = None, states: Sequence[RingState] = ()
-) -> StatusOf:
-    fields: dict[str, object] = {"observedGeneration": world.cluster.meta.generation}
-    if site is not None:
-        fields["endpoint"] = endpoint(site)
-        fields["zones"] = sorted({zone for state in states if state.outcome for zone in state.outcome.zones})
-    meta = world.cluster.meta
-    return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
-
-
-def _statuses(world: World, verdicts: Sequence[Verdict], states: Sequence[RingState]) -> list[StatusOf]:
-    """What the objects around the cluster are told."""
-    wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
-    outcomes = {state.task.ring: state for state in states}
-    found = []
-    for kind, resources in ((POLICY, world.policies), (QUOTA, world.quotas)):
-        for one in resources:
-            found.append(_simple(kind, one.meta.name, one.meta.generation, wrong, {}))
-    for user in world.users:
-        fields: dict[str, object] = {"secretName": credentials_name(user)}
-        found.append(_simple(USER, user.meta.name, user.meta.generation, wrong, fields))
-    for ring in world.ring_objects:
-        state = outcomes.get(ring.spec.ring_name)
-        if state is not None:
-            found.append(_ring_status(world, ring.meta.name, ring.meta.generation, state))
-        else:
-            found.append(_simple(RING, ring.meta.name, ring.meta.generation, wrong, {}))
-    for broken in world.unreadable:
-        generation = int(broken.manifest["metadata"].get("generation") or 0)
-        found.append(_simple(broken.kind, name_of(broken.manifest), generation, wrong, {}))
-    return found
-
-
-def _simple(
-    kind: Kind, name: str, generation: int, wrong: dict[tuple[str, str], Verdict], fields: dict[str, object]
-) -> StatusOf:
-    verdict = wrong.get((kind.kind, name))
-    if verdict is not None:
-        fact = Fact("Ready", "False", verdict.reason, verdict.message)
-    else:
-        fact = Fact("Ready", "True", "Accepted", "part of the cluster")
-    return StatusOf(kind, name, generation, (fact,), fields)
-
-
-def _ring_status(world: World, name: str, generation: int, state: RingState) -> StatusOf:
-    outcome = state.outcome
-    if outcome is None:
-        return StatusOf(RING, name, generation, (Fact("Ready", "False", "BuilderUnreadable", state.problem),))
-    if outcome.saved is None:
-        reason, message = outcome.refused or ("WaitingForDevices", outcome.waiting or "there is no ring yet")
-        return StatusOf(RING, name, generation, (Fact("Ready", "False", reason, message),))
-    problem = outcome.refused
-    fact = Fact("Ready", "True", *(problem or ("Published", outcome.waiting or "the services have the ring")))
-    moment = datetime.fromtimestamp(outcome.saved.rebalanced_at_s, UTC)
-    maps = [ring_map(world.cluster.meta.name, outcome.ring, index) for index in range(state.chunks)]
-    fields = {
-        "version": outcome.version,
-        "devices": outcome.devices,
-        "balance": round(outcome.balance, 2),
-        "dispersion": round(outcome.dispersion, 2),
-        "moved": outcome.saved.moved,
-        "lastRebalance": rfc3339(moment),
-        "configMaps": maps,
-    }
-    return StatusOf(RING, name, generation, (fact,), fields)
-
-
-def _events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
-    """An event for each condition whose status or reason is news; on the first visit only a wrong spec."""
-    before = {one.type: (one.status, one.reason) for one in world.cluster.conditions}
-    found = []
-    for fact in (say.ready(facts), *facts):
-        old = before.get(fact.type)
-        if fact.status == "Unknown" or old == (fact.status, fact.reason):
-            continue
-        bad = fact.is_true == (fact.type in {"Degraded", "ScaleInBlocked", "DeletionBlocked"})
-        if old is None and not (bad and fact.type == "SpecValid"):
-            continue
-        message = f"{fact.type} is {fact.status}: {fact.message}"
-        found.append(Event("Warning" if bad else "Normal", fact.reason, message))
-    return tuple(found)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from swiftlet.crd import Fact
-from swiftlet_operator.build.site import PROXY
+from swiftlet_operator.build.site import PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
-from swiftlet_operator.manifests import DEPLOYMENT
+from swiftlet_operator.manifests import DEPLOYMENT, POOL_LABEL, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState
-from swiftlet_operator.plan.workloads import Domain
+from swiftlet_operator.plan.sync import is_empty, is_named, outbox_is_empty, pod_of
+from swiftlet_operator.plan.workloads import Domain, awaited_services, leaving_pods, published
+from swiftlet_operator.reports import SERVING, Report
+from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
+_RDMA = "rdma"
+_FALLBACKS = frozenset({"http", "tcp"})
+"""Transports between nodes that are used when RDMA can't be."""
 READY_NEEDS = ("SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable")
 """Ready is true when all of these are."""
 
@@ -48,7 +55,7 @@ def available(
     mine = [one for one in live.values() if one.component == component]
     if not mine:
         return Fact(type_, "False", "NoPods", "the pods have not been made yet")
-    down = {one.name: one.replicas - one.ready for one in mine if one.ready < one.replicas}
+    down = {one.name: len(one.down) for one in mine if one.down}
     if not down:
         return Fact(type_, "True", "AllReady", "all pods are ready")
     text = ", ".join(f"{count} of {name}" for name, count in sorted(down.items()))
@@ -88,15 +95,94 @@ def progressing(world: World, held: Mapping[str, str], live: Mapping[str, Domain
     return Fact("Progressing", "False", "Complete", "all pods are as they should be")
 
 
-def degraded(live: Mapping[str, Domain]) -> Fact:
-    """Whether data has fewer copies at hand than it should."""
+def degraded(world: World, live: Mapping[str, Domain], lost: str) -> Fact:
+    """Whether data has fewer copies at hand than it should; `lost` tells of nodes that are gone."""
+    if lost:
+        return Fact("Degraded", "True", "NodeLost", lost)
     down = sorted(one.name for one in live.values() if one.ready < one.replicas)
     if down:
         return Fact("Degraded", "True", "PodsNotReady", f"{', '.join(down)} has pods that are not ready")
-    return Fact("Degraded", "False", "AllReady", "all pods with data are ready")
+    failed = _failed_devices(world)
+    if failed:
+        message = f"{named(failed)} can't be used; replace the volume, and name it in spec.drain until then"
+        return Fact("Degraded", "True", "DeviceFailed", message)
+    stale = sorted(pod for one in live.values() for pod in one.stale)
+    if stale:
+        silent = (
+            " and does not say how it is"
+            if all(pod in one.silent for one in live.values() for pod in one.stale)
+            else ""
+        )
+        message = f"{named(stale)} has not been in sync since it became ready{silent}"
+        return Fact("Degraded", "True", "NotInSync", message)
+    return Fact("Degraded", "False", "AllReady", "all pods with data are ready and in sync")
 
 
-def scale_in_blocked(states: Sequence[RingState]) -> Fact:
+def _failed_devices(world: World) -> list[str]:
+    found = []
+    for pod, reports in world.reports.items():
+        for service in ("object", "container"):
+            devices = reports[service].devices if service in reports else {}
+            found += [
+                name if "/" in name else f"{pod}/{name}"
+                for name, device in devices.items()
+                if device.state is not None and device.state != SERVING
+            ]
+    return sorted(found)
+
+
+def maintenance(world: World, states: Sequence[RingState], live: Mapping[str, Domain]) -> Fact:
+    """Whether a zone may be worked on."""
+    spec = world.cluster.spec
+    if spec.maintenance is None:
+        return Fact("Maintenance", "False", "NotWanted", "no zone is in maintenance")
+    zone = spec.maintenance.zone
+    zones = {one.zone for one in live.values() if one.zone}
+    zones |= {found for ring in published(states) for found in ring.zones.values()}
+    if zone not in zones:
+        message = f"nothing stands in zone {zone}, so no pod may go at all; the zones are {', '.join(sorted(zones))}"
+        return Fact("Maintenance", "False", "ZoneUnknown", message)
+    others = [one for one in live.values() if one.zone not in (None, zone)]
+    troubled = sorted(one.name for one in others if not one.whole or one.stale)
+    if troubled:
+        message = f"zone {zone} may not be drained yet: {named(troubled)} is not whole or not in sync"
+        return Fact("Maintenance", "False", "OtherZonesNotWhole", message)
+    mixed = sorted(one.name for one in live.values() if one.zone is None)
+    more = f"; pods of {', '.join(mixed)} are not bound to zones and go one at a time" if mixed else ""
+    message = f"zone {zone} may be drained; remove spec.maintenance when the work is done{more}"
+    return Fact("Maintenance", "True", "ZoneMayBeDrained", message)
+
+
+def drained(world: World, states: Sequence[RingState]) -> Fact:
+    """Whether what spec.drain names holds nothing any more."""
+    names = world.cluster.spec.drain
+    if not names:
+        return Fact("Drained", "False", "NotWanted", "spec.drain names nothing")
+    rings = published(states)
+    members = {device for ring in rings for device in ring.zones}
+    unknown = [one for one in names if not any(is_named(device, (one,)) for device in members)]
+    concerned = sorted(device for device in members if is_named(device, names))
+    full = [
+        device
+        for device in concerned
+        if not outbox_is_empty(world, device)
+        or any(
+            device in ring.assigned or not is_empty(world, device, ring.ring, ring.version)
+            for ring in rings
+            if device in ring.zones
+        )
+    ]
+    if full:
+        return Fact("Drained", "False", "Draining", f"{named(full)} may still hold something")
+    if unknown:
+        message = f"{named(unknown)} is in no ring; a name is that of a pod, or POD/d0"
+        return Fact("Drained", "False", "NameUnknown", message)
+    return Fact("Drained", "True", "Empty", f"{named(concerned)} holds nothing any more")
+
+
+def scale_in_blocked(
+    world: World, states: Sequence[RingState], groups: Sequence[Group], live: Mapping[str, Domain]
+) -> Fact:
     """Whether pods should go but can't yet."""
     few = [s.outcome.refused for s in states if s.outcome and s.outcome.draining and s.outcome.refused]
     if few:
@@ -112,15 +198,46 @@ def scale_in_blocked(states: Sequence[RingState]) -> Fact:
             "empty, name them in the annotation swiftlet.io/allow-scale-in of the StorageCluster"
         )
         return Fact("ScaleInBlocked", "True", "AwaitingEmpty", message)
+    going = leaving_pods(groups, live)
+    if going and (late := awaited_services(world, going, states)):
+        message = (
+            f"{named(going)} holds nothing any more and goes when nobody writes to it: {named(late)} does not say yet "
+            "that it uses the rings without it"
+        )
+        return Fact("ScaleInBlocked", "True", "AwaitingServices", message)
     return Fact("ScaleInBlocked", "False", "NothingToDrain", "no pod is to go")
 
 
 def _pods(devices: Iterable[str]) -> set[str]:
-    return {name.split("/")[0] for name in devices}
+    return {pod_of(name) for name in devices}
 
 
-def rdma_available(world: World, pools: frozenset[str]) -> Fact:
-    """Whether the pools that want RDMA have it."""
+def transports(world: World) -> dict[str, int]:
+    """How many pods reach their peers by each transport."""
+    return dict(sorted(Counter(one for reports in world.reports.values() for one in _used(reports)).items()))
+
+
+def _used(reports: Mapping[str, Report]) -> set[str]:
+    return {name for one in reports.values() for name, peers in one.transports.items() if peers}
+
+
+def rdma_pools(world: World) -> frozenset[str]:
+    """Pools whose pods ask for RDMA: those that must, and those that may where all their nodes offer it."""
+    found = set()
+    for pool in world.cluster.spec.pools:
+        rdma = world.cluster.spec.rdma_of(pool)
+        if not rdma.wanted:
+            continue
+        wanted = {**pool.node_selector, **rdma.node_selector}.items()
+        selected = [node for node in world.nodes if wanted <= labels_of(node).items()]
+        if rdma.mode == "required" or (selected and all(offers(node, rdma) for node in selected)):
+            found.add(pool.name)
+    return frozenset(found)
+
+
+def rdma_available(world: World) -> Fact:
+    """Whether the pods that want RDMA have it, and use it."""
+    pools = rdma_pools(world)
     spec = world.cluster.spec
     wanting = [pool for pool in spec.pools if spec.rdma_of(pool).wanted]
     if not wanting:
@@ -132,6 +249,17 @@ def rdma_available(world: World, pools: frozenset[str]) -> Fact:
     if missing := [pool.name for pool in wanting if pool.name not in pools]:
         message = f"not all nodes of pool {', '.join(missing)} offer it, so its pods do without"
         return Fact("RDMAAvailable", "False", "SomeNodes", message)
+    fallen = sorted(
+        name_of(pod)
+        for pod in world.pods
+        if labels_of(pod).get(POOL_LABEL) in pools
+        and (used := _used(world.reports.get(name_of(pod), {})))
+        and used & _FALLBACKS
+        and _RDMA not in used
+    )
+    if fallen:
+        message = f"{named(fallen)} was given RDMA but reaches its peers without; see its log and the device's state"
+        return Fact("RDMAAvailable", "False", "FellBack", message)
     return Fact("RDMAAvailable", "True", "Available", "all pools that want RDMA ask for it")
 
 

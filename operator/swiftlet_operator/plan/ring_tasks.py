@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from swiftlet.crd import Pool
+from swiftlet.crd import Pool, Storage, parse_quantity
+from swiftlet.crd.cluster import GIB
 from swiftlet.ring import RingError
 from swiftlet.ring.codec import chunk_count
 from swiftlet_operator.build.names import builder_map, ring_map
@@ -30,9 +31,13 @@ from swiftlet_operator.manifests import (
     Manifest,
     annotations_of,
     labels_of,
+    name_of,
 )
+from swiftlet_operator.plan.capacity import NO_MORE, levels
+from swiftlet_operator.plan.lost import lost_pods
+from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, outbox_is_empty
 from swiftlet_operator.problems import BrokenState
-from swiftlet_operator.rings import Outcome, Saved, Shape, Task, Wanted, advance, rebuilt, ring_of, unite
+from swiftlet_operator.rings import Outcome, Saved, Shape, Task, Wanted, advance, known, look, rebuilt, ring_of, unite
 from swiftlet_operator.world import World
 
 PATIENCE_S = 300
@@ -43,13 +48,17 @@ NO_ZONE = "default"
 
 @dataclass(frozen=True, slots=True)
 class RingState:
-    """A ring's task, what was saved of it, and what became of it; `problem` when it can't be touched."""
+    """A ring's task, what was saved of it, and what became of it; `problem` when it can't be touched.
+
+    `published` is the ring as the services have it, None before there is one.
+    """
 
     task: Task
     chunks: int
     before: Saved | None
     outcome: Outcome | None
     problem: str = ""
+    published: Published | None = None
 
     @property
     def changed(self) -> bool:
@@ -57,22 +66,91 @@ class RingState:
         return self.outcome is not None and self.outcome.saved is not self.before
 
 
-def ring_states(world: World) -> list[RingState]:
-    """All rings of the cluster, each moved one step on if that is possible now."""
-    tasks = [_database_task(world, ring) for ring in ("account", "container")]
-    tasks += [_object_task(world, policy) for policy in policies_of(world)]
-    return [_state(world, task) for task in tasks]
+def ring_states(world: World, *, hands_off: bool = False) -> list[RingState]:
+    """All rings of the cluster, each moved one step on if that is possible now and hands are not kept off."""
+    drafts = [_draft(world, task) for task in _tasks(world)]
+    if hands_off:
+        return [_step(draft, lambda task, before: look(task, before)) for draft in drafts]
+    return [
+        _step(_judged(world, draft, drafts), lambda task, before: advance(task, before, world.now_s))
+        for draft in drafts
+    ]
 
 
-def _state(world: World, task: Task) -> RingState:
+def _tasks(world: World) -> list[Task]:
+    found = _Devices(world)
+    tasks = [_database_task(found, ring) for ring in ("account", "container")]
+    return tasks + [_object_task(found, policy) for policy in policies_of(world)]
+
+
+def _draft(world: World, task: Task) -> RingState:
+    """A ring's task and what was saved of it."""
     expected = chunk_count(task.shape.part_power, task.shape.replicas)
     before = None
     try:
         before = saved(world, task)
-        outcome = advance(task, before, world.now_s)
-        return RingState(task, len(outcome.chunks) or expected, before, outcome)
+        facts = known(task.ring, before) if before is not None else None
     except (BrokenState, RingError) as error:
         return RingState(task, expected, before, None, str(error))
+    if before is None or facts is None:
+        return RingState(task, expected, None, None)
+    published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones)
+    return RingState(task, expected, before, None, published=published)
+
+
+def _step(draft: RingState, how: Callable[[Task, Saved | None], Outcome]) -> RingState:
+    if draft.problem:
+        return draft
+    try:
+        outcome = how(draft.task, draft.before)
+    except (BrokenState, RingError) as error:
+        return replace(draft, problem=str(error))
+    return replace(draft, chunks=len(outcome.chunks) or draft.chunks, outcome=outcome)
+
+
+def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState]) -> RingState:
+    """With what the pods' reports say about the ring's devices."""
+    published = draft.published
+    maintenance = world.cluster.spec.maintenance
+    hold = f"zone {maintenance.zone} is in maintenance" if maintenance is not None else ""
+    if published is None:
+        return replace(draft, task=replace(draft.task, hold=hold))
+    leaving = _leaving(draft)
+    allowed = allowed_pods(world)
+    empty = {
+        device for device in leaving if is_named(device, allowed) or _is_empty_everywhere(world, device, all_drafts)
+    }
+    idle = {one.name for one in draft.task.wanted if one.weight == 0}
+    gone = {one.pod for one in lost_pods(world)}
+    excused = {
+        device
+        for device in published.zones
+        if is_named(device, allowed | gone | set(world.cluster.spec.drain)) or device in empty
+    }
+    late = behind(world, published, leaving=leaving | idle, excused=excused)
+    return replace(draft, task=replace(draft.task, empty=frozenset(empty), behind=late, hold=hold))
+
+
+def _leaving(draft: RingState) -> set[str]:
+    """Devices of a ring that should not be in it."""
+    return set(draft.published.zones) - {one.name for one in draft.task.wanted} if draft.published else set()
+
+
+def _is_empty_everywhere(world: World, device: str, drafts: Sequence[RingState]) -> bool:
+    """Whether a device holds nothing of any ring that it has to leave, nor rows if it leaves all of them."""
+    leaves = [one.published for one in drafts if one.published is not None and device in _leaving(one)]
+    stays = any(one.name == device for draft in drafts for one in draft.task.wanted)
+    if any(draft.problem for draft in drafts):
+        return False
+    return all(is_empty(world, device, ring.ring, ring.version) for ring in leaves) and (
+        stays or outbox_is_empty(world, device)
+    )
+
+
+def allowed_pods(world: World) -> frozenset[str]:
+    """Pods that may go although nobody has reported them empty: a person said so."""
+    allowed = world.cluster.meta.annotations.get(ALLOW_SCALE_IN, "")
+    return frozenset(name.strip() for name in allowed.split(",") if name.strip())
 
 
 def _shape(world: World, ring: str, policy: Policy | None) -> Shape:
@@ -82,76 +160,75 @@ def _shape(world: World, ring: str, policy: Policy | None) -> Shape:
 
 
 def _task(world: World, ring: str, policy: Policy | None, wanted: Sequence[Wanted]) -> Task:
-    allowed = annotations_of_cluster(world).get(ALLOW_SCALE_IN, "")
-    pods = {name.strip() for name in allowed.split(",") if name.strip()}
-    named = {device for device in _devices_of_builder(world, ring) if device.split("/")[0] in pods}
     return Task(
         ring=ring,
         shape=_shape(world, ring, policy),
         wanted=tuple(wanted),
-        empty=frozenset(named),
         hurry=world.now_s - world.created_s > PATIENCE_S,
     )
 
 
-def annotations_of_cluster(world: World) -> dict[str, str]:
-    """The cluster's annotations."""
-    return dict(world.cluster.meta.annotations)
-
-
-def _devices_of_builder(world: World, ring: str) -> list[str]:
-    """Names of devices that may be in a ring: those of all pods that there are volumes for."""
-    kind = DATABASE_DEVICE if ring in ("account", "container") else None
-    names = []
-    for claim in world.claims:
-        device, _, pod = claim["metadata"]["name"].partition("-")
-        if kind is None or device == kind:
-            names.append(f"{pod}/{device}")
-    return names
-
-
-def _object_task(world: World, policy: Policy) -> Task:
+def _object_task(found: _Devices, policy: Policy) -> Task:
+    world = found.world
     wanted = [
         device
         for pool in pools_of(world, policy)
         for group in groups_of_pool(world.cluster.meta.name, pool)
         for ordinal in range(group.replicas)
-        for device in _pool_devices(world, pool, group, ordinal)
+        for device in _pool_devices(found, pool, group, ordinal)
     ]
     return _task(world, f"object-{policy.index}", policy, wanted)
 
 
-def _pool_devices(world: World, pool: Pool, group: Group, ordinal: int) -> list[Wanted]:
-    return [
-        _device(world, group, ordinal, name, OBJECT_PORT, pool.region, pool.device_weight) for name in devices_of(pool)
-    ]
+def _pool_devices(found: _Devices, pool: Pool, group: Group, ordinal: int) -> list[Wanted]:
+    wanted = []
+    for name in devices_of(pool):
+        weight = found.size_gib(group, ordinal, name, pool.storage) if pool.weight is None else pool.weight
+        wanted.append(found.wanted(group, ordinal, name, OBJECT_PORT, pool.region, weight))
+    return wanted
 
 
-def _database_task(world: World, ring: str) -> Task:
-    spec = world.cluster.spec
-    weight = spec.container.storage.size_bytes / 1024**3
-    wanted = [
-        _device(world, group, ordinal, DATABASE_DEVICE, CONTAINER_PORT, "default", weight)
-        for group in container_groups(world.cluster.meta.name, spec)
-        for ordinal in range(group.replicas)
-    ]
-    return _task(world, ring, None, wanted)
+def _database_task(found: _Devices, ring: str) -> Task:
+    spec = found.world.cluster.spec
+    wanted = []
+    for group in container_groups(found.world.cluster.meta.name, spec):
+        for ordinal in range(group.replicas):
+            weight = found.size_gib(group, ordinal, DATABASE_DEVICE, spec.container.storage)
+            wanted.append(found.wanted(group, ordinal, DATABASE_DEVICE, CONTAINER_PORT, "default", weight))
+    return _task(found.world, ring, None, wanted)
 
 
-def _device(world: World, group: Group, ordinal: int, device: str, port: int, region: str, weight: float) -> Wanted:
-    pod = group.pod(ordinal)
-    meta = world.cluster.meta
-    zone, node = _place(world, group, world.pod(pod))
-    return Wanted(
-        name=f"{pod}/{device}",
-        host=f"{pod}.{meta.name}-{group.component}.{meta.namespace}.svc",
-        port=port,
-        device=device,
-        region=region,
-        weight=weight,
-        zone=zone,
-        node=node,
-    )
+class _Devices:
+    """What is asked of a world about each of its devices."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._pods = {name_of(pod): pod for pod in world.pods}
+        self._levels = levels(world)
+        self._claims = {name_of(one): one["spec"]["resources"]["requests"]["storage"] for one in world.claims}
+
+    def size_gib(self, group: Group, ordinal: int, device: str, storage: Storage) -> float:
+        """A device's size: its pool's, or its claim's while that has not grown yet."""
+        asked = self._claims.get(f"{device}-{group.pod(ordinal)}")
+        sizes = [storage.size, *([asked] if asked is not None else [])]
+        return min(float(parse_quantity(size) / GIB) for size in sizes)
+
+    def wanted(self, group: Group, ordinal: int, device: str, port: int, region: str, weight: float) -> Wanted:
+        """A device that should take part."""
+        pod, meta = group.pod(ordinal), self.world.cluster.meta
+        name = f"{pod}/{device}"
+        zone, node = _place(self.world, group, self._pods.get(pod))
+        return Wanted(
+            name=name,
+            host=f"{pod}.{meta.name}-{group.component}.{meta.namespace}.svc",
+            port=port,
+            device=device,
+            region=region,
+            weight=0.0 if is_named(name, self.world.cluster.spec.drain) else weight,
+            zone=zone,
+            node=node,
+            full=self._levels.get(name) in NO_MORE,
+        )
 
 
 def _place(world: World, group: Group, pod: Manifest | None) -> tuple[str | None, str | None]:

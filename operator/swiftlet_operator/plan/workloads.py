@@ -1,178 +1,206 @@
-"""Which StatefulSets may change now: one failure domain at a time, and never smaller than what still holds data."""
+"""StatefulSets with data: how they are, how far they may shrink, and what their disruption budgets allow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from swiftlet_operator.build.site import Group
-from swiftlet_operator.manifests import (
-    COMPONENT_LABEL,
-    GROUP,
-    POOL_LABEL,
-    STATEFUL_SET,
-    ZONE_LABEL,
-    Manifest,
-    annotations_of,
-    digest_of,
-    kind_of,
-    labels_of,
-    name_of,
+from swiftlet_operator.manifests import COMPONENT_LABEL, STATEFUL_SET, ZONE_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.plan.ring_tasks import RingState, allowed_pods
+from swiftlet_operator.plan.sync import (
+    Published,
+    caught_up,
+    late_services,
+    pod_of,
+    pods_with_partitions,
+    ready_since_s,
+    ring_report,
 )
-from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
 
-TEMPLATE = f"{GROUP}/template"
-"""Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
-SETTLE_S = 120
-"""Pods that have been ready for so long are taken to have caught up with their peers: others may restart."""
 _DATA = frozenset({"storage", "container"})
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The live state of one StatefulSet with data."""
+    """The live state of one StatefulSet with data. Of its pods those count that have partitions, once there are any.
+
+    `down`: pods that are not ready. `behind`: ready pods that have not been in sync with the published rings since they
+    became ready; `stale`: those of them that have not been in sync with any ring since then; `silent`: those of
+    `behind` that don't answer at all. `rolling`: whether pods are being replaced.
+    """
 
     name: str
     component: str
+    zone: str | None
     replicas: int
     ready: int
     rolling: bool
-    settled: bool
+    down: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether all its pods are ready and as they should be."""
-        return self.ready >= self.replicas and not self.rolling
+        return not self.down and not self.rolling
 
 
-def domains(world: World) -> dict[str, Domain]:
+def domains(world: World, states: Sequence[RingState]) -> dict[str, Domain]:
     """All live StatefulSets with data."""
+    rings = published(states)
+    by_pod: dict[str, list[tuple[Published, str]]] = {}
+    for ring in rings:
+        for device in ring.assigned:
+            by_pod.setdefault(pod_of(device), []).append((ring, device))
     live = [one for (kind, _), one in sorted(world.children.items()) if kind == STATEFUL_SET.kind]
-    return {name_of(one): _domain(world, one) for one in live if labels_of(one).get(COMPONENT_LABEL) in _DATA}
+    pods = {name_of(pod): pod for pod in world.pods}
+    found = (one for one in live if labels_of(one).get(COMPONENT_LABEL) in _DATA)
+    return {name_of(one): _domain(world, one, by_pod, pods) for one in found}
 
 
-def _domain(world: World, live: Manifest) -> Domain:
+def published(states: Iterable[RingState]) -> tuple[Published, ...]:
+    """The rings that the services have."""
+    return tuple(state.published for state in states if state.published is not None)
+
+
+def _domain(
+    world: World,
+    live: Manifest,
+    by_pod: Mapping[str, Sequence[tuple[Published, str]]],
+    pods: Mapping[str, Manifest],
+) -> Domain:
     status: dict[str, Any] = live.get("status") or {}
     replicas = int(live["spec"].get("replicas") or 0)
+    ready = int(status.get("readyReplicas") or 0)
+    names = [f"{name_of(live)}-{ordinal}" for ordinal in range(replicas)]
+    since = {name: ready_since_s(pods.get(name)) for name in names}
+    away = [name for name in names if since[name] is None]
+    # What has no partition is missed by nobody: it is empty, drained, or has never been in a ring.
+    idle = {name for name in away if by_pod and name not in by_pod}
+    down = [name for name in away if name not in idle]
+    if not down and ready + len(idle) < replicas:
+        # The StatefulSet knows more than the pods that were listed before it.
+        down = [f"a pod of {name_of(live)}"]
     old = int(status.get("observedGeneration") or 0) < int(live["metadata"].get("generation") or 0)
-    behind = status.get("updateRevision") != status.get("currentRevision")
-    rolling = old or (behind and int(status.get("updatedReplicas") or 0) < replicas)
-    pods = [f"{name_of(live)}-{ordinal}" for ordinal in range(replicas)]
+    changing = status.get("updateRevision") != status.get("currentRevision")
+    updated = int(status.get("updatedReplicas") or 0)
+    late = [
+        name for name in names if since[name] is not None and not _is_back(world, by_pod.get(name, ()), since[name])
+    ]
     return Domain(
         name=name_of(live),
         component=labels_of(live)[COMPONENT_LABEL],
+        zone=labels_of(live).get(ZONE_LABEL),
         replicas=replicas,
-        ready=int(status.get("readyReplicas") or 0),
-        rolling=rolling,
-        settled=all(_long_ready(world, name) for name in pods),
+        ready=ready,
+        rolling=old or (changing and updated + len(idle) < replicas),
+        down=tuple(down),
+        behind=tuple(late),
+        stale=tuple(name for name in late if not _is_back(world, by_pod.get(name, ()), since[name], any_ring=True)),
+        silent=tuple(name for name in late if not world.reports.get(name)),
     )
 
 
-def _long_ready(world: World, name: str) -> bool:
-    pod = world.pod(name)
-    for condition in ((pod or {}).get("status") or {}).get("conditions") or []:
-        if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return world.now_s - seconds(condition.get("lastTransitionTime")) >= SETTLE_S
-    return False
-
-
-def seconds(moment: str | None) -> int:
-    """A Kubernetes time as seconds since the epoch, 0 for none."""
-    return int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()) if moment else 0
+def _is_back(
+    world: World, devices: Iterable[tuple[Published, str]], since_s: int | None, *, any_ring: bool = False
+) -> bool:
+    """Whether a pod's devices have been in sync since it became ready."""
+    since_s = since_s or 0
+    return all(
+        caught_up(
+            ring_report(world, device, ring.ring),
+            0 if any_ring else ring.version,
+            since_s if any_ring else max(since_s, ring.since_s),
+        )
+        for ring, device in devices
+    )
 
 
 def replicas_to_keep(
-    groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]
+    world: World, groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]
 ) -> dict[str, int]:
-    """Replicas of groups that would shrink: as many as still have a device in some ring."""
+    """Replicas of groups that would shrink: as many as have a device in some ring, or may still be written to."""
     unclear = any(state.outcome is None or state.changed for state in states)
-    devices = {name for state in states if state.outcome is not None for name in state.outcome.present}
-    pods = {name.split("/")[0] for name in devices}
+    members = {pod_of(name) for state in states if state.outcome is not None for name in state.outcome.present}
     kept = {}
     for group in groups:
         now = live[group.name].replicas if group.name in live else 0
         if now <= group.replicas:
             continue
-        needed = [ordinal + 1 for ordinal in range(group.replicas, now) if group.pod(ordinal) in pods]
-        # A ring without the device must have been published before its pod goes.
-        kept[group.name] = now if unclear else max([group.replicas, *needed])
+        going = [group.pod(ordinal) for ordinal in range(group.replicas, now)]
+        needed = [ordinal + 1 for ordinal in range(group.replicas, now) if group.pod(ordinal) in members]
+        # A ring without the device must have been published, and be in use everywhere, before its pod goes.
+        wait = unclear or bool(awaited_services(world, going, states))
+        kept[group.name] = now if wait else max([group.replicas, *needed])
     return {name: count for name, count in kept.items() if count > 0}
 
 
-def left_over(groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]) -> set[str]:
-    """StatefulSets that the spec does not have any more but that still have a device in some ring."""
+def left_over(
+    world: World, groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]
+) -> set[str]:
+    """StatefulSets that the spec does not have any more but that still have a device in some ring, or may have."""
     named = {group.name for group in groups}
+    gone = set(live) - named
     if any(state.outcome is None or state.changed for state in states):
-        return set(live) - named
-    pods = {name.split("/")[0] for state in states if state.outcome for name in state.outcome.present}
-    return {name for name in live if name not in named and any(pod.rpartition("-")[0] == name for pod in pods)}
+        return gone
+    members = {pod_of(name) for state in states if state.outcome for name in state.outcome.present}
+    return {
+        name
+        for name in gone
+        if any(pod.rpartition("-")[0] == name for pod in members) or awaited_services(world, _pods(live[name]), states)
+    }
 
 
-def frozen(live: Mapping[str, Domain], groups: Iterable[Group], has_data: bool) -> frozenset[str]:
-    """Groups whose budget allows nothing: all others of a component of which one domain is not whole."""
+def _pods(domain: Domain) -> list[str]:
+    return [f"{domain.name}-{ordinal}" for ordinal in range(domain.replicas)]
+
+
+def awaited_services(world: World, going: Collection[str], states: Sequence[RingState]) -> list[str]:
+    """Pods that serve and may still write to pods that go; none when a person said that those may go."""
+    if set(going) <= allowed_pods(world):
+        return []
+    return late_services(world, {ring.ring: ring.version for ring in published(states)})
+
+
+def leaving_pods(groups: Iterable[Group], live: Mapping[str, Domain]) -> list[str]:
+    """Pods that the spec does not have any more."""
+    counts = {group.name: group.replicas for group in groups}
+    return sorted(
+        f"{one.name}-{ordinal}" for one in live.values() for ordinal in range(counts.get(one.name, 0), one.replicas)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Groups whose disruption budget is not one pod: `frozen` allow none, `open` allow all."""
+
+    frozen: frozenset[str] = frozenset()
+    open: frozenset[str] = frozenset()
+
+
+def limits(live: Mapping[str, Domain], groups: Iterable[Group], zone: str | None, *, has_data: bool) -> Limits:
+    """What budgets allow: of a component only one domain may be disturbed at a time, in maintenance that of `zone`."""
     if not has_data:
-        return frozenset()
-    found = set()
+        return Limits()
+    frozen, open_ = set(), set()
     for group in groups:
+        own = live.get(group.name)
         others = [one for one in live.values() if one.component == group.component and one.name != group.name]
-        if any(not one.whole for one in others):
-            found.add(group.name)
-    return frozenset(found)
+        troubled = any(not one.whole or one.stale for one in others)
+        if group.zone is None:
+            # Its pods are in different zones: the next goes only when the last has caught up.
+            troubled = troubled or (own is not None and own.whole and bool(own.stale))
+        elif zone is not None and group.zone == zone and not troubled:
+            open_.add(group.name)
+        if troubled or (zone is not None and group.zone not in (None, zone)):
+            frozen.add(group.name)
+    return Limits(frozenset(frozen), frozenset(open_))
 
 
-def stamped(manifest: Manifest) -> Manifest:
-    """A StatefulSet with the digest of its pod template, other manifests as they are."""
-    if kind_of(manifest) != STATEFUL_SET:
-        return manifest
-    metadata = manifest["metadata"]
-    notes = {**annotations_of(manifest), TEMPLATE: digest_of(manifest["spec"]["template"])}
-    return {**manifest, "metadata": {**metadata, "annotations": notes}}
-
-
-def held_back(world: World, wanted: Sequence[Manifest], live: Mapping[str, Domain], has_data: bool) -> dict[str, str]:
-    """StatefulSets with data whose pods must not restart now, and why."""
-    sets = [one for one in wanted if kind_of(one) == STATEFUL_SET and name_of(one) in live]
-    changed = [name_of(one) for one in sets if _restarts(world, one)]
-    if not has_data or not changed:
-        return {}
-    busy = [one for one in live.values() if not (one.whole and one.settled)]
-    # A domain that is in trouble anyway may change: that may be its cure.
-    broken = [one.name for one in busy if not one.whole and one.name in changed]
-    turn = broken[0] if broken else (changed[0] if not busy else None)
-    reason = f"{', '.join(sorted(one.name for one in busy))} is not back in sync" if busy else f"{turn} goes first"
-    return {name: reason for name in changed if name != turn}
-
-
-def _restarts(world: World, wanted: Manifest) -> bool:
-    live = world.child(STATEFUL_SET, name_of(wanted))
-    return live is not None and annotations_of(live).get(TEMPLATE) != annotations_of(wanted).get(TEMPLATE)
-
-
-def with_live_templates(world: World, manifest: Manifest) -> Manifest:
-    """A StatefulSet with the volume sizes that it was made with: they can't change, the volumes are grown instead."""
-    live = world.child(STATEFUL_SET, name_of(manifest)) if kind_of(manifest) == STATEFUL_SET else None
-    templates = live["spec"].get("volumeClaimTemplates") or [] if live is not None else []
-    made = {claim["metadata"]["name"]: claim for claim in templates}
-    if not made or "volumeClaimTemplates" not in manifest["spec"]:
-        return manifest
-    claims = [
-        {**claim, "spec": _sized(claim["spec"], made[claim["metadata"]["name"]]["spec"])}
-        if claim["metadata"]["name"] in made
-        else claim
-        for claim in manifest["spec"]["volumeClaimTemplates"]
-    ]
-    return {**manifest, "spec": {**manifest["spec"], "volumeClaimTemplates": claims}}
-
-
-def _sized(spec: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
-    size = made["resources"]["requests"]["storage"]
-    return {**spec, "resources": {"requests": {"storage": size}}}
-
-
-def group_of_claim(claim: Manifest) -> tuple[str | None, str | None, str | None]:
-    """Component, pool and zone of a volume."""
-    labels = labels_of(claim)
-    return labels.get(COMPONENT_LABEL), labels.get(POOL_LABEL), labels.get(ZONE_LABEL)
+def carrying(states: Sequence[RingState]) -> frozenset[str]:
+    """Pods that have partitions."""
+    return pods_with_partitions(published(states))

@@ -106,8 +106,8 @@ class FakeKube:
             del self.objects[self._key(kind, namespace, name)]
         return made
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        self._note("delete", kind.kind, name)
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
+        self._note("delete" if grace_s is None else "force", kind.kind, name)
         live = self.objects.get(self._key(kind, namespace, name))
         if live is not None and live["metadata"]["uid"] == uid:
             del self.objects[self._key(kind, namespace, name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -10,8 +11,8 @@ import yaml
 from swiftlet.ring import codec
 from swiftlet_operator.manifests import FINALIZER
 from swiftlet_operator.plan.ring_tasks import PATIENCE_S
-from swiftlet_operator.plan.workloads import SETTLE_S
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
+from swiftlet_operator.tests.reporters import IN_SYNC
 from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, START, Scene, own, text_of
 
 HOUR = 3600
@@ -46,6 +47,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
     assert types == {
         *("Ready", "SpecValid", "RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"),
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable"),
+        *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized"),
     }
     assert scene.condition("Ready")[0] == "False"
 
@@ -413,8 +415,10 @@ async def test_the_next_zone_waits_until_the_last_has_caught_up() -> None:
     scene.live()
     pod = scene.kube.find("Pod", "store-fast-a-0")
     pod["status"]["conditions"][0]["lastTransitionTime"] = "2027-01-15T08:00:00Z"
-    scene.now_s = START + SETTLE_S - 1
+    scene.told.said["store-fast-a-0/d0", "object-0"] = replace(IN_SYNC, synced_at_s=START - 1.0)
     assert [one for one in await scene.step() if "StatefulSet" in one] == []
+    assert "store-fast-a-0 is not back in sync" in scene.message("Progressing")
+    assert scene.condition("Degraded") == ("True", "NotInSync")
 
-    scene.now_s += 1
+    scene.told.said["store-fast-a-0/d0", "object-0"] = replace(IN_SYNC, synced_at_s=START + 0.0)
     assert [one for one in await scene.step() if "StatefulSet" in one] == ["apply StatefulSet/store-fast-b"]

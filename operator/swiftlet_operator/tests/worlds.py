@@ -47,6 +47,7 @@ class Scene:
         for index, zone in enumerate("abc"):
             labels = {"topology.kubernetes.io/zone": zone}
             self.kube.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{index}", "labels": labels}})
+        self.storage_class("standard", may_grow=True)
         defaults = Defaults("swiftlet:test", "redis:test")
         self.reconciler = Reconciler(self.kube, defaults, self.fresh, self._require, lambda: self.now_s, self.told)
 
@@ -64,6 +65,11 @@ class Scene:
         found = next(one for one in self.cluster["status"]["conditions"] if one["type"] == type_)
         return found["status"], found["reason"]
 
+    def message(self, type_: str) -> str:
+        """What one of the cluster's conditions says to people."""
+        found = next(one for one in self.cluster["status"]["conditions"] if one["type"] == type_)
+        return str(found["message"])
+
     async def step(self) -> list[str]:
         """One reconcile; what it wrote."""
         before = len(self.kube.writes)
@@ -77,6 +83,11 @@ class Scene:
                 self._pods(name, one)
             elif kind == "Deployment":
                 one["status"] = {"readyReplicas": one["spec"]["replicas"]}
+
+    def storage_class(self, name: str, *, may_grow: bool) -> None:
+        """Have a storage class."""
+        head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        self.kube.put({**head, "allowVolumeExpansion": may_grow})
 
     def _pods(self, name: str, one: Manifest) -> None:
         count = one["spec"]["replicas"]
@@ -96,7 +107,8 @@ class Scene:
             for claim in one["spec"].get("volumeClaimTemplates") or []:
                 metadata = {**claim["metadata"], "name": f"{claim['metadata']['name']}-{pod}", "namespace": "data"}
                 if metadata["name"] not in self.kube.names("PersistentVolumeClaim"):
-                    self.kube.put({**claim, "metadata": metadata})
+                    spec = {"storageClassName": "standard", **claim["spec"], "volumeName": f"pv-{metadata['name']}"}
+                    self.kube.put({**claim, "metadata": metadata, "spec": spec, "status": {"phase": "Bound"}})
         for gone in self.kube.names("Pod"):
             base, _, number = gone.rpartition("-")
             if base == name and int(number) >= count:

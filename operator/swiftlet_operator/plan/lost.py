@@ -1,0 +1,244 @@
+"""Pods whose node is gone for good: what is deleted so that their StatefulSets make them anew; pure.
+
+Fault model: a node that is only down, or comes back within the time, costs nothing: its Node object stays or returns,
+and the mark on the claims goes. Volumes that stand in a zone rather than on a node are not lost with a node. When the
+API server shows no node at all, nothing counts as lost. Only one failure domain is ever lost at a time: while another
+is not whole or lacks something, deleting would take what may be the last copy, so a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from swiftlet.crd.conditions import rfc3339
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    HOSTNAME,
+    NODE_LOST_SINCE,
+    PVC,
+    STATEFUL_SET,
+    ZONE_LABEL,
+    Manifest,
+    annotations_of,
+    labels_of,
+    name_of,
+)
+from swiftlet_operator.plan.actions import Patch
+from swiftlet_operator.plan.sync import Published, has_all, is_ready, pod_of, ring_report, seconds
+from swiftlet_operator.rings import named
+from swiftlet_operator.world import World
+
+UNCLAIMED_S = 60
+"""A pod that waits for so long for a claim that is not there is deleted, for only a new pod gets a new claim."""
+_DATA = frozenset({"storage", "container"})
+_NODE_KEYS = frozenset({"hostname", "node", "nodename", "nodeid"})
+"""Last parts of topology keys by which storage drivers bind a volume to one node."""
+_NODE_NAME = "metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A pod on a node that is not there, or whose volumes are on one, since `since_s`.
+
+    `claims` are all of the pod's, `doomed` those of them whose volumes went with the node.
+    """
+
+    pod: str
+    manifest: Manifest | None
+    since_s: int
+    claims: tuple[Manifest, ...]
+    doomed: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """What is done about lost nodes: marks on claims, claims to delete, pods to delete at once; and what is told."""
+
+    lost: tuple[Lost, ...] = ()
+    marks: tuple[Patch, ...] = ()
+    delete: tuple[Manifest, ...] = ()
+    force: tuple[Manifest, ...] = ()
+    message: str = ""
+    again_in_s: float | None = None
+
+
+def lost_pods(world: World) -> tuple[Lost, ...]:
+    """All pods with data whose node or volumes are gone."""
+    if not world.nodes:
+        return ()
+    claims: dict[str, list[Manifest]] = {}
+    for claim in world.claims:
+        claims.setdefault(name_of(claim).partition("-")[2], []).append(claim)
+    found = []
+    for pod in sorted(_wanted(world.children.values())):
+        lost = _lost(world, pod, claims.get(pod, []))
+        if lost is not None:
+            found.append(lost)
+    return tuple(found)
+
+
+def _lost(world: World, pod: str, claims: Sequence[Manifest]) -> Lost | None:
+    manifest = world.pod(pod)
+    node = manifest["spec"].get("nodeName") if manifest is not None else None
+    if node and world.node(node) is not None:
+        return None
+    doomed = tuple(claim for claim in claims if _stands_on_lost_node(world, claim))
+    if not node and not doomed:
+        return None
+    marks = [seconds(annotations_of(claim).get(NODE_LOST_SINCE)) for claim in claims]
+    since_s = min([mark for mark in marks if mark], default=world.now_s)
+    return Lost(pod, manifest, since_s, tuple(claims), doomed)
+
+
+def replacing(world: World, rings: Sequence[Published]) -> Replacing:
+    """What to do now about pods whose node is gone."""
+    lost = lost_pods(world)
+    marks = _marks(world, lost)
+    unclaimed = _unclaimed(world)
+    patience_s = world.cluster.spec.replace_lost_nodes_after_seconds
+    if not lost:
+        return Replacing(marks=marks, force=unclaimed)
+    names = [one.pod for one in lost]
+    first = f"the node of {named(names)} is gone"
+    if world.cluster.spec.maintenance is not None:
+        return Replacing(lost, marks, force=unclaimed, message=f"{first}; nothing is replaced during maintenance")
+    if patience_s == 0:
+        message = f"{first}; spec.replaceLostNodesAfterSeconds is 0, so delete their claims and pods yourself"
+        return Replacing(lost, marks, force=unclaimed, message=message)
+    due = [one for one in lost if one.since_s + patience_s <= world.now_s]
+    # Pods whose volumes are elsewhere lose nothing; StatefulSets wait for ever for a node to confirm that they ended.
+    force = (*(one.manifest for one in due if one.manifest is not None and not one.doomed), *unclaimed)
+    if not due:
+        at_s = min(one.since_s for one in lost) + patience_s
+        when = rfc3339(datetime.fromtimestamp(at_s, UTC))
+        message = f"{first}; unless it returns they are made anew after {when}"
+        return Replacing(lost, marks, force=unclaimed, message=message, again_in_s=float(at_s - world.now_s))
+    doomed = [one for one in due if one.doomed]
+    if doomed and (against := _against(world, rings, lost)):
+        message = f"{first}; they are not made anew because {against}"
+        return Replacing(lost, marks, force=force, message=message)
+    claims = [(one, claim) for one in doomed for claim in one.doomed if not claim["metadata"].get("deletionTimestamp")]
+    # A new pod that waits for the old claim to go is left alone.
+    with_pods = {one.pod for one, _ in claims} | {one.pod for one in doomed if _is_scheduled(one)}
+    force += tuple(one.manifest for one in doomed if one.manifest is not None and one.pod in with_pods)
+    message = f"{first}; they are being made anew elsewhere"
+    return Replacing(lost, marks, tuple(claim for _, claim in claims), force, message)
+
+
+def _is_scheduled(lost: Lost) -> bool:
+    return lost.manifest is not None and bool(lost.manifest["spec"].get("nodeName"))
+
+
+def _against(world: World, rings: Iterable[Published], lost: Sequence[Lost]) -> str:
+    """Why nothing may be replaced now; empty when nothing speaks against it."""
+    rings = tuple(rings)
+    domains = {pod_of(device): zone for ring in rings for device, zone in ring.zones.items()}
+    mine = {_domain(world, one, domains) for one in lost}
+    if len(mine) > 1:
+        return f"nodes of several failure domains are gone ({named(sorted(mine))}): see which can be brought back first"
+    gone = {one.pod for one in lost}
+    late = set()
+    for ring in rings:
+        for device in ring.assigned:
+            pod = pod_of(device)
+            if pod in gone or domains[pod] in mine:
+                continue
+            report = ring_report(world, device, ring.ring)
+            if not is_ready(world.pod(pod)) or not has_all(report, ring.version):
+                late.add(pod)
+    return f"{named(sorted(late))} in another failure domain is not ready or not in sync" if late else ""
+
+
+def _domain(world: World, lost: Lost, domains: Mapping[str, str]) -> str:
+    """The zone that a lost pod was in; its own name when nobody knows."""
+    labels = labels_of(lost.manifest) if lost.manifest is not None else {}
+    return labels.get(ZONE_LABEL) or domains.get(lost.pod) or lost.pod
+
+
+def _marks(world: World, lost: Sequence[Lost]) -> tuple[Patch, ...]:
+    """The time is kept on the claims: it outlives the operator. It is taken off when the node is back."""
+    marked = {name_of(claim): one.since_s for one in lost for claim in one.claims}
+    patches = []
+    for claim in world.claims:
+        name = name_of(claim)
+        wanted = rfc3339(datetime.fromtimestamp(marked[name], UTC)) if name in marked else None
+        if annotations_of(claim).get(NODE_LOST_SINCE) != wanted:
+            patches.append(Patch(PVC, name, {"metadata": {"annotations": {NODE_LOST_SINCE: wanted}}}))
+    return tuple(patches)
+
+
+def _unclaimed(world: World) -> tuple[Manifest, ...]:
+    """Pods that can never be scheduled because a claim of theirs is gone."""
+    claims = {name_of(claim) for claim in world.claims}
+    found = []
+    for pod in world.pods:
+        owner = world.child(STATEFUL_SET, name_of(pod).rpartition("-")[0])
+        if not _has_data(pod) or owner is None or pod["spec"].get("nodeName"):
+            continue
+        age_s = world.now_s - seconds(pod["metadata"].get("creationTimestamp"))
+        templates = owner["spec"].get("volumeClaimTemplates") or []
+        if age_s >= UNCLAIMED_S and any(f"{name_of(one)}-{name_of(pod)}" not in claims for one in templates):
+            found.append(pod)
+    return tuple(found)
+
+
+def _has_data(pod: Manifest) -> bool:
+    return labels_of(pod).get(COMPONENT_LABEL) in _DATA
+
+
+def needs_volumes(children: Iterable[Manifest], pods: Iterable[Manifest], nodes: Collection[str]) -> set[str]:
+    """Pods with data that stand nowhere or on a node that is not there: those of which the volumes are looked at."""
+    where = {name_of(pod): pod["spec"].get("nodeName") for pod in pods}
+    return {pod for pod in _wanted(children) if where.get(pod) not in nodes}
+
+
+def _wanted(children: Iterable[Manifest]) -> set[str]:
+    """The pods that StatefulSets with data should have."""
+    return {
+        f"{name_of(one)}-{ordinal}"
+        for one in children
+        if one["kind"] == STATEFUL_SET.kind and _has_data(one)
+        for ordinal in range(int(one["spec"].get("replicas") or 0))
+    }
+
+
+def _stands_on_lost_node(world: World, claim: Manifest) -> bool:
+    volume = world.volumes.get(str(claim["spec"].get("volumeName") or ""))
+    if volume is None:
+        return False
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
+    terms = required.get("nodeSelectorTerms") or []
+    bound = bool(terms) and all(_names_a_node(term) for term in terms)
+    return bound and not any(_fits(node, term) for term in terms for node in world.nodes)
+
+
+def _names_a_node(term: Mapping[str, Any]) -> bool:
+    fields = [one.get("key") for one in term.get("matchFields") or []]
+    keys = [str(one.get("key")) for one in term.get("matchExpressions") or []]
+    return _NODE_NAME in fields or any(key == HOSTNAME or key.rpartition("/")[2] in _NODE_KEYS for key in keys)
+
+
+def _fits(node: Manifest, term: Mapping[str, Any]) -> bool:
+    labels = labels_of(node)
+    expressions = [(labels.get(one["key"]), one) for one in term.get("matchExpressions") or []]
+    fields = [(name_of(node), one) for one in term.get("matchFields") or [] if one.get("key") == _NODE_NAME]
+    return all(_holds(value, one) for value, one in (*expressions, *fields))
+
+
+def _holds(value: str | None, expression: Mapping[str, Any]) -> bool:
+    """One requirement on a label; one that nobody knows counts as fulfilled, so that nothing is lost by it."""
+    values = expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return True

@@ -1,0 +1,174 @@
+"""Whether it is safe to go on, by what the pods say of themselves; pure.
+
+Fault model: a pod that says nothing, or nothing of a device or ring, is taken to be behind. Nothing here makes up for
+a report that is not there; who decides may leave such a device out because a person named it or its node is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, METADATA, PROXY, STORAGE
+from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.reports import SERVICES, SERVING, DeviceReport, RingReport
+from swiftlet_operator.world import World
+
+_DATABASE_RINGS = frozenset({"account", "container"})
+_ROUTING = frozenset({STORAGE, CONTAINER, PROXY, METADATA})
+"""Components whose pods use rings."""
+_OVER = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A ring as the services should have it: its version, since when, who has partitions, and where devices stand."""
+
+    ring: str
+    version: int
+    since_s: int
+    assigned: frozenset[str]
+    zones: Mapping[str, str]
+
+
+def pod_of(device: str) -> str:
+    """The pod of a device, by the device's name in rings."""
+    return device.partition("/")[0]
+
+
+def ring_report(world: World, device: str, ring: str) -> RingReport | None:
+    """How a device says that it stands in a ring."""
+    pod, _, name = device.partition("/")
+    report = world.report(pod, "container" if ring in _DATABASE_RINGS else "replicator")
+    if report is None:
+        return None
+    found = report.devices.get(device) or report.devices.get(name)
+    return found.rings.get(ring) if found is not None else None
+
+
+def device_report(world: World, device: str) -> DeviceReport | None:
+    """What the server that owns a device says of it."""
+    pod, _, name = device.partition("/")
+    report = world.report(pod, "container" if name == DATABASE_DEVICE else "object")
+    if report is None:
+        return None
+    return report.devices.get(name) or report.devices.get(device)
+
+
+def in_order(report: RingReport | None, version: int, since_s: float) -> bool:
+    """Whether the last round found nothing to do with this ring or a newer one, and one that began since then did."""
+    if report is None or report.synced_at_s is None:
+        return False
+    clean = report.misplaced == report.behind == report.unchecked == 0
+    return clean and report.ring_version >= version and report.synced_at_s >= since_s
+
+
+def caught_up(report: RingReport | None, version: int, since_s: float) -> bool:
+    """Whether it has been in sync with this ring at some time since then: peers that went away later don't matter."""
+    if report is None or report.synced_at_s is None:
+        return False
+    return report.ring_version >= version and report.synced_at_s >= since_s
+
+
+def has_all(report: RingReport | None, version: int) -> bool:
+    """Whether it lacks nothing that those of its peers have that can be reached."""
+    return report is not None and report.ring_version >= version and report.behind == 0
+
+
+def is_empty(world: World, device: str, ring: str, version: int) -> bool:
+    """Whether a device says that it holds nothing of a ring, as of a round with this version or a newer one."""
+    report = ring_report(world, device, ring)
+    return report is not None and report.held == 0 and report.ring_version >= version
+
+
+def outbox_is_empty(world: World, device: str) -> bool:
+    """Whether no row waits on the device for a database; databases have no outbox."""
+    if device.endswith(f"/{DATABASE_DEVICE}"):
+        return True
+    report = device_report(world, device)
+    return report is not None and report.outbox == 0
+
+
+def serves(world: World, device: str) -> bool:
+    """Whether the device's server says that it serves."""
+    report = device_report(world, device)
+    return report is not None and report.state == SERVING
+
+
+def is_named(device: str, names: Collection[str]) -> bool:
+    """Whether a device is among names of devices and pods."""
+    return device in names or pod_of(device) in names
+
+
+def behind(
+    world: World,
+    published: Published,
+    *,
+    leaving: Collection[str],
+    excused: Collection[str],
+) -> tuple[str, ...]:
+    """Devices for which the next rebalance of a ring has to wait, those without a report first.
+
+    `excused`: devices that nobody waits for: named by a person, or their volumes are gone. Those that leave anyway and
+    do not serve are not waited for either. While such a device has partitions its peers can't compare all of theirs;
+    then it is enough that they lack nothing of what can be reached, for a partition moves one replica at a time.
+    """
+    away = {
+        device for device in published.zones if device in excused or (device in leaving and not serves(world, device))
+    }
+    reports = {device: ring_report(world, device, published.ring) for device in published.zones if device not in away}
+    alone = any(
+        device in published.assigned
+        and not in_order(ring_report(world, device, published.ring), published.version, published.since_s)
+        for device in away
+    )
+    late = [
+        device
+        for device, report in reports.items()
+        if not (has_all(report, published.version) if alone else in_order(report, published.version, published.since_s))
+    ]
+    return tuple(sorted(late, key=lambda device: (reports[device] is not None, device)))
+
+
+def late_services(world: World, versions: Mapping[str, int]) -> list[str]:
+    """Pods that serve and may still use an older version of some ring, or don't say which."""
+    return sorted(
+        name_of(pod)
+        for pod in world.pods
+        if labels_of(pod).get(COMPONENT_LABEL) in _ROUTING and is_ready(pod) and not _uses(world, pod, versions)
+    )
+
+
+def _uses(world: World, pod: Manifest, versions: Mapping[str, int]) -> bool:
+    reports = world.reports.get(name_of(pod), {})
+    asked = {container["name"] for container in pod["spec"].get("containers") or []} & SERVICES
+    if not reports or not asked <= reports.keys():
+        return False
+    return all(version >= versions.get(ring, 0) for one in reports.values() for ring, version in one.rings.items())
+
+
+def is_ready(pod: Manifest | None) -> bool:
+    """Whether a pod is ready."""
+    return ready_since_s(pod) is not None
+
+
+def ready_since_s(pod: Manifest | None) -> int | None:
+    """Since when a pod has been ready, None when it is not; an evicted pod is not, whatever its conditions say."""
+    status = (pod or {}).get("status") or {}
+    if status.get("phase") in _OVER:
+        return None
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "Ready" and condition.get("status") == "True":
+            return seconds(condition.get("lastTransitionTime"))
+    return None
+
+
+def seconds(moment: str | None) -> int:
+    """A Kubernetes time as seconds since the epoch, 0 for none."""
+    return int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()) if moment else 0
+
+
+def pods_with_partitions(rings: Iterable[Published]) -> frozenset[str]:
+    """Pods that have partitions in some published ring."""
+    return frozenset(pod_of(device) for ring in rings for device in ring.assigned)

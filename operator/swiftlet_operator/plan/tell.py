@@ -1,0 +1,115 @@
+"""What is told: the statuses of the cluster and of the objects around it, and events where something is news."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from swiftlet.crd import Fact
+from swiftlet.crd.conditions import rfc3339
+from swiftlet_operator.build import Site
+from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.secrets import credentials_name, endpoint
+from swiftlet_operator.checks import Verdict
+from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, USER, Kind, name_of
+from swiftlet_operator.plan import facts as say
+from swiftlet_operator.plan.actions import Event, StatusOf
+from swiftlet_operator.plan.capacity import levels, told
+from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.world import World
+
+_GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
+_NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
+"""Conditions whose change is no trouble either way."""
+
+
+def cluster_status(
+    world: World,
+    facts: Sequence[Fact],
+    site: Site | None = None,
+    states: Sequence[RingState] = (),
+) -> StatusOf:
+    """The cluster's own status."""
+    fields: dict[str, object] = {
+        "observedGeneration": world.cluster.meta.generation,
+        "transports": say.transports(world),
+        "filling": told(levels(world)),
+    }
+    if site is not None:
+        fields["endpoint"] = endpoint(site)
+        fields["zones"] = sorted({zone for state in states if state.outcome for zone in state.outcome.zones})
+    meta = world.cluster.meta
+    return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
+
+
+def statuses(world: World, verdicts: Sequence[Verdict], states: Sequence[RingState]) -> list[StatusOf]:
+    """What the objects around the cluster are told."""
+    wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
+    outcomes = {state.task.ring: state for state in states}
+    found = []
+    for kind, resources in ((POLICY, world.policies), (QUOTA, world.quotas)):
+        for one in resources:
+            found.append(_simple(kind, one.meta.name, one.meta.generation, wrong, {}))
+    for user in world.users:
+        fields: dict[str, object] = {"secretName": credentials_name(user)}
+        found.append(_simple(USER, user.meta.name, user.meta.generation, wrong, fields))
+    for ring in world.ring_objects:
+        state = outcomes.get(ring.spec.ring_name)
+        if state is not None:
+            found.append(_ring_status(world, ring.meta.name, ring.meta.generation, state))
+        else:
+            found.append(_simple(RING, ring.meta.name, ring.meta.generation, wrong, {}))
+    for broken in world.unreadable:
+        generation = int(broken.manifest["metadata"].get("generation") or 0)
+        found.append(_simple(broken.kind, name_of(broken.manifest), generation, wrong, {}))
+    return found
+
+
+def _simple(
+    kind: Kind, name: str, generation: int, wrong: dict[tuple[str, str], Verdict], fields: dict[str, object]
+) -> StatusOf:
+    verdict = wrong.get((kind.kind, name))
+    if verdict is not None:
+        fact = Fact("Ready", "False", verdict.reason, verdict.message)
+    else:
+        fact = Fact("Ready", "True", "Accepted", "part of the cluster")
+    return StatusOf(kind, name, generation, (fact,), fields)
+
+
+def _ring_status(world: World, name: str, generation: int, state: RingState) -> StatusOf:
+    outcome = state.outcome
+    if outcome is None:
+        return StatusOf(RING, name, generation, (Fact("Ready", "False", "BuilderUnreadable", state.problem),))
+    if outcome.saved is None:
+        reason, message = outcome.refused or ("WaitingForDevices", outcome.waiting or "there is no ring yet")
+        return StatusOf(RING, name, generation, (Fact("Ready", "False", reason, message),))
+    problem = outcome.refused
+    fact = Fact("Ready", "True", *(problem or ("Published", outcome.waiting or "the services have the ring")))
+    moment = datetime.fromtimestamp(outcome.saved.rebalanced_at_s, UTC)
+    maps = [ring_map(world.cluster.meta.name, outcome.ring, index) for index in range(state.chunks)]
+    fields = {
+        "version": outcome.version,
+        "devices": outcome.devices,
+        "balance": round(outcome.balance, 2),
+        "dispersion": round(outcome.dispersion, 2),
+        "moved": outcome.saved.moved,
+        "lastRebalance": rfc3339(moment),
+        "configMaps": maps,
+    }
+    return StatusOf(RING, name, generation, (fact,), fields)
+
+
+def events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
+    """An event for each condition whose status or reason is news; on the first visit only a wrong spec."""
+    before = {one.type: (one.status, one.reason) for one in world.cluster.conditions}
+    found = []
+    for fact in (say.ready(facts), *facts):
+        old = before.get(fact.type)
+        if fact.status == "Unknown" or old == (fact.status, fact.reason):
+            continue
+        bad = fact.type not in _NEITHER and fact.is_true == (fact.type in _GOOD_WHEN_FALSE)
+        if old is None and not (bad and fact.type == "SpecValid"):
+            continue
+        message = f"{fact.type} is {fact.status}: {fact.message}"
+        found.append(Event("Warning" if bad else "Normal", fact.reason, message))
+    return tuple(found)
