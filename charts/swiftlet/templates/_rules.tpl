@@ -28,7 +28,7 @@
   verbs: [get, list, watch, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
@@ -43,11 +43,15 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* What it has to read of the whole Kubernetes: a pod's zone is its node's, and a class says whether volumes grow. */}}
+{{/* What it has to read of the whole Kubernetes: a pod's zone is its node's, a class says whether volumes grow, and a
+volume says whether it is lost with its node. */}}
 {{- define "swiftlet.clusterRules" -}}
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [get]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]
