@@ -16,7 +16,7 @@ import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
 from swiftlet_operator.build.secrets import credentials_key, credentials_name
-from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE
+from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
@@ -251,6 +251,18 @@ def _secret(world: World, user: Resource[StorageUserSpec]) -> Verdict:
     return Verdict("SecretMissing", message, lacking, "StorageUser", user.meta.name)
 
 
+def _tls(world: World) -> Iterator[Verdict]:
+    reference = world.cluster.spec.tls.secret_ref
+    if reference is None:
+        return
+    secret = world.secrets.get(reference.name)
+    message = f"Secret {reference.name} of spec.tls.secretRef is not there; make it, or remove spec.tls"
+    yield Verdict("TLSSecretMissing", message, secret is None)
+    lacking = [key for key in TLS_FILES if secret is not None and not (secret.get("data") or {}).get(key)]
+    message = f"Secret {reference.name} of spec.tls.secretRef lacks {', '.join(lacking)}; add what is missing"
+    yield Verdict("TLSSecretIncomplete", message, bool(lacking))
+
+
 CHECKS: tuple[Check, ...] = (
     _damaged,
     _pool_names,
@@ -263,6 +275,7 @@ CHECKS: tuple[Check, ...] = (
     _enough_devices,
     _ring_set,
     _rdma_named,
+    _tls,
     _quotas,
     _users,
 )

@@ -59,7 +59,9 @@ def options_of(environ: Mapping[str, str]) -> Options:
     if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
         raise SettingsError(f"METRICS_PORT is {port!r}; it must be a port, from 1 to 65535, or empty")
     return Options(
-        defaults=Defaults(environ["SWIFTLET_IMAGE"], environ.get("SWIFTLET_REDIS_IMAGE") or None),
+        defaults=Defaults(
+            environ["SWIFTLET_IMAGE"], environ.get("SWIFTLET_REDIS_IMAGE") or None, environ["POD_NAMESPACE"]
+        ),
         identity=f"{environ.get('POD_NAME') or socket.gethostname()}_{environ.get('POD_UID') or os.getpid()}",
         namespace=environ["POD_NAMESPACE"],
         watched=environ.get("WATCH_NAMESPACE") or None,

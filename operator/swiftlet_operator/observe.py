@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from swiftlet.crd import (
     Resource,
+    StorageClusterSpec,
+    StorageUserSpec,
     parse_ring,
     parse_storage_cluster,
     parse_storage_policy,
@@ -41,8 +44,11 @@ from swiftlet_operator.manifests import (
 from swiftlet_operator.plan.growth import classes_of
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sync import seconds
+from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Unreadable, World
+
+_log = logging.getLogger(__name__)
 
 SATELLITES = (RING, POLICY, QUOTA, USER)
 """Kinds that name their cluster."""
@@ -81,11 +87,11 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         pods=tuple(pods),
         claims=tuple(claims),
         nodes=tuple(found[-1]),
-        secrets=await _secrets(kube, namespace, {credentials_name(user) for user in views}, children),
+        secrets=await _secrets(kube, namespace, _secret_names(cluster, views), children),
         reports=reports,
         volumes=await _volumes(kube, children.values(), pods, claims, found[-1]),
         storage_classes={
-            name: await kube.get(STORAGE_CLASS, "", name) for name in sorted(classes_of(cluster.spec, claims))
+            name: await _allowed(kube, STORAGE_CLASS, name) for name in sorted(classes_of(cluster.spec, claims))
         },
         filling=_filling(manifest),
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
@@ -111,10 +117,17 @@ async def _served(kube: Kube) -> list[bool]:
     return [await kube.serves(kind) for kind in MONITORING_KINDS]
 
 
+def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resource[StorageUserSpec]]) -> set[str]:
+    """Secrets that our objects name."""
+    names = {credentials_name(user) for user in users}
+    tls = cluster.spec.tls.secret_ref
+    return names if tls is None else {*names, tls.name}
+
+
 async def _secrets(
     kube: Kube, namespace: str, names: Iterable[str], children: Mapping[tuple[str, str], Manifest]
 ) -> dict[str, Manifest | None]:
-    """Users' Secrets; most are the operator's own and have been read already."""
+    """Secrets by name; most are the operator's own and have been read already."""
     found: dict[str, Manifest | None] = {}
     for name in sorted(names):
         known = children.get((SECRET.kind, name))
@@ -132,8 +145,20 @@ async def _volumes(
     """Volumes of pods that stand nowhere or on a node that is not there; only they can be lost with a node."""
     concerned = needs_volumes(children, pods, {name_of(node) for node in nodes})
     names = {claim["spec"].get("volumeName") for claim in claims if name_of(claim).partition("-")[2] in concerned}
-    found = {name: await kube.get(PV, "", name) for name in sorted(name for name in names if name)}
+    found = {name: await _allowed(kube, PV, str(name)) for name in sorted(name for name in names if name)}
     return {name: volume for name, volume in found.items() if volume is not None}
+
+
+async def _allowed(kube: Kube, kind: Kind, name: str) -> Manifest | None:
+    """An object of the whole Kubernetes; None as well where the operator's role is too old to read it.
+
+    One pod without a node must not stop everything else for want of a right; what needs the object is not done then.
+    """
+    try:
+        return await kube.get(kind, "", name)
+    except KubeForbidden as error:
+        _log.warning("%s", error)
+        return None
 
 
 def _filling(manifest: Manifest) -> dict[str, str]:

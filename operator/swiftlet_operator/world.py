@@ -19,10 +19,11 @@ from swiftlet_operator.reports import Report, Reports
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the operator's own deployment says: images for clusters that name none."""
+    """What the operator's own deployment says: images for clusters that name none, and the namespace of its pod."""
 
     image: str
     redis_image: str | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class World:
     `resource_version` is the cluster's, so that a change of its list of finalizers undoes nobody else's.
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
-    Secrets that users' secretRefs name, None for one that is not there. `reports` are what the pods' services said of
+    Secrets that users and spec.tls name, None for one that is not there. `reports` are what the pods' services said of
     themselves, by pod and service; who did not answer is not among them. `volumes` are the PersistentVolumes of pods
     whose place is in question, `storage_classes` those of volumes that should grow, None for one that is not there.
     `filling`: the level of devices that were nearly full at the last look.

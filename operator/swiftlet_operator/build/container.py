@@ -12,7 +12,7 @@ from swiftlet_operator.build.site import (
     Site,
     container_groups,
 )
-from swiftlet_operator.build.storage import DEVICES_DIRECTORY, claim, stateful_set
+from swiftlet_operator.build.storage import DEVICES_DIRECTORY, RING_CACHE, claim, stateful_set
 from swiftlet_operator.manifests import Manifest
 
 
@@ -31,10 +31,17 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
         CONTAINER_PORT,
         spec.resources,
         env=[{"name": "SWIFTLET_CONTAINER__RING_HOST", "value": host}],
+        ring_cache=f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}/{RING_CACHE}",
         mounts=[{"name": DATABASE_DEVICE, "mountPath": f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}"}],
     )
     pod = template(
-        site, group.labels, restart_digest(site, "container"), spec, [server], volumes(site), zone=group.zone
+        site,
+        group.labels,
+        restart_digest(site, "container"),
+        spec,
+        [server],
+        volumes(site, cache=False),
+        zone=group.zone,
     )
     databases = claim(site, group, DATABASE_DEVICE, spec.storage.size, spec.storage.class_name)
     return stateful_set(site, group, pod, [databases])

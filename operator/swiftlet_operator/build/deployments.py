@@ -7,6 +7,7 @@ from typing import Any
 
 from swiftlet_operator.build.pods import (
     API_LABEL,
+    QUOTAS_MOUNT,
     component_labels,
     proxy_container,
     service_container,
@@ -33,7 +34,7 @@ def _proxies(site: Site) -> list[Manifest]:
         restart_digest(site, "proxy"),
         spec,
         [proxy_container(site, spec.resources)],
-        volumes(site, users=True),
+        volumes(site, proxy=True),
     )
     return [_deployment(site, PROXY, spec.replicas, pod)]
 
@@ -42,8 +43,9 @@ def _metadata(site: Site) -> list[Manifest]:
     spec = site.spec.metadata
     if not spec.replicas:
         return []
-    server = service_container(site, "metadata", "metadata", METADATA_PORT, spec.resources)
-    pod = template(site, {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata"), spec, [server], volumes(site))
+    server = service_container(site, "metadata", "metadata", METADATA_PORT, spec.resources, mounts=[QUOTAS_MOUNT])
+    labels, digest = {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata")
+    pod = template(site, labels, digest, spec, [server], volumes(site, quotas=True))
     return [_deployment(site, METADATA, spec.replicas, pod)]
 
 

@@ -17,8 +17,10 @@ from swiftlet_operator.build.site import (
     STORAGE,
     Site,
 )
-from swiftlet_operator.manifests import INSTANCE_LABEL, NAME_LABEL, NETWORK_POLICY, Manifest
+from swiftlet_operator.manifests import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL, NETWORK_POLICY, Manifest
 
+_OPERATOR = {NAME_LABEL: "swiftlet-operator", COMPONENT_LABEL: "operator"}
+"""What the chart gives the operator's pods."""
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 
 
@@ -26,6 +28,11 @@ def build_network(site: Site) -> list[Manifest]:
     """One for each component with data."""
     storage = [_rule([_own_pods(site)], OBJECT_PORT, REPLICATOR_PORT)]
     container = [_rule([_own_pods(site)], CONTAINER_PORT)]
+    if site.operator_namespace is not None:
+        # It asks every service what it knows, at /statusz.
+        operator = _in_namespace(site.operator_namespace, _OPERATOR)
+        storage.append(_rule([operator], OBJECT_PORT, REPLICATOR_PORT))
+        container.append(_rule([operator], CONTAINER_PORT))
     if site.spec.monitoring.enabled:
         storage.append(_rule([_anywhere(_PROMETHEUS)], OBJECT_PORT, REPLICATOR_PORT))
         container.append(_rule([_anywhere(_PROMETHEUS)], CONTAINER_PORT))
@@ -43,6 +50,11 @@ def _own_pods(site: Site) -> dict[str, Any]:
 
 def _anywhere(labels: dict[str, str]) -> dict[str, Any]:
     return {"namespaceSelector": {}, "podSelector": {"matchLabels": labels}}
+
+
+def _in_namespace(namespace: str, labels: dict[str, str]) -> dict[str, Any]:
+    place = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    return {"namespaceSelector": place, "podSelector": {"matchLabels": labels}}
 
 
 def _rule(sources: list[dict[str, Any]], *ports: int) -> dict[str, Any]:

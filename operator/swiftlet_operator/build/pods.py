@@ -33,6 +33,9 @@ EXPECTED_POLICIES = 8
 _PERIOD_S = 5
 
 
+QUOTAS_MOUNT = {"name": "quotas", "mountPath": settings.QUOTAS_DIRECTORY, "readOnly": True}
+
+
 def service_container(
     site: Site,
     service: str,
@@ -43,8 +46,11 @@ def service_container(
     env: Sequence[Mapping[str, Any]] = (),
     mounts: Sequence[Mapping[str, Any]] = (),
     capabilities: Sequence[str] = (),
+    ring_cache: str | None = None,
+    scheme: str = "HTTP",
 ) -> dict[str, Any]:
-    """A container that runs one service."""
+    """A container that runs one service; `ring_cache` is a directory on a device of its own to keep rings in."""
+    cache = {"name": "SWIFTLET_CLUSTER__RING_CACHE", "value": ring_cache}
     suffix = {"name": site.child("keys"), "key": settings.HASH_SUFFIX}
     container: dict[str, Any] = {
         "name": service,
@@ -54,6 +60,7 @@ def service_container(
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "SWIFTLET_CLUSTER__HASH_PATH_SUFFIX", "valueFrom": {"secretKeyRef": suffix}},
+            *([cache] if ring_cache is not None else []),
             *env,
         ],
         "ports": [{"name": port_name, "containerPort": port, "protocol": "TCP"}],
@@ -62,11 +69,12 @@ def service_container(
             {"name": "keys", "mountPath": settings.KEYS_DIRECTORY, "readOnly": True},
             {"name": "rings", "mountPath": settings.RINGS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - an emptyDir of the pod's own
+            *([{"name": "cache", "mountPath": settings.CACHE_DIRECTORY}] if ring_cache is None else []),
             *mounts,
         ],
-        "livenessProbe": _probe("/healthz", port_name, _PERIOD_S * 2, 6),
-        "readinessProbe": _probe("/readyz", port_name, _PERIOD_S, 2),
-        "startupProbe": _probe("/healthz", port_name, _PERIOD_S, STARTUP_S // _PERIOD_S),
+        "livenessProbe": _probe("/healthz", port_name, scheme, _PERIOD_S * 2, 6),
+        "readinessProbe": _probe("/readyz", port_name, scheme, _PERIOD_S, 2),
+        "startupProbe": _probe("/healthz", port_name, scheme, _PERIOD_S, STARTUP_S // _PERIOD_S),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_S)]}}},
         "securityContext": container_security(capabilities),
     }
@@ -96,9 +104,9 @@ def pod_security(user_id: int = USER_ID) -> dict[str, Any]:
     }
 
 
-def _probe(path: str, port: str, period_s: int, failures: int) -> dict[str, Any]:
+def _probe(path: str, port: str, scheme: str, period_s: int, failures: int) -> dict[str, Any]:
     return {
-        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
+        "httpGet": {"path": path, "port": port, "scheme": scheme},
         "periodSeconds": period_s,
         "timeoutSeconds": 3,
         "failureThreshold": failures,
@@ -107,31 +115,37 @@ def _probe(path: str, port: str, period_s: int, failures: int) -> dict[str, Any]
 
 def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     """The Swift API, in a pod of its own or beside an object server."""
-    users = {"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}
-    return service_container(site, PROXY, "api", API_PORT, resources, mounts=[users])
+    mounts = [{"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}, QUOTAS_MOUNT]
+    if site.spec.tls.secret_ref is None:
+        return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts)
+    mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
+    return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme="HTTPS")
 
 
-def volumes(site: Site, *, users: bool = False) -> list[dict[str, Any]]:
-    """The volumes of every pod; with the users where there is a proxy.
+def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: bool = True) -> list[dict[str, Any]]:
+    """The volumes of every pod; with what a proxy reads, with quotas, with a place for rings besides the devices.
 
     Rings are optional: pods are scheduled before there can be any, for where they stand decides about them.
     """
     found: list[dict[str, Any]] = [
         {"name": "settings", "configMap": {"name": site.child("settings")}},
-        {
-            "name": "keys",
-            "secret": {
-                "secretName": site.child("keys"),
-                "items": [{"key": settings.CLUSTER_KEY, "path": settings.CLUSTER_KEY}],
-            },
-        },
+        _secret_volume("keys", site.child("keys"), settings.CLUSTER_KEY),
         {"name": "rings", "projected": {"sources": [_ring_source(site, *one) for one in _chunks(site)]}},
         {"name": "tmp", "emptyDir": {}},
     ]
-    if users:
-        items = [{"key": settings.USERS_FILE, "path": settings.USERS_FILE}]
-        found.append({"name": "users", "secret": {"secretName": site.child("users"), "items": items}})
+    if cache:
+        found.append({"name": "cache", "emptyDir": {}})
+    if proxy:
+        found.append(_secret_volume("users", site.child("users"), settings.USERS_FILE))
+    if proxy or quotas:
+        found.append({"name": "quotas", "configMap": {"name": site.child("quotas")}})
+    if proxy and site.spec.tls.secret_ref is not None:
+        found.append(_secret_volume("tls", site.spec.tls.secret_ref.name, *settings.TLS_FILES))
     return found
+
+
+def _secret_volume(name: str, secret: str, *keys: str) -> dict[str, Any]:
+    return {"name": name, "secret": {"secretName": secret, "items": [{"key": key, "path": key} for key in keys]}}
 
 
 def _chunks(site: Site) -> list[tuple[str, int]]:

@@ -11,9 +11,11 @@ import yaml
 from swiftlet.crd import Resource, StorageUserSpec
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
 from swiftlet_operator.build.site import Site
-from swiftlet_operator.manifests import SECRET, Manifest
+from swiftlet_operator.manifests import GROUP, SECRET, Manifest
 
 CREDENTIALS = "credentials"
+KEY_GENERATION = f"{GROUP}/key-generation"
+"""Annotation on the keys: the generation that all services have reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class Login:
 def build_keys(site: Site, cluster_key: str, hash_suffix: str) -> Manifest:
     """`X-keys`: made once and kept when the cluster goes, for without it no object is found again."""
     data = {CLUSTER_KEY: cluster_key, HASH_SUFFIX: hash_suffix}
-    return site.object(SECRET, site.child("keys"), "keys", _opaque(data), owned=False)
+    notes = {KEY_GENERATION: str(site.spec.keys.generation)}
+    return site.object(SECRET, site.child("keys"), "keys", _opaque(data), annotations=notes, owned=False)
 
 
 def build_users(site: Site, logins: Iterable[Login]) -> Manifest:

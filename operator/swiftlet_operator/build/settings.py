@@ -19,6 +19,13 @@ RINGS_DIRECTORY = "/etc/swiftlet/rings"
 CLUSTER_KEY = "cluster-key"
 HASH_SUFFIX = "hash-path-suffix"
 USERS_FILE = "users.yaml"
+QUOTAS_DIRECTORY = "/etc/swiftlet/quotas"
+QUOTAS_FILE = "quotas.yaml"
+TLS_DIRECTORY = "/etc/swiftlet/tls"
+TLS_FILES = ("tls.crt", "tls.key")
+"""Entries of a Secret of type kubernetes.io/tls: certificate and key."""
+CACHE_DIRECTORY = "/var/cache/swiftlet"
+"""Where the last good rings are kept by who has no device for them."""
 
 
 def settings_of(site: Site) -> dict[str, Any]:
@@ -27,14 +34,19 @@ def settings_of(site: Site) -> dict[str, Any]:
     proxy: dict[str, Any] = {"workers": spec.proxy.workers}
     if spec.proxy.storage_url is not None:
         proxy["storage_url"] = spec.proxy.storage_url
+    if spec.tls.secret_ref is not None:
+        certificate, key = TLS_FILES
+        proxy |= {"tls_cert_file": f"{TLS_DIRECTORY}/{certificate}", "tls_key_file": f"{TLS_DIRECTORY}/{key}"}
     return {
         "cluster": {
             "name": site.name,
             "key_file": f"{KEYS_DIRECTORY}/{CLUSTER_KEY}",
             "rings": RINGS_DIRECTORY,
+            "ring_cache": CACHE_DIRECTORY,
             "policies_file": f"{DIRECTORY}/{POLICIES_FILE}",
         },
         "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
+        "quota": {"file": f"{QUOTAS_DIRECTORY}/{QUOTAS_FILE}"},
         "proxy": proxy,
         "metadata": {"workers": spec.metadata.workers},
         "container": {"devices": [DATABASE_DEVICE]},

@@ -75,7 +75,8 @@ class Site:
     `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
     spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
     `drainable`: groups of which all pods may go.
-    `rdma_pools`: pools whose pods ask for an RDMA device.
+    `rdma_pools`: pools whose pods ask for an RDMA device. `operator_namespace`: where the operator's own pod is, None
+    when it runs outside.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -88,6 +89,7 @@ class Site:
     drainable: frozenset[str] = frozenset()
     rdma_pools: frozenset[str] = frozenset()
     has_monitoring: bool = False
+    operator_namespace: str | None = None
 
     @property
     def name(self) -> str:

@@ -26,6 +26,8 @@ from swiftlet_operator.build.site import (
 from swiftlet_operator.manifests import STATEFUL_SET, Manifest
 
 DEVICES_DIRECTORY = "/srv/swiftlet"
+RING_CACHE = ".rings"
+"""Directory on a device for the last good rings; stores leave it alone."""
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
@@ -53,7 +55,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
         restart_digest(site, *services),
         pool,
         containers,
-        volumes(site, users=has_proxy),
+        volumes(site, proxy=has_proxy),
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
         zone=group.zone,
@@ -76,6 +78,8 @@ def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
         env=[{"name": "SWIFTLET_OBJECT__DEVICES", "value": _listed(devices_of(pool))}],
         mounts=[{"name": name, "mountPath": f"{DEVICES_DIRECTORY}/{name}"} for name in devices_of(pool)],
         capabilities=["IPC_LOCK"] if rdma is not None else [],
+        # Only the process that owns a device has it; the pod's others keep their rings elsewhere.
+        ring_cache=f"{DEVICES_DIRECTORY}/{devices_of(pool)[0]}/{RING_CACHE}",
     )
 
 

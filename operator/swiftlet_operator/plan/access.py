@@ -1,4 +1,4 @@
-"""Users: their generated credentials and the users file."""
+"""Users and quotas: generated credentials, the users file and the quota file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import yaml
 
 from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet_operator.build.quotas import build_quotas, quotas_name
 from swiftlet_operator.build.secrets import (
     Login,
+    auth_url,
     build_credentials,
     credentials_key,
     credentials_name,
@@ -19,8 +21,8 @@ from swiftlet_operator.build.secrets import (
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.checks import Verdict
-from swiftlet_operator.manifests import SECRET, Manifest
-from swiftlet_operator.plan.actions import Fresh
+from swiftlet_operator.manifests import CONFIG_MAP, QUOTA, SECRET, Manifest
+from swiftlet_operator.plan.actions import Fresh, Patch
 from swiftlet_operator.world import World
 
 
@@ -44,6 +46,27 @@ def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) 
         hashed = fresh.hashed(secret, before) if secret is not None else str(before)
         logins.append(Login(user.spec.account, user.spec.user, tuple(user.spec.roles), hashed))
     return made, logins
+
+
+def moved(world: World, site: Site) -> list[Patch]:
+    """Generated credentials that say another place to log in than there is now."""
+    patches = []
+    for user in world.users:
+        live = world.secrets.get(credentials_name(user))
+        if user.spec.secret_ref is None and live is not None and decoded(live, "authUrl") != auth_url(site):
+            url = base64.b64encode(auth_url(site).encode()).decode()
+            patches.append(Patch(SECRET, credentials_name(user), {"data": {"authUrl": url}}))
+    return patches
+
+
+def quotas(world: World, site: Site, verdicts: Sequence[Verdict]) -> list[Manifest]:
+    """The quota file; while the cluster's StorageQuota can't be used what is in force stays."""
+    refused = {one.name for one in verdicts if one.violated and one.kind == QUOTA.kind}
+    good = [one for one in world.quotas if one.meta.name not in refused and not one.meta.deleting]
+    damaged = bool(refused) or any(one.kind == QUOTA for one in world.unreadable)
+    if not good and damaged and world.child(CONFIG_MAP, quotas_name(site.name)) is not None:
+        return []
+    return [build_quotas(site, good[0].spec if good else None)]
 
 
 def _secret(world: World, user: Resource[StorageUserSpec]) -> str | None:

@@ -28,11 +28,12 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan import facts as say
-from swiftlet_operator.plan.access import access
+from swiftlet_operator.plan.access import access, moved, quotas
 from swiftlet_operator.plan.actions import Actions, Fresh, Patch
 from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.growth import growth, volumes_resized
+from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
@@ -98,12 +99,13 @@ def _make_true(
     site = _site(world, defaults, groups, live, states, has_data)
     keys = [] if world.child(SECRET, site.child("keys")) else [build_keys(site, fresh.token(), fresh.token())]
     credentials, logins = access(world, site, fresh, verdicts)
+    rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(world, site, states)
     wanted = [stamped(with_live_templates(world, one)) for one in build(site)]
     wanted = [stepwise(world, one, live, has_data) for one in wanted]
     held = held_back(world, wanted, live, has_data)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in held)]
-    facts = [*known, *_facts(world, states, live, held, groups)]
+    facts = [*known, *_facts(world, states, live, held, groups), rotating.fact]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     return Actions(
@@ -111,15 +113,16 @@ def _make_true(
         create=(*credentials, *ring_objects),
         apply=(
             (build_users(site, logins),),
+            tuple(quotas(world, site, verdicts)),
             *(_ring_chain(site, state) for state in states),
             *((m,) for m in applied),
         ),
-        patch=(*_finalizer(world), *growth(world), *replacing_now.marks),
+        patch=(*_finalizer(world), *growth(world), *replacing_now.marks, *moved(world, site), *_key_patches(rotating)),
         delete=(*_orphans(world, site, keep, states), *replacing_now.delete),
         force=replacing_now.force,
-        status=(cluster_status(world, facts, site, states), *statuses(world, verdicts, states)),
+        status=(cluster_status(world, facts, site, states, rotating), *statuses(world, verdicts, states)),
         events=events(world, facts),
-        again_in_s=_again(states, held, facts, replacing_now),
+        again_in_s=min(_again(states, held, facts, replacing_now), rotating.again_in_s or LOOK_AGAIN_S),
     )
 
 
@@ -145,6 +148,7 @@ def _site(
         drainable=allowed.open,
         rdma_pools=say.rdma_pools(world),
         has_monitoring=world.has_monitoring,
+        operator_namespace=defaults.namespace,
     )
 
 
@@ -205,8 +209,12 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain])
 def _unknown() -> list[Fact]:
     """What is not looked at while nothing may be changed."""
     message = "not looked at while the spec is invalid or paused"
-    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized")
+    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated")
     return [Fact(type_, "Unknown", "NotObserved", message) for type_ in types]
+
+
+def _key_patches(rotating: KeyPlan) -> tuple[Patch, ...]:
+    return () if rotating.patch is None else (rotating.patch,)
 
 
 def _finalizer(world: World) -> tuple[Patch, ...]:

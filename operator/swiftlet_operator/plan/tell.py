@@ -15,6 +15,7 @@ from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, USER, Kind
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
+from swiftlet_operator.plan.keys import KeyPlan
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
 
@@ -28,6 +29,7 @@ def cluster_status(
     facts: Sequence[Fact],
     site: Site | None = None,
     states: Sequence[RingState] = (),
+    rotating: KeyPlan | None = None,
 ) -> StatusOf:
     """The cluster's own status."""
     fields: dict[str, object] = {
@@ -38,6 +40,8 @@ def cluster_status(
     if site is not None:
         fields["endpoint"] = endpoint(site)
         fields["zones"] = sorted({zone for state in states if state.outcome for zone in state.outcome.zones})
+    if rotating is not None:
+        fields["keyGeneration"] = rotating.generation
     meta = world.cluster.meta
     return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
 

@@ -59,6 +59,14 @@ SPECS = {
         - {name: far, replicas: 3, storage: {size: 1Ti}}
         - {name: slow, replicas: 3, storage: {size: 1Ti}, rdma: {mode: disabled}}
         """,
+    "tls": """
+        pools:
+        - {name: all, replicas: 3, roles: [proxy, object], storage: {size: 10Gi}}
+        proxy: {replicas: 1}
+        monitoring: {enabled: true}
+        tls: {secretRef: {name: objects-example-org}}
+        keys: {generation: 2}
+        """,
     "external-redis": """
         pools:
         - {name: disks, replicas: 3, storage: {size: 10Gi}}
@@ -94,4 +102,5 @@ def site(spec: str) -> Site:
         ring_chunks={"account": 1, "container": 1, "object-0": 2},
         rdma_pools=frozenset({"near", "far"} if spec == "rdma" else ()),
         has_monitoring=True,
+        operator_namespace="swiftlet-system",
     )

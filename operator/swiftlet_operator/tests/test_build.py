@@ -15,16 +15,21 @@ from typing import Any
 import pytest
 import yaml
 
+from swiftlet.crd import parse_storage_quota
+from swiftlet.quota import Limits, Quotas, parse_quotas
 from swiftlet.settings import SERVICES, load_settings
 from swiftlet_operator.build import build
 from swiftlet_operator.build.pods import API_LABEL
+from swiftlet_operator.build.quotas import build_quotas
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
-from swiftlet_operator.build.secrets import Login, build_keys, build_users
+from swiftlet_operator.build.secrets import Login, build_keys, build_users, endpoint
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import Site, all_groups
 from swiftlet_operator.manifests import Manifest
-from swiftlet_operator.tests.clusters import SPECS, site
+from swiftlet_operator.tests.clusters import SPECS, cluster, site
 
+PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+API_PODS = (("StatefulSet", "store-all"), ("Deployment", "store-proxy"))
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -211,3 +216,90 @@ def test_a_policy_is_added_without_a_restart() -> None:
 
     changed = {name for name, one in by_name(after).items() if by_name(before)[name] != one}
     assert changed == {"ConfigMap store-settings"}
+
+
+def test_with_tls_the_api_speaks_https_everywhere() -> None:
+    spec = site("tls")
+    manifests = {(one["kind"], one["metadata"]["name"]): one for one in build(spec)}
+    pods = [manifests[kind, name]["spec"]["template"]["spec"] for kind, name in API_PODS]
+    for pod in pods:
+        proxy = next(one for one in pod["containers"] if one["name"] == "proxy")
+        assert {proxy[probe]["httpGet"]["scheme"] for probe in PROBES} == {"HTTPS"}
+        others = [one for one in pod["containers"] if one["name"] != "proxy"]
+        assert {one[probe]["httpGet"]["scheme"] for one in others for probe in PROBES} <= {"HTTP"}
+        assert all("tls" not in {mount["name"] for mount in one["volumeMounts"]} for one in others)
+        volume = next(one for one in pod["volumes"] if one["name"] == "tls")
+        assert volume["secret"]["secretName"] == "objects-example-org"
+        assert {item["key"] for item in volume["secret"]["items"]} == {"tls.crt", "tls.key"}
+
+    assert manifests["Service", "store"]["spec"]["ports"][0]["port"] == 443
+    assert endpoint(spec) == "https://store.data.svc"
+    api = next(one for one in manifests["ServiceMonitor", "store"]["spec"]["endpoints"] if one["port"] == "api")
+    assert api["scheme"] == "https"
+
+
+def test_a_port_that_was_asked_for_stays_with_tls() -> None:
+    spec = {"pools": [{"name": "a", "replicas": 3, "storage": {"size": "1Gi"}}], "tls": {"secretRef": {"name": "t"}}}
+    plain = replace(site("minimal"), cluster=cluster(spec | {"proxy": {"service": {"port": 80}}}))
+
+    assert endpoint(plain) == "https://store.data.svc:80"
+    assert endpoint(site("minimal")) == "http://store.data.svc"
+    assert endpoint(site("three-zones")) == "https://objects.example.org"
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_service_keeps_its_last_good_rings_where_it_can_write(spec: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(everything(spec)[0]["data"]["settings.yaml"], encoding="utf-8")
+    for _, pod in workloads(spec):
+        for container in pod["containers"]:
+            if container["name"] not in SERVICES:
+                continue
+            environ = {one["name"]: one.get("value", "a-secret") for one in container["env"]}
+            environ = {name: value.replace("$(POD_NAME)", "store-disks-0") for name, value in environ.items()}
+            cache = load_settings(SERVICES[container["name"]], path, environ).cluster.ring_cache
+            assert cache is not None
+            mounts = [one for one in container["volumeMounts"] if cache.is_relative_to(one["mountPath"])]
+            assert [one.get("readOnly", False) for one in mounts] == [False]
+            on_a_device = container["name"] in {"object", "container"}
+            assert cache.name == (".rings" if on_a_device else "swiftlet")
+
+
+def test_the_operator_is_let_in_where_only_the_clusters_pods_are() -> None:
+    sources = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "swiftlet-system"}}}
+    sources["podSelector"] = {"matchLabels": chart_labels()}
+
+    def ports(name: str, where: Site) -> list[int]:
+        policy = next(one for one in build(where) if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == name)
+        rules = [rule for rule in policy["spec"]["ingress"] if rule.get("from") == [sources]]
+        return [port["port"] for rule in rules for port in rule["ports"]]
+
+    assert ports("store-storage", site("minimal")) == [6200, 6400]
+    assert ports("store-container", site("minimal")) == [6300]
+    assert ports("store-storage", replace(site("minimal"), operator_namespace=None)) == []
+
+
+def chart_labels() -> dict[str, str]:
+    """What the chart selects the operator's pods by, without the release's name."""
+    helpers = Path(__file__).parents[3] / "charts" / "swiftlet" / "templates" / "_helpers.tpl"
+    text = helpers.read_text(encoding="utf-8").split('define "swiftlet.selectorLabels"')[1].split("{{- end }}")[0]
+    lines = (line.split(": ") for line in text.replace("{{ .component }}", "operator").splitlines() if ": " in line)
+    return {name: value for name, value in lines if name != "app.kubernetes.io/instance"}
+
+
+def test_quotas_are_written_as_the_services_read_them() -> None:
+    levels = [
+        {"name": "default"},
+        {"name": "L1", "containerCount": 0, "objectCount": 5, "containerUsage": "1.5Gi"},
+    ]
+    body = {"clusterRef": {"name": "store"}, "levels": levels, "precise": True, "cacheSeconds": 5}
+    body["assignments"] = [{"account": "press", "level": "L1"}]
+    quota = parse_storage_quota(
+        {"apiVersion": "swiftlet.io/v1alpha1", "kind": "StorageQuota", "metadata": {"name": "q"}, "spec": body}
+    )
+
+    written = parse_quotas(build_quotas(site("minimal"), quota.spec)["data"]["quotas.yaml"], "f")
+    assert written == Quotas(
+        {"default": Limits("default"), "L1": Limits("L1", 0, 5, 3 << 29)}, {"press": "L1"}, precise=True, cache_s=5
+    )
+    assert parse_quotas(build_quotas(site("minimal"), None)["data"]["quotas.yaml"], "f") == Quotas()

@@ -46,7 +46,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
     types = {one["type"] for one in scene.cluster["status"]["conditions"]}
     assert types == {
         *("Ready", "SpecValid", "RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"),
-        *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable"),
+        *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized"),
     }
     assert scene.condition("Ready")[0] == "False"

@@ -1,0 +1,191 @@
+"""Whole reconciles of keys, certificates and quotas: what is rolled out, what is held, what outlives a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from swiftlet.settings.secret import key_id, parse_keys
+from swiftlet_operator.problems import KubeUnavailable, NotLeader
+from swiftlet_operator.tests.worlds import Scene, own, text_of
+
+TLS = {"pools": [{"name": "disks", "replicas": 3, "storage": {"size": "10Gi"}}], "tls": {"secretRef": {"name": "cert"}}}
+QUOTA = {"levels": [{"name": "default", "containerCount": 3}], "assignments": []}
+
+
+async def settled(spec: Any = "minimal") -> Scene:
+    """A cluster that runs."""
+    scene = Scene(spec)
+    await scene.step()
+    await scene.settle()
+    return scene
+
+
+class Kubelets:
+    """Pods with containers, that report the keys that the Secret had when they were last synced."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.silent: set[str] = set()
+        for (kind, _, name), pod in scene.kube.objects.items():
+            if kind == "Pod":
+                service = next((one for one in ("container", "redis") if one in name), "object")
+                pod["spec"]["containers"] = [{"name": service}]
+
+    def sync(self) -> None:
+        self.scene.told.keys = tuple(map(key_id, keys_of(self.scene)))
+        self.scene.told.silent = self.silent
+
+
+def keys_of(scene: Scene) -> tuple[bytes, ...]:
+    return parse_keys(text_of(scene.kube.find("Secret", "store-keys"), "cluster-key").encode(), "the Secret")
+
+
+async def test_a_new_generation_is_reached_step_by_step() -> None:
+    scene = await settled()
+    old, suffix = keys_of(scene), scene.kube.find("Secret", "store-keys")["data"]["hash-path-suffix"]
+    kubelets = Kubelets(scene)
+    kubelets.sync()
+    assert scene.cluster["status"]["keyGeneration"] == 1
+    scene.cluster["spec"]["keys"] = {"generation": 2}
+
+    kubelets.silent = {"store-disks-1"}
+    for _ in range(5):
+        await scene.step()
+        kubelets.sync()
+        scene.now_s += 100_000
+    assert keys_of(scene)[0] == old[0]
+    assert scene.condition("KeysRotated") == ("False", "NewKeyAccepted")
+
+    kubelets.silent = set()
+    reasons = []
+    for _ in range(12):
+        kubelets.sync()
+        await scene.step()
+        reasons.append(scene.condition("KeysRotated")[1])
+        scene.now_s += 100_000
+    assert list(dict.fromkeys(reasons)) == ["NewKeyAccepted", "NewKeySigns", "OldKeyForgotten", "Current"]
+    assert len(keys_of(scene)) == 1
+    assert keys_of(scene) != old
+    assert scene.cluster["status"]["keyGeneration"] == 2
+    assert scene.kube.find("Secret", "store-keys")["data"]["hash-path-suffix"] == suffix
+    kubelets.sync()
+    assert await scene.step() == []
+
+
+async def test_a_failing_write_or_a_lost_lease_delays_the_rotation_and_loses_nothing() -> None:
+    scene = await settled()
+    kubelets = Kubelets(scene)
+    scene.cluster["spec"]["keys"] = {"generation": 2}
+    held: list[tuple[bytes, ...]] = [keys_of(scene)]
+    for number in range(60):
+        kubelets.sync()
+        # Every step is first tried without the API server, then without the lease, then in peace.
+        scene.kube.failing = {"store-keys"} if number % 3 == 0 else set()
+        scene.leads = number % 3 != 1
+        before = keys_of(scene)
+        try:
+            await scene.step()
+        except (KubeUnavailable, NotLeader):
+            assert number % 3 != 2
+            assert keys_of(scene) == before
+        if keys_of(scene) != held[-1]:
+            held.append(keys_of(scene))
+        scene.now_s += 40_000
+
+    old, new = held[0][0], held[-1][0]
+    assert held == [(old,), (old, new), (new, old), (new,)]
+    assert scene.cluster["status"]["keyGeneration"] == 2
+
+
+async def test_a_new_cluster_begins_with_its_generation() -> None:
+    scene = await settled({**TLS, "tls": {}, "keys": {"generation": 7}})
+
+    assert scene.condition("KeysRotated") == ("True", "Current")
+    assert scene.cluster["status"]["keyGeneration"] == 7
+    assert len(keys_of(scene)) == 1
+
+
+def certificate(**data: str) -> dict[str, Any]:
+    """The Secret that spec.tls names."""
+    metadata = {"name": "cert", "namespace": "data"}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "data": data}
+
+
+async def test_tls_is_rolled_out_when_its_secret_is_whole() -> None:
+    scene = await settled()
+    scene.kube.put(own("StorageUser", "anna", {"account": "test", "user": "anna"}))
+    await scene.step()
+    scene.cluster["spec"]["tls"] = {"secretRef": {"name": "cert"}}
+    await scene.step()
+    assert scene.condition("SpecValid") == ("False", "TLSSecretMissing")
+    pod = scene.kube.find("Deployment", "store-proxy")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTP"
+
+    scene.kube.put(certificate(**{"tls.crt": "eA==", "tls.key": ""}))
+    await scene.step()
+    assert scene.condition("SpecValid") == ("False", "TLSSecretIncomplete")
+
+    scene.kube.put(certificate(**{"tls.crt": "eA==", "tls.key": "eA=="}))
+    await scene.step()
+    pod = scene.kube.find("Deployment", "store-proxy")["spec"]["template"]["spec"]
+    settings = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["settings.yaml"])
+    assert scene.condition("SpecValid") == ("True", "Valid")
+    assert pod["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert settings["proxy"]["tls_cert_file"] == "/etc/swiftlet/tls/tls.crt"
+    assert scene.kube.find("Service", "store")["spec"]["ports"][0]["port"] == 443
+    assert scene.cluster["status"]["endpoint"] == "https://store.data.svc"
+    # Who takes the address from the generated Secret finds the new one there.
+    assert text_of(scene.kube.find("Secret", "anna-credentials"), "authUrl") == "https://store.data.svc/auth/v1.0"
+
+
+async def test_a_new_cluster_waits_for_its_certificate() -> None:
+    scene = Scene(TLS)
+    await scene.step()
+
+    assert scene.kube.names("Deployment") == set()
+    assert scene.condition("SpecValid") == ("False", "TLSSecretMissing")
+
+
+async def test_quotas_follow_the_storage_quota() -> None:
+    scene = await settled()
+
+    def levels() -> Any:
+        return yaml.safe_load(scene.kube.find("ConfigMap", "store-quotas")["data"]["quotas.yaml"])["levels"]
+
+    assert levels() == {"default": {}}
+    scene.kube.put(own("StorageQuota", "limits", QUOTA))
+    assert "apply ConfigMap/store-quotas" in await scene.step()
+    assert levels() == {"default": {"container_count": 3}}
+    # No pod restarts for it.
+    assert await scene.step() == []
+
+    scene.kube.put(own("StorageQuota", "more", {"levels": [{"name": "default", "containerCount": 99}]}))
+    await scene.step()
+    assert levels() == {"default": {"container_count": 3}}
+    condition = scene.kube.find("StorageQuota", "more")["status"]["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", "QuotaTwice")
+    del scene.kube.objects["StorageQuota", "data", "more"]
+
+    del scene.kube.objects["StorageQuota", "data", "limits"]
+    await scene.step()
+    assert levels() == {"default": {}}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"levels": "none"}, {"assignments": [{"account": "press", "level": "L9"}]}],
+    ids=["unreadable", "refused"],
+)
+async def test_a_damaged_storage_quota_leaves_the_limits_in_force(damage: dict[str, Any]) -> None:
+    scene = await settled()
+    scene.kube.put(own("StorageQuota", "limits", QUOTA))
+    await scene.step()
+    before = scene.kube.find("ConfigMap", "store-quotas")["data"]
+    scene.kube.put(own("StorageQuota", "limits", {**QUOTA, **damage}))
+    await scene.step()
+
+    assert scene.kube.find("ConfigMap", "store-quotas")["data"] == before
+    assert scene.kube.find("StorageQuota", "limits")["status"]["conditions"][0]["status"] == "False"
