@@ -395,7 +395,7 @@ def test_health_and_metrics(client: Client) -> None:
 def test_options_names_the_methods(client: Client) -> None:
     answer = client.plain("OPTIONS", f"{client.base}/c/o")
     assert answer.status == 200
-    assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"}
+    assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "PUT", "POST", "DELETE", "COPY", "OPTIONS"}
 
 
 def test_a_clients_request_id_does_not_replace_ours(client: Client) -> None:

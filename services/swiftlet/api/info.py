@@ -42,6 +42,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             "yield_frequency": limits.slo_yield_frequency_s,
             "allow_async_delete": False,
         },
+        "dlo": {"container_listing_limit": limits.container_listing_limit},
     }
 
 

@@ -15,7 +15,15 @@ CONTAINER_META = "X-Container-Meta-"
 ACCOUNT_META = "X-Account-Meta-"
 
 OBJECT_HEADERS = frozenset(
-    {"Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control", "Expires", "X-Robots-Tag"}
+    {
+        "Content-Disposition",
+        "Content-Encoding",
+        "Content-Language",
+        "Cache-Control",
+        "Expires",
+        "X-Object-Manifest",
+        "X-Robots-Tag",
+    }
 )
 """Headers kept with an object beside its own metadata and returned as they came."""
 
@@ -29,9 +37,7 @@ _UNSUPPORTED = frozenset(
         "X-Versions-Location",
         "X-History-Location",
         "X-Versions-Enabled",
-        "X-Object-Manifest",
         "X-Symlink-Target",
-        "X-Copy-From",
         "X-Delete-At",
         "X-Delete-After",
     }
@@ -90,6 +96,11 @@ def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None
         raise ApiError(400, f"Too many metadata items: {len(items)} given, at most {limits.max_meta_count}")
     if total > limits.max_meta_overall_size:
         raise ApiError(400, f"Total metadata too large: {total} bytes, at most {limits.max_meta_overall_size}")
+
+
+def check_object_items(metadata: Mapping[str, str], limits: LimitsSection) -> None:
+    """400 when an object's own items, wherever they came from, are beyond the limits."""
+    _check({name: value for name, value in metadata.items() if name.startswith(OBJECT_META)}, OBJECT_META, limits)
 
 
 def _size(name: str, value: str) -> int:

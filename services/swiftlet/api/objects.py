@@ -9,6 +9,7 @@ from aiohttp import web
 
 from swiftlet.api.content_types import check_content_type, split_mark, with_mark
 from swiftlet.api.core import Call
+from swiftlet.api.dlo import check_manifest_header
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import overtaken
@@ -23,6 +24,7 @@ async def post(call: Call) -> web.Response:
     """POST /v1/{account}/{container}/{object}: replace metadata, 202."""
     refuse_unsupported(call.request.headers)
     metadata = object_metadata(call.request.headers, call.api.options.limits)
+    check_manifest_header(metadata)
     content_type = await _new_type(call)
 
     async def write(timestamp: Timestamp) -> None:
@@ -40,7 +42,7 @@ async def post(call: Call) -> web.Response:
 async def _new_type(call: Call) -> str | None:
     """The content type sent, with the mark that a large object's manifest has behind its own; None when none is."""
     content_type = call.request.headers.get("Content-Type")
-    if content_type is None:
+    if not content_type:
         return None
     check_content_type(content_type)
     info = await with_policy(call.api, call.path, lambda policy: call.api.objects.head(call.path, policy))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from swiftlet.api import slo_put
+from swiftlet.api import copying, dlo, slo_put
 from swiftlet.api.body import Body
 from swiftlet.api.conditions import etags
 from swiftlet.api.content_types import check_content_type
@@ -26,7 +26,7 @@ from swiftlet.names import Path
 
 Preparer = Callable[[NewObject], Awaitable[None]]
 
-PREPARERS: tuple[Preparer, ...] = (slo_put.prepare,)
+PREPARERS: tuple[Preparer, ...] = (copying.prepare, slo_put.prepare, dlo.prepare)
 """In this order."""
 
 _TYPES = mimetypes.MimeTypes(filenames=())
@@ -37,13 +37,15 @@ async def put(call: Call) -> web.StreamResponse:
     return await put_at(call, call.path)
 
 
-async def put_at(call: Call, path: Path) -> web.StreamResponse:
-    """A PUT whose object is at `path`, wherever that came from."""
+async def put_at(call: Call, path: Path, source: Path | None = None) -> web.StreamResponse:
+    """A PUT whose object will be at `path` and is a copy of `source`, if that is given."""
     new = _planned(call, path)
+    new.source = source
     if not says_yes(call.query.get("heartbeat", "")):
         return await _carry_out(new)
-    if call.query.get("multipart-manifest") != "put":
-        raise ApiError(400, "heartbeat is for PUTs of manifests (multipart-manifest=put)")
+    copies = source is not None or "X-Copy-From" in call.request.headers
+    if call.query.get("multipart-manifest") != "put" and not copies:
+        raise ApiError(400, "heartbeat is for copies and for manifests (multipart-manifest=put)")
     return await slo_put.with_heartbeat(call, lambda: _carry_out(new))
 
 
@@ -77,7 +79,7 @@ async def _carry_out(new: NewObject) -> web.Response:
 
 async def _check_absent(new: NewObject, policy: int) -> None:
     condition = new.call.request.headers.get("If-None-Match")
-    if condition is None:
+    if condition is None or new.source is not None:
         return
     if etags(condition) != {"*"}:
         raise ApiError(400, "If-None-Match of a PUT only supports '*'")

@@ -6,7 +6,7 @@ plain object costs two look-ups in dictionaries and no question to anybody.
 
 from __future__ import annotations
 
-from swiftlet.api import slo
+from swiftlet.api import dlo, slo
 from swiftlet.api.core import Call
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import PlainObject, Readable, Reader, Stored, is_made_up
@@ -21,7 +21,9 @@ async def resolve(reader: Reader, stored: Stored) -> Readable:
     """What the stored object is to its readers."""
     if not is_made_up(stored.info):
         return PlainObject(stored)
-    return slo.StaticLargeObject(reader, stored)
+    if slo.is_manifest(stored.info):
+        return slo.StaticLargeObject(reader, stored)
+    return await dlo.dynamic_large_object(reader, stored)
 
 
 async def resolve_asked(call: Call, stored: Stored) -> Readable:

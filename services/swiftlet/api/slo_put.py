@@ -33,7 +33,7 @@ _ROOT = "upload"
 async def prepare(new: NewObject) -> None:
     """Turn the manifest that a client sends into the one that is stored; nothing for other PUTs."""
     kind = new.call.query.get("multipart-manifest")
-    if kind is None:
+    if kind is None or new.source is not None:
         return
     if kind != "put":
         raise ApiError(400, "multipart-manifest of a PUT can only be 'put'")

@@ -57,6 +57,8 @@ class NewObject:
     metadata: dict[str, str]
     body: Incoming | None = None
     """None until it is known where the bytes come from."""
+    source: Path | None = None
+    """What it is a copy of; the request's conditions are then the source's."""
     etag: str | None = None
     """The MD5 that the body must have, as the client gave it."""
     sysmeta: dict[str, str] = field(default_factory=dict)

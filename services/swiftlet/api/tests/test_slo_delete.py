@@ -112,7 +112,7 @@ async def test_the_manifest_stays_while_a_segment_can_not_be_deleted(proxy: Prox
     assert report["Errors"] == [["/c/s/002", "503 Service Unavailable"]]
     assert report["Number Deleted"] == 3
     assert await names(proxy) == ["big", "s/002"]
-    objects.delete = remove  # type: ignore[method-assign,assignment]
+    objects.delete = remove  # type: ignore[method-assign]
     report = json.loads((await delete(proxy)).body)
     assert (report["Number Deleted"], report["Number Not Found"]) == (2, 3)
 

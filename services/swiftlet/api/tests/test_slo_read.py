@@ -345,7 +345,7 @@ async def test_the_next_segment_is_opened_before_the_last_one_ends(proxy: Proxy)
                 ahead.append(len(opened) - len(set(closed)))
                 yield chunk
 
-        download.close, download.chunks = closes, slow_chunks
+        download.close, download.chunks = closes, slow_chunks  # type: ignore[method-assign]
         return download
 
     ahead: list[int] = []
@@ -373,10 +373,10 @@ async def test_a_client_that_goes_away_leaves_nothing_open(proxy: Proxy) -> None
                 ended.set()
             await close()
 
-        download.close = closes
+        download.close = closes  # type: ignore[method-assign]
         return download
 
-    objects.get = watched  # type: ignore[method-assign,assignment]
+    objects.get = watched  # type: ignore[method-assign]
     response = await proxy.open("GET", "c/big")
     await response.content.readexactly(10)
     ended.clear()
