@@ -1,0 +1,376 @@
+"""`kubectl swiftlet` with a fake kubectl: what is shown, what counts as wrong, what is edited, what a bundle holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swiftlet.ring import RingBuilder
+from swiftlet.ring.codec import chunks
+from swiftlet_operator.plugin import drain
+from swiftlet_operator.plugin.devices import Place, places
+from swiftlet_operator.plugin.gather import clusters_of, look
+from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError
+from swiftlet_operator.plugin.main import main
+from swiftlet_operator.plugin.render import bar, size
+from swiftlet_operator.tests import fake_kubectl
+
+LABELS = {"app.kubernetes.io/instance": "store", "app.kubernetes.io/managed-by": "swiftlet-operator"}
+SECRET_WORD = "dGhpcy1tdXN0LW5vdC1iZS1zZWVu"
+
+
+def thing(kind: str, name: str, labels: dict[str, str] | None = None, **rest: Any) -> dict[str, Any]:
+    """An object in the namespace `data`."""
+    metadata = {"name": name, "namespace": "data", "labels": {**LABELS, **(labels or {})}, "resourceVersion": "7"}
+    return {"kind": kind, "metadata": {**metadata, **rest.pop("metadata", {})}, **rest}
+
+
+def condition(type_: str, status: str, reason: str, message: str = "") -> dict[str, str]:
+    """A condition."""
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+def container(name: str, port: int) -> dict[str, Any]:
+    """A service's container."""
+    probe = {"httpGet": {"path": "/readyz", "scheme": "HTTPS" if name == "proxy" else "HTTP"}}
+    return {"name": name, "ports": [{"containerPort": port}], "readinessProbe": probe}
+
+
+def pod(name: str, node: str, **containers: int) -> dict[str, Any]:
+    """A pod that is ready."""
+    statuses = [{"name": one, "ready": True, "restartCount": int(one == "object")} for one in containers]
+    return thing(
+        "Pod",
+        name,
+        spec={"nodeName": node, "containers": [container(*one) for one in containers.items()]},
+        status={
+            "phase": "Running",
+            "conditions": [condition("Ready", "True", "")],
+            "containerStatuses": statuses,
+        },
+    )
+
+
+def ring() -> list[dict[str, Any]]:
+    """The ring object-0 over three pods, version 1."""
+    builder = RingBuilder(4, 3, 1)
+    for index in range(3):
+        builder.add_device(
+            name=f"store-disks-{index}/d0",
+            host=f"store-disks-{index}",
+            port=6200,
+            device="d0",
+            region="default",
+            zone="abc"[index],
+            node=f"node-{index}",
+            weight=100.0,
+        )
+    builder.rebalance(1)
+    labels = {"swiftlet.io/ring": "object-0"}
+    return [
+        thing("ConfigMap", f"store-ring-object-0-{i}", labels, binaryData={"chunk": base64.b64encode(c).decode()})
+        for i, c in enumerate(chunks(builder.ring))
+    ]
+
+
+def state() -> dict[str, Any]:
+    """A healthy cluster."""
+    facts = [
+        condition("Ready", "True", "Available", "the API serves reads and writes"),
+        condition("Degraded", "False", "AllReady"),
+        condition("Progressing", "False", "Complete"),
+        condition("RDMAAvailable", "False", "NotWanted"),
+    ]
+    status = {"conditions": facts, "observedGeneration": 2, "endpoint": "http://store.data.svc"}
+    cluster = thing("StorageCluster", "store", metadata={"generation": 2}, spec={"pools": []}, status=status)
+    about = {"version": 1, "devices": 3, "balance": 0.0, "dispersion": 0.0}
+    published = {**about, "conditions": [condition("Ready", "True", "Published", "the services have the ring")]}
+    reference = {"clusterRef": {"name": "store"}}
+    user = {**reference, "account": "test", "user": "anna", "roles": ["admin"]}
+    secret = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET_WORD}}
+    objects = [
+        cluster,
+        *ring(),
+        thing("Ring", "store-object-0", spec={**reference, "type": "object"}, status=published),
+        thing("StorageUser", "anna", spec=user, status={"secretName": "anna-credentials"}),
+        thing("StorageUser", "stranger", spec={"clusterRef": {"name": "other"}}),
+        thing("StatefulSet", "store-disks", spec={"replicas": 3}, status={"readyReplicas": 3}),
+        thing("Secret", "store-keys", metadata=secret, type="Opaque", data={"cluster-key": SECRET_WORD}),
+        *(thing("Node", f"node-{i}") for i in range(3)),
+        *(pod(f"store-disks-{i}", f"node-{i}", object=6200, replicator=6400) for i in range(3)),
+        pod("store-proxy-x", "node-0", proxy=8080),
+    ]
+    raw = {}
+    for i in range(3):
+        common = {"version": "0.1.0", "keys": ["aabbccdd"], "rings": {"object-0": 1}}
+        device = {"capacityBytes": 1000, "freeBytes": 600, "state": "serving", "reason": None, "outbox": 0}
+        synced = {"held": 16, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 5.0, "ringVersion": 1}
+        where = f"/api/v1/namespaces/data/pods/http:store-disks-{i}"
+        raw[f"{where}:6200/proxy/statusz"] = json.dumps({**common, "service": "object", "devices": {"d0": device}})
+        replicator = {"devices": {f"store-disks-{i}/d0": {"rings": {"object-0": synced}}}, "transports": {"http": 2}}
+        raw[f"{where}:6400/proxy/statusz"] = json.dumps({**common, "service": "replicator", **replicator})
+        raw[f"{where}:6200/proxy/metrics"] = "swiftlet_up 1\n"
+    proxy = {"service": "proxy", "version": "0.1.0", "keys": ["aabbccdd"], "transports": {"http": 3}}
+    raw["/api/v1/namespaces/data/pods/https:store-proxy-x:8080/proxy/statusz"] = json.dumps(proxy)
+    logs = {"store-disks-0/object": "started\n"}
+    return {"objects": objects, "raw": raw, "logs": logs, "denied": [], "conflicts": 0}
+
+
+class Fake:
+    """The fake's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = state()
+        self.write()
+
+    def write(self) -> None:
+        """Make the changes count."""
+        self.path.write_text(json.dumps(self.state))
+
+    def find(self, kind: str, name: str) -> dict[str, Any]:
+        """One object, to be changed."""
+        return next(o for o in self.state["objects"] if o["kind"] == kind and o["metadata"]["name"] == name)
+
+    def report(self, pod: str, port: int, change: dict[str, Any] | None) -> None:
+        """Change what a pod says; None silences it."""
+        path = f"/api/v1/namespaces/data/pods/http:{pod}:{port}/proxy/statusz"
+        if change is None:
+            del self.state["raw"][path]
+        else:
+            self.state["raw"][path] = json.dumps({**json.loads(self.state["raw"][path]), **change})
+        self.write()
+
+    def synced(self, index: int, **change: Any) -> None:
+        """Change how a device stands in its ring."""
+        facts = {"held": 16, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 5.0, "ringVersion": 1, **change}
+        about = {"devices": {f"store-disks-{index}/d0": {"rings": {"object-0": facts}}}}
+        self.report(f"store-disks-{index}", 6400, about)
+
+    def drained(self) -> list[str]:
+        """The list in the cluster's spec."""
+        self.state = json.loads(self.path.read_text())
+        found: list[str] = self.find("StorageCluster", "store")["spec"].get("drain", [])
+        return found
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """A cluster behind an executable `kubectl`."""
+    program = tmp_path / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable} -IS\n{Path(fake_kubectl.__file__).read_text('utf-8')}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setenv("FAKE_KUBECTL", str(tmp_path / "state.json"))
+    return Fake(tmp_path / "state.json")
+
+
+def test_status_shows_conditions_workloads_rings_users_and_the_tree(
+    fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "store"]) == 0
+
+    shown = capsys.readouterr().out
+    assert shown.startswith("StorageCluster data/store: ready\n")
+    for text in ("http://store.data.svc", "test:anna", "anna-credentials", "store-disks", "zone a", "node node-0"):
+        assert text in shown
+    assert "stranger" not in shown
+    assert "store-disks-0/d0  [####......]  40% of 1000 B  in sync" in shown
+
+
+def test_rings_shows_shares_and_states(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.synced(1, behind=7, misplaced=2)
+    fake.report("store-disks-2", 6400, None)
+
+    assert main(["rings", "store"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ring object-0, version 1: 16 partitions, 3 replicas"
+    first, second, third = (line.split() for line in lines[2:5])
+    assert first[:6] == ["store-disks-0/d0", "a", "node-0", "100", "16", "33.3%"]
+    assert " ".join(first[-2:]) == "in sync"
+    assert " ".join(second[-5:]) == "7 behind, 2 to move"
+    assert " ".join(third[-2:]) == "no report"
+
+
+def test_a_healthy_cluster_has_no_findings(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["health", "store"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "nothing is wrong" in shown
+    assert shown.count("http 2") == 3
+    assert "http 3" in shown
+
+
+def test_what_is_wrong_comes_first_and_sets_the_exit_code(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = fake.find("StorageCluster", "store")
+    cluster["status"]["conditions"][1] = condition("Degraded", "True", "PodsNotReady", "store-disks has pods ...")
+    broken = fake.find("Pod", "store-disks-2")["status"]
+    broken["conditions"] = [condition("Ready", "False", "ContainersNotReady")]
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    broken["containerStatuses"][0].update(ready=False, state={"waiting": waiting})
+    full = {"capacityBytes": 100, "freeBytes": 3, "state": "failed", "reason": "I/O error", "outbox": 0}
+    fake.report("store-disks-0", 6200, {"devices": {"d0": full}, "rings": {"object-0": 0}})
+    fake.report("store-disks-1", 6200, None)
+    fake.state["denied"] = ["nodes"]
+    fake.write()
+
+    assert main(["health", "store"]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    errors = [line for line in lines if line.startswith("  ERROR")]
+    warnings = [line for line in lines if line.startswith("  WARNING")]
+    assert lines[1 : 1 + len(errors)] == errors
+    assert any("Device store-disks-0/d0: failed: I/O error" in line for line in errors)
+    assert any("97% full" in line for line in errors)
+    assert any("object is waiting: ImagePullBackOff no such image" in line for line in errors)
+    assert any("Degraded is True (PodsNotReady)" in line for line in warnings)
+    assert any("uses version 0 of ring object-0, 1 is published" in line for line in warnings)
+    assert any("store-disks-1: object does not report" in line for line in warnings)
+    assert any('cannot list resource "nodes"' in line for line in warnings)
+
+
+def test_services_without_a_common_key_are_found(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.report("store-disks-0", 6200, {"keys": ["00000000"]})
+    assert main(["health"]) == 1
+    assert "no key that all services have: 00000000; aabbccdd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "damage", ['{"devices": [1]}', '{"devices": {"d0": 3}, "rings": 7, "keys": 1}', "[]", "not json", ""]
+)
+def test_a_damaged_report_spoils_nothing_else(fake: Fake, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    fake.state["raw"]["/api/v1/namespaces/data/pods/http:store-disks-0:6200/proxy/statusz"] = damage
+    fake.state["raw"]["/api/v1/namespaces/data/pods/http:store-disks-0:6400/proxy/statusz"] = damage
+    fake.write()
+    main(["health", "store"])
+    main(["rings", "store"])
+    assert main(["status", "store"]) == 0
+    assert "store-disks-1/d0  [####......]  40%" in capsys.readouterr().out
+
+
+def test_drain_adds_to_the_list_and_undo_takes_away(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drain", "store-disks-0", "store-disks-1/d0"]) == 0
+    assert "spec.drain is now: store-disks-0, store-disks-1/d0" in capsys.readouterr().out
+    assert fake.drained() == ["store-disks-0", "store-disks-1/d0"]
+
+    assert main(["drain", "store-disks-0/d0"]) == 0
+    assert "nothing to change" in capsys.readouterr().out
+    assert main(["drain", "--undo", "store-disks-1"]) == 0
+    assert fake.drained() == ["store-disks-0"]
+
+
+def test_an_edit_by_somebody_else_is_kept(fake: Fake) -> None:
+    fake.state["conflicts"] = 2
+    fake.write()
+    assert main(["drain", "store-disks-0"]) == 0
+    assert fake.drained() == ["store-other-9", "store-other-9", "store-disks-0"]
+
+
+def test_what_is_not_there_is_refused(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drain", "store-disks-9"]) == 1
+    assert 'pods "store-disks-9" not found' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["drain", "Not/A/Pod"])
+    assert main(["status", "nothing"]) == 1
+    assert fake.drained() == []
+
+
+def test_drain_waits_until_nothing_is_held(
+    fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "POLL_S", 0.01)
+    assert main(["drain", "store-disks-0", "--wait", "--timeout", "0"]) == 1
+    assert "16 partitions assigned, 16 held" in capsys.readouterr().out
+
+    for one in [one for one in fake.state["objects"] if one["kind"] == "ConfigMap"]:
+        fake.state["objects"].remove(one)
+    fake.synced(0, held=0)
+    assert main(["drain", "store-disks-0", "--wait", "--timeout", "5"]) == 0
+    assert "empty: store-disks-0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "partitions", "outbox", "empty", "state"),
+    [
+        ({"held": 0}, 0, 0, True, "empty"),
+        ({"held": 0}, 0, 3, False, "in sync"),
+        ({"held": 1}, 0, 0, False, "in sync"),
+        ({"held": 0}, 2, 0, False, "in sync"),
+        ({"held": 0, "ringVersion": 3}, 0, 0, False, "on ring 3"),
+        ({"held": 9, "behind": 4}, 9, 0, False, "4 behind"),
+        ({"held": 9, "syncedAt": None}, 9, 0, False, "not compared yet"),
+        (None, 0, 0, False, "no report"),
+    ],
+)
+def test_a_device_is_empty_when_it_is_known_to_be(
+    change: dict[str, Any] | None, partitions: int, outbox: int, empty: bool, state: str
+) -> None:
+    facts = {"held": 0, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 5.0, "ringVersion": 4}
+    report = None if change is None else {**facts, **change}
+    place = Place("object-0", 4, "p/d0", "r", "z", "n", 0.0, partitions, 48, report, outbox)
+    assert (place.empty, place.state) == (empty, state)
+
+
+def test_a_device_that_left_the_ring_but_holds_something_is_seen(fake: Fake) -> None:
+    about = {"devices": {"store-gone-0/d0": {"rings": {"object-0": {"held": 5, "misplaced": 5, "ringVersion": 1}}}}}
+    fake.report("store-disks-0", 6400, about)
+    kubectl = Kubectl()
+    found = {one.device: one for one in places(look(kubectl, clusters_of(kubectl, "data", "store")[0]))}
+    assert found["store-gone-0/d0"].state == "5 to move"
+
+
+def test_a_bundle_has_everything_but_secrets_and_lists_what_failed(fake: Fake, tmp_path: Path) -> None:
+    fake.state["denied"] = ["nodes"]
+    fake.write()
+    path = tmp_path / "bundle.tar.gz"
+    assert main(["support-bundle", "-o", str(path)]) == 0
+
+    with tarfile.open(path) as tar:
+        files = {one.name.partition("/")[2]: tar.extractfile(one).read().decode() for one in tar}  # type: ignore[union-attr]
+    assert SECRET_WORD not in "".join(files.values())
+    assert json.loads(files["secrets.json"])[0]["keys"] == ["cluster-key"]
+    assert [one["metadata"]["name"] for one in json.loads(files["storageusers.json"])] == ["anna"]
+    assert files["logs/store-disks-0-object.log"] == "started\n"
+    assert "logs/store-disks-0-object-previous.log" in files
+    assert json.loads(files["statusz/store-disks-0-object.txt"])["service"] == "object"
+    assert files["metrics/store-disks-0-object.txt"] == "swiftlet_up 1\n"
+    assert {"pods.json", "statefulsets.json", "events.json", "kubectl-version.json", "storagecluster.json"} <= set(
+        files
+    )
+    assert (
+        "nodes.json: kubectl get nodes --all-namespaces --output=json: Error from server: nodes is forbidden"
+        in (files["failures.txt"])
+    )
+    assert "metrics/store-disks-0-replicator.txt" in files["failures.txt"]
+
+
+def test_kubectl_gets_the_options_that_say_where(fake: Fake) -> None:
+    assert main(["status", "store", "-n", "data", "--context", "prod", "--kubeconfig", "/k"]) == 0
+    calls = [json.loads(line) for line in Path(f"{fake.path}.calls").read_text().splitlines()]
+    assert all(call[:2] == ["--context=prod", "--kubeconfig=/k"] for call in calls)
+
+
+def test_without_kubectl_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KubectlError, match="kubectl is not installed"):
+        Kubectl().text("version")
+
+
+def test_it_needs_nothing_of_the_operators_client() -> None:
+    code = "import sys, swiftlet_operator.plugin.main; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"kopf", "aiohttp", "yaml", "pydantic", "prometheus_client"} & set(loaded.strip("[]'\n").split("', '"))
+
+
+def test_bars_and_sizes() -> None:
+    assert [bar(part) for part in (0.0, 0.42, 1.2)] == ["[..........]   0%", "[####......]  42%", "[##########] 120%"]
+    assert [size(count) for count in (0, 1536, 2 << 40)] == ["0 B", "1.5 KiB", "2.0 TiB"]
