@@ -1,8 +1,8 @@
 """A `kubectl` for tests: a cluster in a JSON file, written back when something is patched.
 
-FAKE_KUBECTL names the file: `objects` (a list), `raw` (path -> text), `logs` (pod/container -> text), `denied` (resources
-that are forbidden), `conflicts` (how many patches are refused because somebody else was quicker). What was called is
-appended to the file of that name with `.calls` behind it.
+FAKE_KUBECTL names the file: `objects` (a list), `raw` (path -> text), `logs` (pod/container -> text), `denied`
+(resources that are forbidden), `conflicts` (how many patches are refused because somebody else was quicker). What was
+called is appended to the file of that name with `.calls` behind it.
 """
 
 from __future__ import annotations
