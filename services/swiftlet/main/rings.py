@@ -169,7 +169,9 @@ class RingSet:
         if self._cache is None:
             return
         try:
-            self._cache.mkdir(parents=True, exist_ok=True)
+            # Not what is above: a device that is not there must not be made up on the file system below it.
+            self._cache.parent.mkdir(exist_ok=True)
+            self._cache.mkdir(exist_ok=True)
             codec.save(ring, self._cache / f"{name}.ring")
         except OSError as error:
             _log.warning("ring not cached", ring=name, path=str(self._cache), problem=error.strerror)

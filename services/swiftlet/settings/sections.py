@@ -57,8 +57,9 @@ class ClusterSection(Section):
     )
     ring_cache: Path | None = Field(
         default=None,
-        description="Directory that keeps the last good rings, in a directory per service; made when missing. With it "
-        "a service can start while a ring is half-updated. Not set: such a service waits for good rings.",
+        description="Directory that keeps the last good rings, in a directory per service; made when missing, if what "
+        "is above is there. With it a service can start while a ring is half-updated or can't be read. It may be on a "
+        "device, as .rings. Not set: such a service waits for good rings.",
     )
     ring_check_interval_s: Seconds = Field(
         default=5.0,
