@@ -40,6 +40,7 @@ from swiftlet.model import (
     ListingQuery,
     ObjectRow,
     Subdir,
+    Usage,
 )
 from swiftlet.names import HashPath
 from swiftlet.timestamp import ZERO, Timestamp
@@ -360,6 +361,11 @@ class ListingStore:
             sync_directories(home.parent, self.root)
             sync_directories(ward, self.root)
         handle.close_now()
+
+    async def usage(self) -> Usage:
+        """Fullness of the device; DeviceFailed."""
+        stat = await self._look(lambda: os.statvfs(self.root))
+        return Usage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def check_room(self) -> None:
         """DiskFull when less than the reserve is free; in a worker thread."""

@@ -11,11 +11,22 @@ from swiftlet.listing.account_db import combined
 from swiftlet.listing.container_db import newer
 from swiftlet.listing.handle import AnyDb
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ContainerRow, DatabaseId, DatabaseName, DatabaseState, ListingRow, ObjectRow, RowPage
+from swiftlet.model import (
+    ContainerRow,
+    DatabaseId,
+    DatabaseKind,
+    DatabaseName,
+    DatabaseState,
+    ListingRow,
+    ObjectRow,
+    RowPage,
+)
 from swiftlet.timestamp import ZERO
 
 PAGE_ROWS = 500
 """Rows in one page of sync."""
+PAGE_DATABASES = 5000
+"""Databases in one page of what a device holds."""
 _PAUSE_EVERY = 64
 
 
@@ -31,6 +42,23 @@ async def differing(store: ListingStore, databases: Sequence[tuple[DatabaseId, b
         except (NotFound, StoreFormatError):
             found.append(id)
     return found
+
+
+async def databases_after(
+    store: ListingStore, kind: DatabaseKind, after: DatabaseId | None
+) -> tuple[list[DatabaseId], bool]:
+    """The next page of a device's databases of a kind, by partition and digest, and whether there are more."""
+    found: list[DatabaseId] = []
+    for partition in await store.partitions(kind):
+        if after is None or partition >= after.partition:
+            found += [
+                id
+                for id in await store.databases(kind, partition)
+                if after is None or (id.partition, id.digest) > (after.partition, after.digest)
+            ]
+        if len(found) > PAGE_DATABASES:
+            return found[:PAGE_DATABASES], True
+    return found, False
 
 
 async def state_of(store: ListingStore, id: DatabaseId) -> DatabaseState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -19,6 +20,7 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ContainerSection, ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
+from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_sync import ListingSync, SyncSettings
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.local_devices import IsLocal
@@ -26,6 +28,7 @@ from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
 
 _ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
@@ -38,7 +41,8 @@ def create_app(settings: ContainerSettings) -> web.Application:
     transport = use_listing_transport(app, settings.cluster, settings.container)
     stores = _use_stores(app, settings)
     reporter = _use_reporter(app, settings, stores, rings, transport)
-    _use_sync(app, settings, stores, rings, transport)
+    sync = _use_sync(app, settings, stores, rings, transport)
+    _use_status(app, stores, sync)
     add_container_routes(app, ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing))
     return app
 
@@ -99,7 +103,7 @@ def _use_sync(
     stores: Mapping[str, ListingStore],
     rings: RingSet,
     transport: HttpListingTransport,
-) -> None:
+) -> ListingSync:
     """Keeps the databases equal to their replicas, and forgets what is old, while `app` runs."""
     sync = ListingSync(
         stores,
@@ -116,6 +120,27 @@ def _use_sync(
             yield
 
     app.cleanup_ctx.append(syncing)
+    return sync
+
+
+def _use_status(app: web.Application, stores: Mapping[str, ListingStore], sync: ListingSync) -> None:
+    """Tells how full the devices are, whether they work, and how they stand in their rings."""
+    known = {name: DeviceStatus(name) for name in stores}
+
+    def devices() -> dict[str, object]:
+        return {name: {**status.fields(), "rings": sync.report(name)} for name, status in known.items()}
+
+    async def watch() -> None:
+        await asyncio.gather(
+            *(status.watch(partial(status.look, stores[name].usage)) for name, status in known.items())
+        )
+
+    async def watched(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(watch):
+            yield
+
+    app.cleanup_ctx.append(watched)
+    app[STATUS].add("devices", devices)
 
 
 def local_devices(section: ContainerSection, machine: str | None = None) -> IsLocal:

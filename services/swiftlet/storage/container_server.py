@@ -159,6 +159,12 @@ class ContainerServer:
         found = set(await replica.differing(self.store(request), asked))
         return {"differing": [index for index, (id, _) in enumerate(asked) if id in found]}
 
+    async def databases(self, request: web.Request, fields: Answer) -> Answer:
+        """`databases`, and whether there are `more` behind them."""
+        after = None if fields.get("after") is None else wire.id_from_text(fields["after"])
+        found, more = await replica.databases_after(self.store(request), _kind(request), after)
+        return {"databases": [wire.id_to_wire(id) for id in found], "more": more}
+
     async def exchange_state(self, request: web.Request, fields: Answer) -> Answer:
         """The state after the merge."""
         state = await replica.merge_state(self.store(request), _id(request), wire.state_from_wire(fields))
@@ -239,6 +245,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("GET", f"{account}/listing", server.list_account, small),
         ("POST", f"{account}/rows", server.update_account, small),
         ("POST", sync, server.differing, large),
+        ("POST", sync + "/{kind}", server.databases, small),
         ("POST", f"{database}/state", server.exchange_state, large),
         ("POST", f"{database}/compare", server.compare_rows, large),
         ("POST", f"{database}/rows", server.merge_rows, large),
@@ -266,10 +273,14 @@ def _id(request: web.Request) -> DatabaseId:
     return wire.id_from_wire(info["kind"], info["partition"], info["digest"])
 
 
+def _kind(request: web.Request) -> DatabaseKind:
+    try:
+        return DatabaseKind(request.match_info["kind"])
+    except ValueError as error:
+        raise WireError(str(error)) from error
+
+
 def _asked(entry: object) -> tuple[DatabaseId, bytes]:
     if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
         raise WireError("an entry of databases is not [database, fingerprint]")
-    parts = entry[0].split("/")
-    if len(parts) != 3:
-        raise WireError(f"{entry[0]!r} names no database")
-    return wire.id_from_wire(*parts), wire.digest_from_wire({"fingerprint": entry[1]}, "fingerprint")
+    return wire.id_from_text(entry[0]), wire.digest_from_wire({"fingerprint": entry[1]}, "fingerprint")

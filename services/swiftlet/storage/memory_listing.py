@@ -19,6 +19,7 @@ from swiftlet.model import (
     ContainerInfo,
     ContainerRow,
     DatabaseId,
+    DatabaseKind,
     DatabaseName,
     DatabaseState,
     ListingQuery,
@@ -173,6 +174,12 @@ class MemoryListingTransport:
     async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
         """See `ListingSyncTransport.differing`."""
         return await self._ask(device, lambda store: replica.differing(store, databases))
+
+    async def databases(
+        self, device: Device, kind: DatabaseKind, after: DatabaseId | None
+    ) -> tuple[Sequence[DatabaseId], bool]:
+        """See `ListingSyncTransport.databases`."""
+        return await self._ask(device, lambda store: replica.databases_after(store, kind, after))
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
         """See `ListingSyncTransport.exchange_state`."""

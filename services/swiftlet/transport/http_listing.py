@@ -193,6 +193,18 @@ class HttpListingTransport:
         with _well_formed(device):
             return [databases[_index(entry, len(databases))][0] for entry in array(answer, "differing")]
 
+    async def databases(
+        self, device: Device, kind: DatabaseKind, after: DatabaseId | None
+    ) -> tuple[Sequence[DatabaseId], bool]:
+        """See `ListingSyncTransport.databases`."""
+        body = {"after": None if after is None else wire.id_to_wire(after)}
+        answer = await self._call(device, "POST", f"/v1/sync/{device.device}/{kind.value}", {}, body)
+        with _well_formed(device):
+            found = [wire.id_from_text(entry) for entry in array(answer, "databases")]
+            if flag(answer, "more") and (not found or not _goes_on(after, found[-1])):
+                raise WireError("a page of databases does not go on")
+            return found, flag(answer, "more")
+
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
         """See `ListingSyncTransport.exchange_state`."""
         answer = await self._call(device, "POST", _sync(device, id, "state"), {}, wire.state_to_wire(state))
@@ -223,6 +235,10 @@ class HttpListingTransport:
 
 def _sync(device: Device, id: DatabaseId, what: str) -> str:
     return f"/v1/sync/{device.device}/{wire.id_to_wire(id)}/{what}"
+
+
+def _goes_on(after: DatabaseId | None, last: DatabaseId) -> bool:
+    return after is None or (last.partition, last.digest) > (after.partition, after.digest)
 
 
 def _index(value: object, count: int) -> int:

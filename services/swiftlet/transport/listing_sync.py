@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, RowPage
 from swiftlet.ring.model import Device
 
 
@@ -14,6 +14,12 @@ class ListingSyncTransport(Protocol):
 
     async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
         """Which of these databases are not there with this fingerprint."""
+        ...
+
+    async def databases(
+        self, device: Device, kind: DatabaseKind, after: DatabaseId | None
+    ) -> tuple[Sequence[DatabaseId], bool]:
+        """The next page of the databases of a kind that are there, by partition and digest; whether there are more."""
         ...
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:

@@ -280,6 +280,14 @@ def id_from_wire(kind: str, partition: str, digest: str) -> DatabaseId:
     return found
 
 
+def id_from_text(value: object) -> DatabaseId:
+    """The inverse of `id_to_wire`; WireError."""
+    parts = value.split("/") if isinstance(value, str) else []
+    if len(parts) != 3:
+        raise WireError(f"{value!r} names no database")
+    return id_from_wire(*parts)
+
+
 def name_to_wire(name: DatabaseName) -> dict[str, Any]:
     """Whose database it is."""
     return {"account": name.account, "container": name.container}

@@ -30,6 +30,7 @@ from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.object_messages import put_from
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import WireError
+from swiftlet.web import statusz
 from swiftlet.web.serve import ServeOptions
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs/wire.md").read_text("utf-8")
@@ -41,6 +42,7 @@ MODULES: dict[str, ModuleType] = {
     "frames": frames,
     "replica": replica,
     "listing_sync": listing_sync,
+    "statusz": statusz,
 }
 SETTINGS = (HttpSettings, ServeOptions, ObjectServerSettings, ReportSettings)
 
