@@ -100,7 +100,7 @@ class FakeKube:
         expected = (change.get("metadata") or {}).get("resourceVersion")
         if expected is not None and expected != live["metadata"]["resourceVersion"]:
             raise KubeConflict(f"{name} has changed")
-        made = self.put(_merged(live, change))
+        made = self.put(_without_nulls(_merged(live, change)))
         metadata = made["metadata"]
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             del self.objects[self._key(kind, namespace, name)]
@@ -111,6 +111,13 @@ class FakeKube:
         live = self.objects.get(self._key(kind, namespace, name))
         if live is not None and live["metadata"]["uid"] == uid:
             del self.objects[self._key(kind, namespace, name)]
+
+
+def _without_nulls(value: Any) -> Any:
+    """What a merge patch leaves: an entry that became null is gone."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_nulls(one) for key, one in value.items() if one is not None}
 
 
 def _merged(live: Any, change: Any) -> Any:

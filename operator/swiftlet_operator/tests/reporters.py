@@ -28,8 +28,9 @@ _SERVICES = {
 class Told:
     """Implements `swiftlet_operator.statusz.Reporter`.
 
-    `silent`: pods without a report. `rounds`: what all devices say of a ring unless `said` has something else for the
-    device and ring; `synced_at_s` None there means now. `version`: of all rings in use. `full`: used share of a device.
+    `silent`: pods without a report. `failed`: devices that don't serve. `rounds`: what all
+    devices say of a ring unless `said` has something else for the device and ring; `synced_at_s` None there means now.
+    `version`: of all rings in use. `full`: used share of a device.
     """
 
     now_s: Callable[[], int]
@@ -43,6 +44,7 @@ class Told:
     keys: tuple[str, ...] = ("00000000",)
     keys_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     transports: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
     devices_per_pod: int = 2
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
@@ -79,8 +81,9 @@ class Told:
         return {}
 
     def _space(self, device: str, outbox: int | None) -> DeviceReport:
+        state = "failed" if device in self.failed else SERVING
         free = int(10 * GIB * (1 - self.full.get(device, 0.1)))
-        return DeviceReport(capacity_bytes=10 * GIB, free_bytes=free, state=SERVING, outbox=outbox)
+        return DeviceReport(capacity_bytes=10 * GIB, free_bytes=free, state=state, outbox=outbox)
 
     def _rings(self, device: str, rings: Sequence[str]) -> dict[str, RingReport]:
         return {ring: self._round(self.said.get((device, ring), self.rounds)) for ring in rings}

@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from swiftlet.crd.conditions import rfc3339
 from swiftlet_operator.kube import HttpKube, connected
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.main import Options, run
@@ -21,6 +23,7 @@ from swiftlet_operator.manifests import (
     CONFIG_MAP,
     LEASE,
     POD,
+    PVC,
     RING,
     SERVICE,
     STATEFUL_SET,
@@ -70,6 +73,7 @@ class Cluster:
         self.key = Key(self.namespace, "store")
         self.now_s = int(time.time())
         self.spec = spec
+        self.storage_class = "fixed"
         self.told = Told(lambda: self.now_s)
         self.reconciler = Reconciler(kube, DEFAULTS, Passwords(), lambda: None, lambda: self.now_s, self.told)
 
@@ -109,6 +113,8 @@ class Cluster:
         name = f"{name_of(one)}-{ordinal}"
         if await self.kube.get(POD, self.namespace, name) is not None:
             return
+        for claim in one["spec"].get("volumeClaimTemplates") or []:
+            await self._claim(claim, name)
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -120,6 +126,29 @@ class Cluster:
             "spec": {"nodeName": f"node-{'abc'[ordinal % 3]}", "containers": [{"name": "c", "image": "swiftlet:test"}]},
         }
         await self.kube.create(pod)
+        await self.ready(name)
+
+    async def _claim(self, template: Manifest, pod: str) -> None:
+        """A claim as the StatefulSet's controller makes it, bound to a volume on the pod's node."""
+        name = f"{template['metadata']['name']}-{pod}"
+        if await self.kube.get(PVC, self.namespace, name) is not None:
+            return
+        volume = f"{self.namespace}-{name}"
+        metadata = {**template["metadata"], "name": name, "namespace": self.namespace}
+        spec = {"storageClassName": self.storage_class, **template["spec"], "volumeName": volume}
+        await self.kube.create(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        )
+        size = template["spec"]["resources"]["requests"]["storage"]
+        status = {"phase": "Bound", "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}
+        await self.kube.patch(PVC, self.namespace, name, {"status": status}, "status")
+
+    async def ready(self, name: str) -> None:
+        """The pod runs and has been ready for a while."""
+        since = rfc3339(datetime.fromtimestamp(self.now_s - 60, UTC))
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+        status = {"phase": "Running", "conditions": [ready]}
+        await self.kube.patch(POD, self.namespace, name, {"status": status}, "status")
 
     async def step(self) -> list[str]:
         """One reconcile; what it wrote."""
@@ -150,7 +179,7 @@ async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kub
     assert live is not None
     assert ring is not None
     conditions = {one["type"]: one["status"] for one in live["status"]["conditions"]}
-    assert len(conditions) == 11
+    assert len(conditions) == 16
     assert conditions["SpecValid"] == conditions["StorageAvailable"] == "True"
     assert ring["status"]["version"] == 1
 
