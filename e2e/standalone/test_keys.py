@@ -1,0 +1,107 @@
+"""The cluster's key is changed under a store that is in use: every service follows its file, no request is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from swiftclient.client import Connection
+from swiftclient.exceptions import ClientException
+
+from e2e.standalone.cluster import Cluster
+from swiftlet.settings.secret import key_id
+
+WITHIN_S = 60.0
+SETTLE_S = 8.0
+"""More than the interval at which a process looks at the file: the other workers have it too."""
+
+
+class User(threading.Thread):
+    """Writes and reads until it is told to end; what failed."""
+
+    def __init__(self, connection: Connection, container: str) -> None:
+        super().__init__()
+        self._connection, self._container = connection, container
+        self.ended = threading.Event()
+        self.rounds = 0
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            body = os.urandom(1000)
+            try:
+                self._connection.put_object(self._container, f"o{self.rounds % 20}", body)
+                assert self._connection.get_object(self._container, f"o{self.rounds % 20}")[1] == body
+                self._connection.get_container(self._container)
+            except (ClientException, AssertionError) as error:
+                self.problems.append(str(error))
+            self.rounds += 1
+
+
+def keys_of(cluster: Cluster, service: str) -> list[str]:
+    with urllib.request.urlopen(f"{cluster.url(service)}/statusz", timeout=5) as answer:
+        found: list[str] = json.load(answer)["keys"]
+        return found
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.1)
+
+
+def hand_out(cluster: Cluster, *keys: bytes) -> None:
+    """Put keys into the file as Kubernetes does, and wait until every process has them."""
+    path = cluster.data / "etc" / "cluster.key"
+    aside = Path(f"{path}.new")
+    aside.write_bytes(b"\n".join(keys))
+    os.replace(aside, path)
+    wanted = [key_id(key) for key in keys]
+    eventually(lambda: all(keys_of(cluster, service) == wanted for service in cluster.services))
+    time.sleep(SETTLE_S)
+
+
+@pytest.fixture
+def user(own_cluster: Cluster) -> Iterator[User]:
+    connection = Connection(authurl=own_cluster.auth_url, user=own_cluster.user, key=own_cluster.key, retries=0)
+    connection.put_container("keys")
+    running = User(connection, "keys")
+    running.start()
+    yield running
+    running.ended.set()
+    running.join()
+    connection.close()
+
+
+@pytest.mark.slow
+def test_a_key_is_changed_under_load(own_cluster: Cluster, user: User) -> None:
+    old = (own_cluster.data / "etc" / "cluster.key").read_bytes().strip()
+    new = os.urandom(16).hex().encode()
+    assert keys_of(own_cluster, "object-1") == [key_id(old)]
+
+    hand_out(own_cluster, old, new)
+    hand_out(own_cluster, new, old)
+    assert user.is_alive()
+    assert user.problems == []
+
+    # The token of the user is of the old key, which goes now: it is refused, and a new one is as good.
+    rounds = user.rounds
+    hand_out(own_cluster, new)
+    eventually(lambda: user.rounds > rounds + 20)
+    refused = [problem for problem in user.problems if "401" not in problem]
+    assert refused == []
+    again = Connection(authurl=own_cluster.auth_url, user=own_cluster.user, key=own_cluster.key, retries=0)
+    assert len(again.get_container("keys")[1]) > 0
+    again.close()
+
+    # A damaged file changes nothing, anywhere.
+    (own_cluster.data / "etc" / "cluster.key").write_bytes(b"short\n")
+    eventually(lambda: all("cluster keys not usable" in own_cluster.log(service) for service in own_cluster.services))
+    assert {tuple(keys_of(own_cluster, service)) for service in own_cluster.services} == {(key_id(new),)}
