@@ -1,0 +1,344 @@
+//! Group commit: everything that waits becomes one batch, one write and one sync; then the index changes, and then
+//! everyone is answered.
+//!
+//! Decisions are made here, one batch at a time, against an index that holds exactly what is durable. Of one object a
+//! batch holds one record at most: what else is asked of it waits for the next batch. So no decision is ever made
+//! on something that a crash could take back.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::index::Held;
+use crate::merge::{self, State};
+use crate::model::{Entry, Key, PostMeta, Timestamp};
+use crate::read;
+use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
+use crate::store::Inner;
+use crate::volume::Volume;
+
+/// A batch takes no more once it has this many bytes.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// A batch takes no more records than these.
+const MAX_RECORDS: usize = 1024;
+
+/// Called once, with whether anything changed.
+pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
+
+/// What is asked of an object.
+pub(crate) enum Op {
+    /// A version; the header lacks its place only.
+    Put { header: Header, metadata: Vec<u8>, data: Vec<u8> },
+    /// A tombstone.
+    Delete { timestamp: Timestamp, name: Vec<u8> },
+    /// Metadata.
+    Post(PostMeta),
+    /// Forget it if this is still its entry.
+    Remove(Entry),
+    /// Forget its tombstone if it and everything else is older.
+    Reclaim { before: Timestamp },
+    /// Forget it if it is still there.
+    Forget { place: Place },
+}
+
+struct Pending {
+    key: Key,
+    op: Op,
+    done: Done,
+}
+
+#[derive(Default)]
+struct Waiting {
+    ops: VecDeque<Pending>,
+    closed: bool,
+}
+
+/// What waits to be committed.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    woken: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait for the next batch; `done` is called from the thread that commits.
+    pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            drop(waiting);
+            return done(Err(Error::DeviceFailed("the store is closed".into())));
+        }
+        waiting.ops.push_back(Pending { key, op, done });
+        drop(waiting);
+        self.woken.notify_one();
+    }
+
+    /// Take nothing more.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.woken.notify_all();
+    }
+
+    /// Until something waits; false when nothing does and nothing will.
+    pub(crate) fn wait(&self) -> bool {
+        let mut waiting = self.lock();
+        while waiting.ops.is_empty() && !waiting.closed {
+            waiting = self.woken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        !waiting.ops.is_empty()
+    }
+
+    /// What goes into one batch: no object twice, and nothing that overtakes what was asked of its object before.
+    fn take(&self) -> Vec<Pending> {
+        let mut waiting = self.lock();
+        let mut keys = HashSet::new();
+        let mut bytes = 0;
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        while let Some(pending) = waiting.ops.pop_front() {
+            if taken.len() >= MAX_RECORDS || bytes >= MAX_BYTES {
+                left.push_back(pending);
+                break;
+            }
+            if keys.insert(pending.key) {
+                if let Op::Put { data, .. } = &pending.op {
+                    bytes += data.len() as u64;
+                }
+                taken.push(pending);
+            } else {
+                left.push_back(pending);
+            }
+        }
+        left.append(&mut waiting.ops);
+        waiting.ops = left;
+        taken
+    }
+}
+
+/// Where the next batch goes.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// The volume that is written to.
+    pub(crate) active: Option<Arc<Volume>>,
+    /// The next record's number.
+    pub(crate) sequence: u64,
+}
+
+/// What is to be done about one request.
+enum Plan {
+    /// Nothing is written.
+    Answer(Result<bool>),
+    /// This is written, and then answered.
+    Write { header: Header, metadata: Vec<u8>, data: Vec<u8>, answer: Result<bool> },
+}
+
+struct Record {
+    header: Header,
+    raw: [u8; HEADER],
+    metadata: Vec<u8>,
+    data: Vec<u8>,
+    answer: Result<bool>,
+    done: Done,
+}
+
+/// Commit what waits; false when nothing did.
+pub(crate) fn commit_pending(inner: &Inner) -> bool {
+    let mut log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = inner.queue.take();
+    if taken.is_empty() {
+        return false;
+    }
+    let mut answered: Vec<(Done, Result<bool>)> = Vec::new();
+    let mut records = Vec::new();
+    let mut trash = Vec::new();
+    for Pending { key, op, done } in taken {
+        let own_file = if let Op::Put { header, .. } = &op { header.large } else { 0 };
+        match inner.device.check().and_then(|()| decide(inner, key, op)) {
+            Ok(Plan::Write { header, metadata, data, answer }) => {
+                records.push(Record { header, raw: [0; HEADER], metadata, data, answer, done });
+            }
+            Ok(Plan::Answer(answer)) => {
+                trash.push(own_file);
+                answered.push((done, answer));
+            }
+            Err(error) => {
+                trash.push(own_file);
+                answered.push((done, Err(error)));
+            }
+        }
+    }
+    inner.device.disk.reach("batch-decided");
+    if !records.is_empty() {
+        match write(inner, &mut log, &mut records) {
+            Ok(volume) => {
+                apply(inner, &records, &volume, &mut trash);
+                inner.device.disk.reach("batch-applied");
+                answered.extend(records.into_iter().map(|record| (record.done, record.answer)));
+            }
+            Err(error) => {
+                trash.extend(records.iter().map(|record| record.header.large));
+                answered.extend(records.into_iter().map(|record| (record.done, Err(error.clone()))));
+            }
+        }
+    }
+    drop(log);
+    for (done, answer) in answered {
+        done(answer);
+    }
+    inner.remove_large(&trash);
+    true
+}
+
+fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
+    let held = inner.index.get(&key);
+    let state = held.as_ref().map(Held::state).unwrap_or_default();
+    match op {
+        Op::Put { header, metadata, data } => Ok(match merge::check_put(&state, header.timestamp) {
+            Ok(true) => Plan::Write { header, metadata, data, answer: Ok(true) },
+            Ok(false) => Plan::Answer(Ok(false)),
+            Err(error) => Plan::Answer(Err(error)),
+        }),
+        Op::Delete { timestamp, name } => {
+            let write = merge::check_delete(&state, timestamp)?;
+            let newest = timestamp.max(state.tombstone().unwrap_or(0));
+            let answer = if state.data().is_some() { Ok(true) } else { Err(Error::NotFound(Some(newest))) };
+            if !write {
+                return Ok(Plan::Answer(answer));
+            }
+            let header = Header::new(Kind::Tombstone, key, timestamp);
+            Ok(Plan::Write { header, metadata: record::pack_tombstone(&name), data: Vec::new(), answer })
+        }
+        Op::Post(new) => decide_post(inner, key, held.as_ref(), &state, new),
+        Op::Remove(entry) => Ok(if state.entry(key.digest) == Some(entry) { forget(inner, key) } else { unchanged() }),
+        Op::Reclaim { before } => {
+            let newest = state.tombstone().max(state.post.map(|post| post.0));
+            let old = state.tombstone().is_some() && newest.is_some_and(|newest| newest < before);
+            Ok(if old { forget(inner, key) } else { unchanged() })
+        }
+        Op::Forget { place } => {
+            let there = held.is_some_and(|held| held.slot.place == place);
+            Ok(if there { forget(inner, key) } else { unchanged() })
+        }
+    }
+}
+
+fn unchanged() -> Plan {
+    Plan::Answer(Ok(false))
+}
+
+fn forget(inner: &Inner, key: Key) -> Plan {
+    let header = Header { watermark: inner.volumes.highest(), ..Header::new(Kind::Forget, key, 0) };
+    Plan::Write { header, metadata: Vec::new(), data: Vec::new(), answer: Ok(true) }
+}
+
+fn decide_post(inner: &Inner, key: Key, held: Option<&Held>, state: &State, new: PostMeta) -> Result<Plan> {
+    let Some(data) = state.data() else { return Err(Error::NotFound(state.tombstone())) };
+    let old = match held.and_then(|held| held.extra.post) {
+        Some(post) => read::post_at(inner, &key, &post)?,
+        None => None,
+    };
+    let merged = merge::merge_post(data, old, new);
+    let answer = merged.superseded_by.map_or(Ok(true), |newer| Err(Error::Superseded(newer)));
+    Ok(match merged.store {
+        Some(post) => Plan::Write {
+            header: Header {
+                content_type_timestamp: post.content_type_timestamp,
+                delete_at: post.delete_at,
+                ..Header::new(Kind::Post, key, post.timestamp)
+            },
+            metadata: record::pack_post(&post),
+            data: Vec::new(),
+            answer,
+        },
+        None => Plan::Answer(answer),
+    })
+}
+
+/// Bring records to the device; all of them are durable, or none counts.
+fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Volume>> {
+    for record in records.iter_mut() {
+        record.header.metadata_len = record.metadata.len() as u32;
+        record.header.metadata_xxh3 = swiftlet_hash::xxh3_64(&record.metadata);
+    }
+    let need: u64 = records.iter().map(|record| record.header.record_len()).sum();
+    let volume = volume_for(inner, log, need)?;
+    let start = volume.end.load(Ordering::Relaxed).next_multiple_of(BLOCK);
+    let mut end = start;
+    for (number, record) in (log.sequence..).zip(records.iter_mut()) {
+        record.header.sequence = number;
+        record.header.batch = log.sequence;
+        record.header.place = Place::new(volume.id, end);
+        record.raw = record.header.pack(&inner.device.id);
+        end += record.header.record_len();
+    }
+    let outcome = write_parts(inner, &volume, start, records).and_then(|()| {
+        inner.device.disk.reach("batch-written");
+        inner.device.sync(&*volume.file)
+    });
+    if let Err(error) = outcome {
+        log.active = None;
+        // After "no space" the device lives on: nothing of this batch may be found later.
+        if let Err(error) = inner.volumes.seal(&inner.device, &volume) {
+            inner.device.fail(&error.to_string());
+        }
+        return Err(error);
+    }
+    inner.device.disk.reach("batch-synced");
+    log.sequence += records.len() as u64;
+    volume.end.store(end, Ordering::Release);
+    Ok(volume)
+}
+
+fn write_parts(inner: &Inner, volume: &Volume, start: u64, records: &[Record]) -> Result<()> {
+    const ZEROS: [u8; record::ALIGN as usize] = [0; record::ALIGN as usize];
+    let mut parts = Vec::with_capacity(records.len() * 4);
+    for record in records {
+        parts.push(IoSlice::new(&record.raw));
+        parts.push(IoSlice::new(&record.metadata));
+        parts.push(IoSlice::new(&record.data));
+        let filled = record.header.record_len() - record.header.used_len();
+        parts.push(IoSlice::new(&ZEROS[..filled as usize]));
+    }
+    inner.device.io("write a batch", volume.file.write_at(&parts, start))
+}
+
+/// The active volume, a new one when so many bytes more do not fit.
+fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
+    let size = inner.config.volume_bytes;
+    if let Some(volume) = &log.active {
+        if volume.end.load(Ordering::Relaxed).next_multiple_of(BLOCK) + need <= size {
+            return Ok(Arc::clone(volume));
+        }
+        inner.volumes.seal(&inner.device, volume)?;
+        log.active = None;
+    }
+    let made = match inner.volumes.create(&inner.device, false, size.max(BLOCK + need)) {
+        // What is left may still do for what makes room.
+        Err(Error::DiskFull(_)) => inner.volumes.create(&inner.device, false, BLOCK + need)?,
+        other => other?,
+    };
+    log.active = Some(Arc::clone(&made));
+    Ok(made)
+}
+
+fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64>) {
+    for record in records {
+        let header = &record.header;
+        let applied = inner.index.apply(header);
+        if applied.held {
+            inner.volumes.hold(header.place, (header.record_len() / record::ALIGN) as u32);
+        } else if header.kind == Kind::Forget {
+            volume.forgets.fetch_add(header.record_len(), Ordering::Relaxed);
+        }
+        for (place, units) in applied.freed.into_iter().flatten() {
+            inner.volumes.free(place, units);
+        }
+        trash.extend(applied.unlink);
+    }
+    inner.tail.fetch_add(records.iter().map(|record| record.header.record_len()).sum(), Ordering::Relaxed);
+}

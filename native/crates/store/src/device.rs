@@ -1,0 +1,144 @@
+//! The device below a store: its secret number, its reserve, and what its errors mean.
+//!
+//! Fault model: any operation may answer with an I/O error. After a failed write or sync nobody knows what is on the
+//! disk, and a second sync may lie; after a failed read the disk is not to be trusted either. The device then does
+//! nothing more until it is opened again. A full disk is no failure.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::disk::{Disk, File};
+use crate::error::{Error, Result};
+use crate::record::{DeviceId, u64_at};
+
+const FORMAT: &str = "format";
+const MAGIC: [u8; 8] = *b"SWLTSTOR";
+const VERSION: u16 = 1;
+const LEN: usize = 40;
+
+/// One device, owned.
+pub(crate) struct Device {
+    /// Its file system.
+    pub disk: Arc<dyn Disk>,
+    /// Its secret number.
+    pub id: DeviceId,
+    reserve_bytes: u64,
+    failed: Mutex<Option<String>>,
+}
+
+impl Device {
+    /// A device with this number.
+    #[must_use]
+    pub(crate) fn new(disk: Arc<dyn Disk>, id: DeviceId, reserve_bytes: u64) -> Self {
+        Self { disk, id, reserve_bytes, failed: Mutex::new(None) }
+    }
+
+    /// `DeviceFailed` once anything has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(reason) => Err(Error::DeviceFailed(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing more is done.
+    pub(crate) fn fail(&self, reason: &str) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// The domain's word for what an operation came to; an I/O error ends all use of the device.
+    pub(crate) fn io<T>(&self, what: &str, outcome: io::Result<T>) -> Result<T> {
+        outcome.map_err(|error| {
+            let error = Error::of_io(&error, what);
+            if let Error::DeviceFailed(reason) = &error {
+                self.fail(reason);
+            }
+            error
+        })
+    }
+
+    /// Make a file durable.
+    pub(crate) fn sync(&self, file: &dyn File) -> Result<()> {
+        self.io("sync", file.sync())
+    }
+
+    /// Make a directory's names durable.
+    pub(crate) fn sync_directory(&self, path: &str) -> Result<()> {
+        self.io("sync a directory", self.disk.sync_directory(path))
+    }
+
+    /// `DiskFull` when so many bytes more would eat into the reserve.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<()> {
+        if self.reserve_bytes == 0 && bytes == 0 {
+            return Ok(());
+        }
+        let (_, free) = self.io("ask for free space", self.disk.space())?;
+        if free.saturating_sub(bytes) < self.reserve_bytes {
+            return Err(Error::DiskFull(format!(
+                "{free} bytes are free and {} of them are kept in reserve; remove data or add devices",
+                self.reserve_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What the file `format` says.
+pub(crate) enum Format {
+    /// A device of ours.
+    Known(DeviceId),
+    /// None, or one that is damaged.
+    Unknown,
+}
+
+/// Read the file `format`; a newer version is refused.
+pub(crate) fn read_format(disk: &dyn Disk) -> Result<Format> {
+    let mut raw = [0; LEN];
+    let read = match disk.open(FORMAT) {
+        Ok(file) => file.read_at(&mut raw, 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Format::Unknown),
+        Err(error) => Err(error),
+    };
+    let read = read.map_err(|error| Error::of_io(&error, "read the format"))?;
+    if read < LEN || raw[..8] != MAGIC || swiftlet_hash::xxh3_64(&raw[..32]) != u64_at(&raw, 32) {
+        return Ok(Format::Unknown);
+    }
+    check_version(u16::from_be_bytes([raw[8], raw[9]]))?;
+    let mut id = [0; 16];
+    id.copy_from_slice(&raw[16..32]);
+    Ok(Format::Known(id))
+}
+
+/// `Format` for a version that this program does not know.
+pub(crate) fn check_version(version: u16) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(Error::Format(format!(
+        "the device has format {version}, this program knows {VERSION}; use the program that wrote it, or a later one"
+    )))
+}
+
+/// Write the file `format`, whole or not at all.
+pub(crate) fn write_format(disk: &dyn Disk, id: &DeviceId) -> io::Result<()> {
+    let mut raw = Vec::with_capacity(LEN);
+    raw.extend_from_slice(&MAGIC);
+    raw.extend_from_slice(&VERSION.to_be_bytes());
+    raw.extend_from_slice(&[0; 6]);
+    raw.extend_from_slice(id);
+    let check = swiftlet_hash::xxh3_64(&raw);
+    raw.extend_from_slice(&check.to_be_bytes());
+    let temporary = "format.tmp";
+    if let Err(error) = disk.unlink(temporary)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let file = disk.create(temporary)?;
+    file.write_at(&[IoSlice::new(&raw)], 0)?;
+    disk.reach("format-written");
+    file.sync()?;
+    disk.rename(temporary, FORMAT)?;
+    disk.reach("format-placed");
+    disk.sync_directory("")
+}

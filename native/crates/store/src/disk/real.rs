@@ -1,0 +1,193 @@
+//! A directory of the operating system's, owned by this process alone.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs, syncfs};
+
+use super::{Disk, File};
+use crate::error::{Error, Result};
+
+/// How many buffers `pwritev` takes at once.
+const MAX_PARTS: usize = 1024;
+/// A crash test names a point and how often it is to be reached before the process kills itself, `name[:n]`.
+const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
+
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        for group in parts.chunks(MAX_PARTS) {
+            let mut written = match rustix::io::pwritev(&self.0, group, offset) {
+                Ok(count) => count,
+                Err(rustix::io::Errno::INTR) => 0,
+                Err(error) => return Err(error.into()),
+            };
+            for part in group {
+                if written < part.len() {
+                    self.0.write_all_at(&part[written..], offset + written as u64)?;
+                }
+                written = written.saturating_sub(part.len());
+                offset += part.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, size) {
+            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(size),
+            other => Ok(other?),
+        }
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+/// A device's directory, locked while this lives.
+pub struct RealDisk {
+    root: PathBuf,
+    lock: fs::File,
+    failpoint: Option<(String, AtomicU64)>,
+}
+
+impl RealDisk {
+    /// Own the directory: `DeviceFailed` when it is not there, `Locked` when another process has it.
+    pub fn open(root: &Path) -> Result<Arc<Self>> {
+        let what = root.display();
+        if !root.is_dir() {
+            return Err(Error::DeviceFailed(format!("{what} is not a directory; mount the device there")));
+        }
+        let failed = |error: io::Error| Error::of_io(&error, &what.to_string());
+        let path = root.join(".lock");
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o640);
+        let lock = options.open(&path).map_err(failed)?;
+        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(failed(error.into()));
+            }
+            let owner = fs::read_to_string(&path).unwrap_or_default();
+            let owner = if owner.trim().is_empty() { "unknown" } else { owner.trim() };
+            return Err(Error::Locked(format!(
+                "{what} is in use by process {owner}; stop it or give this one another device"
+            )));
+        }
+        lock.set_len(0).map_err(failed)?;
+        lock.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(failed)?;
+        let failpoint = std::env::var(FAILPOINT).ok().map(|setting| {
+            let (name, nth) = setting.split_once(':').unwrap_or((&setting, "1"));
+            (name.to_owned(), AtomicU64::new(nth.parse().unwrap_or(1)))
+        });
+        Ok(Arc::new(Self { root: root.to_owned(), lock, failpoint }))
+    }
+
+    fn options() -> fs::OpenOptions {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).mode(0o640);
+        options
+    }
+}
+
+impl Disk for RealDisk {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile(Self::options().create_new(true).open(self.root.join(path))?)))
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile(Self::options().open(self.root.join(path))?)))
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.root.join(directory))? {
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn make_directory(&self, path: &str) -> io::Result<()> {
+        match fs::create_dir(self.root.join(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.root.join(from), self.root.join(to))
+    }
+
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.root.join(path))
+    }
+
+    fn sync_directory(&self, path: &str) -> io::Result<()> {
+        fs::File::open(self.root.join(path))?.sync_all()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(syncfs(&self.lock)?)
+    }
+
+    fn space(&self) -> io::Result<(u64, u64)> {
+        let status = statvfs(&self.root)?;
+        Ok((status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize))
+    }
+
+    fn release(&self) {
+        // It is released with the descriptor at the latest.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+
+    fn reach(&self, point: &'static str) {
+        if let Some((name, left)) = &self.failpoint
+            && name == point
+            && left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            let kill = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            // The signal may take a moment; nothing may happen meanwhile.
+            while kill.is_ok() {
+                std::thread::park();
+            }
+        }
+    }
+}

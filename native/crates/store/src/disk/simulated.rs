@@ -1,0 +1,476 @@
+//! A disk in memory that crashes as real ones do.
+//!
+//! Fault model: what was not synced may be lost, sector by sector and in any order; a sector under way may be torn:
+//! its first bytes new, the others old. Of the names in a directory that were changed since its sync, the first few
+//! changes survive. The crash comes at a named point or in the middle of any operation, from where on every
+//! operation fails. Besides, the disk may be full, fail at the n-th operation, and flip bits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, File};
+
+const SECTOR: usize = 512;
+
+#[derive(Clone, Default)]
+struct Inode {
+    cached: Vec<u8>,
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+}
+
+impl Inode {
+    fn sync(&mut self) {
+        self.durable.resize(self.cached.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            self.settle(sector, SECTOR);
+        }
+    }
+
+    /// The first bytes of a sector reach the disk.
+    fn settle(&mut self, sector: usize, bytes: usize) {
+        let start = sector * SECTOR;
+        let end = (start + bytes).min(self.cached.len()).min(self.durable.len());
+        if start < end {
+            self.durable[start..end].copy_from_slice(&self.cached[start..end]);
+        }
+    }
+}
+
+#[derive(Clone)]
+enum Change {
+    Link(String, u64),
+    Unlink(String),
+    Rename(String, String),
+}
+
+#[derive(Clone, Default)]
+struct Directory {
+    cached: BTreeMap<String, u64>,
+    durable: BTreeMap<String, u64>,
+    pending: Vec<Change>,
+}
+
+impl Directory {
+    fn change(&mut self, change: Change) {
+        apply(&mut self.cached, &change);
+        self.pending.push(change);
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
+    match change {
+        Change::Link(name, inode) => {
+            names.insert(name.clone(), *inode);
+        }
+        Change::Unlink(name) => {
+            names.remove(name);
+        }
+        Change::Rename(from, to) => {
+            if let Some(inode) = names.remove(from) {
+                names.insert(to.clone(), inode);
+            }
+        }
+    }
+}
+
+/// What is to befall the disk.
+#[derive(Clone, Debug, Default)]
+pub struct Fate {
+    /// Crash when a point is reached for the n-th time.
+    pub crash_at: Option<(&'static str, u64)>,
+    /// Crash in the middle of the n-th operation that changes something.
+    pub crash_after: Option<u64>,
+    /// Answer the n-th operation with an I/O error.
+    pub fail_after: Option<u64>,
+    /// No space for anything that makes files longer or fills holes.
+    pub full: bool,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    inodes: HashMap<u64, Inode>,
+    directories: BTreeMap<String, Directory>,
+    next: u64,
+    fate: Fate,
+    dead: bool,
+    changes: u64,
+    operations: u64,
+    reached: BTreeMap<&'static str, u64>,
+    chance: u64,
+}
+
+impl State {
+    fn random(&mut self, below: u64) -> u64 {
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.chance >> 33) % below.max(1)
+    }
+
+    /// Before every operation: whether it may go on.
+    fn operation(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        if self.dead || self.fate.fail_after.is_some_and(|nth| self.operations == nth) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Ok(())
+    }
+
+    /// Before every operation that changes something; true when the crash comes in the middle of it.
+    fn change(&mut self) -> io::Result<bool> {
+        self.operation()?;
+        self.changes += 1;
+        if self.fate.crash_after.is_some_and(|nth| self.changes >= nth) {
+            self.dead = true;
+        }
+        Ok(self.dead)
+    }
+
+    fn directory(&mut self, path: &str) -> io::Result<(&mut Directory, String)> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let directory = self.directories.get_mut(parent).ok_or(io::ErrorKind::NotFound)?;
+        Ok((directory, name.to_owned()))
+    }
+}
+
+fn died() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+/// The disk; clones of the `Arc` are the same disk.
+pub struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+}
+
+struct SimulatedFile {
+    inode: u64,
+    state: Arc<Mutex<State>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SimulatedDisk {
+    /// An empty disk; `seed` decides what a crash leaves.
+    #[must_use]
+    pub fn new(seed: u64, fate: Fate) -> Arc<Self> {
+        let mut state = State { fate, chance: seed, ..State::default() };
+        state.directories.insert(String::new(), Directory::default());
+        Arc::new(Self { state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// What the next process finds after power came back: another disk, with another fate.
+    #[must_use]
+    pub fn after_crash(&self, fate: Fate) -> Arc<Self> {
+        let mut state = lock(&self.state).clone();
+        let mut inodes = std::mem::take(&mut state.inodes);
+        let mut ordered: Vec<_> = inodes.iter_mut().collect();
+        ordered.sort_by_key(|(number, _)| **number);
+        for (_, inode) in ordered {
+            let (old, new) = (inode.durable.len(), inode.cached.len());
+            if old != new && state.random(2) == 0 {
+                inode.durable.resize(new, 0);
+            }
+            for sector in std::mem::take(&mut inode.dirty) {
+                match state.random(5) {
+                    0 | 1 => inode.settle(sector, SECTOR),
+                    2 => inode.settle(sector, state.random(SECTOR as u64) as usize),
+                    _ => {}
+                }
+            }
+            inode.cached.clone_from(&inode.durable);
+        }
+        state.inodes = inodes;
+        let mut directories = std::mem::take(&mut state.directories);
+        for directory in directories.values_mut() {
+            let kept = state.random(directory.pending.len() as u64 + 1) as usize;
+            for change in std::mem::take(&mut directory.pending).iter().take(kept) {
+                apply(&mut directory.durable, change);
+            }
+            directory.cached.clone_from(&directory.durable);
+        }
+        state.directories = directories;
+        state.dead = false;
+        state.fate = fate;
+        (state.changes, state.operations) = (0, 0);
+        state.reached.clear();
+        Arc::new(Self { state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// Another disk with the same content.
+    #[must_use]
+    pub fn copy(&self) -> Arc<Self> {
+        Arc::new(Self { state: Arc::new(Mutex::new(lock(&self.state).clone())) })
+    }
+
+    /// Set what is to befall the disk from now on.
+    pub fn set_fate(&self, fate: Fate) {
+        let mut state = lock(&self.state);
+        state.fate = fate;
+        (state.changes, state.operations) = (0, 0);
+    }
+
+    /// Whether the crash has come.
+    #[must_use]
+    pub fn crashed(&self) -> bool {
+        lock(&self.state).dead
+    }
+
+    /// Points that were reached and how often.
+    #[must_use]
+    pub fn reached(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.state).reached.clone()
+    }
+
+    /// Operations that changed something so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        lock(&self.state).changes
+    }
+
+    /// Paths of all files, with their sizes.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let state = lock(&self.state);
+        let mut found = Vec::new();
+        for (directory, content) in &state.directories {
+            for (name, inode) in &content.cached {
+                if let Some(inode) = state.inodes.get(inode) {
+                    let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
+                    found.push((path, inode.cached.len() as u64));
+                }
+            }
+        }
+        found
+    }
+
+    /// Flip one bit of a file, on the disk and in the page cache.
+    pub fn flip(&self, path: &str, bit: u64) {
+        let mut state = lock(&self.state);
+        let Ok((directory, name)) = state.directory(path) else { return };
+        let Some(inode) = directory.cached.get(&name).copied() else { return };
+        let Some(inode) = state.inodes.get_mut(&inode) else { return };
+        let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
+        for content in [&mut inode.cached, &mut inode.durable] {
+            if let Some(byte) = content.get_mut(byte) {
+                *byte ^= mask;
+            }
+        }
+    }
+
+    fn file(&self, inode: u64) -> Arc<dyn File> {
+        Arc::new(SimulatedFile { inode, state: Arc::clone(&self.state) })
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let mut state = lock(&self.state);
+        let crash = state.change()?;
+        if state.fate.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.next += 1;
+        let inode = state.next;
+        let (directory, name) = state.directory(path)?;
+        if directory.cached.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        directory.change(Change::Link(name, inode));
+        state.inodes.insert(inode, Inode::default());
+        drop(state);
+        if crash { Err(died()) } else { Ok(self.file(inode)) }
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let mut state = lock(&self.state);
+        state.operation()?;
+        let (directory, name) = state.directory(path)?;
+        let inode = *directory.cached.get(&name).ok_or(io::ErrorKind::NotFound)?;
+        drop(state);
+        Ok(self.file(inode))
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        let mut state = lock(&self.state);
+        state.operation()?;
+        let directory = state.directories.get(directory).ok_or(io::ErrorKind::NotFound)?;
+        Ok(directory.cached.keys().cloned().collect())
+    }
+
+    fn make_directory(&self, path: &str) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.change()?;
+        // Directories appear at once: a store syncs their parents before it uses them.
+        state.directories.entry(path.to_owned()).or_default();
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let crash = state.change()?;
+        let (directory, name) = state.directory(from)?;
+        if !directory.cached.contains_key(&name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (parent, target) = to.rsplit_once('/').unwrap_or(("", to));
+        if from.rsplit_once('/').map_or("", |(parent, _)| parent) == parent {
+            directory.change(Change::Rename(name, target.to_owned()));
+        } else {
+            let inode = directory.cached[&name];
+            directory.change(Change::Unlink(name));
+            let (directory, target) = state.directory(to)?;
+            directory.change(Change::Link(target, inode));
+        }
+        if crash { Err(died()) } else { Ok(()) }
+    }
+
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let crash = state.change()?;
+        let (directory, name) = state.directory(path)?;
+        if !directory.cached.contains_key(&name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        directory.change(Change::Unlink(name));
+        if crash { Err(died()) } else { Ok(()) }
+    }
+
+    fn sync_directory(&self, path: &str) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.change()? {
+            return Err(died());
+        }
+        let directory = state.directories.get_mut(path).ok_or(io::ErrorKind::NotFound)?;
+        directory.pending.clear();
+        directory.durable.clone_from(&directory.cached);
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.change()? {
+            return Err(died());
+        }
+        state.inodes.values_mut().for_each(Inode::sync);
+        for directory in state.directories.values_mut() {
+            directory.pending.clear();
+            directory.durable.clone_from(&directory.cached);
+        }
+        Ok(())
+    }
+
+    fn space(&self) -> io::Result<(u64, u64)> {
+        let mut state = lock(&self.state);
+        state.operation()?;
+        let used: usize = state.inodes.values().map(|inode| inode.cached.len()).sum();
+        Ok((1 << 40, if state.fate.full { 0 } else { (1_u64 << 40) - used as u64 }))
+    }
+
+    fn release(&self) {}
+
+    fn reach(&self, point: &'static str) {
+        let mut state = lock(&self.state);
+        if state.dead {
+            return;
+        }
+        let count = state.reached.entry(point).or_default();
+        *count += 1;
+        let count = *count;
+        if state.fate.crash_at == Some((point, count)) {
+            state.dead = true;
+        }
+    }
+}
+
+impl File for SimulatedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.operation()?;
+        let content = &state.inodes[&self.inode].cached;
+        let start = (offset as usize).min(content.len());
+        let count = buffer.len().min(content.len() - start);
+        buffer[..count].copy_from_slice(&content[start..start + count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let crash = state.change()?;
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        if crash {
+            let kept = state.random(bytes.len() as u64 + 1) as usize;
+            bytes.truncate(kept);
+        }
+        let full = state.fate.full;
+        let Some(inode) = state.inodes.get_mut(&self.inode) else { return Err(died()) };
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        if inode.cached.len() < end {
+            if full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            inode.cached.resize(end, 0);
+        }
+        inode.cached[start..end].copy_from_slice(&bytes);
+        inode.dirty.extend(start / SECTOR..end.div_ceil(SECTOR));
+        if crash { Err(died()) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.change()? {
+            return Err(died());
+        }
+        if let Some(inode) = state.inodes.get_mut(&self.inode) {
+            inode.sync();
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let mut state = lock(&self.state);
+        state.operation()?;
+        Ok(state.inodes[&self.inode].cached.len() as u64)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.change()?;
+        if state.fate.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if let Some(inode) = state.inodes.get_mut(&self.inode) {
+            let size = inode.cached.len().max(size as usize);
+            inode.cached.resize(size, 0);
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.change()?;
+        if let Some(inode) = state.inodes.get_mut(&self.inode) {
+            inode.dirty.extend(size as usize / SECTOR..inode.cached.len().div_ceil(SECTOR));
+            inode.cached.resize(size as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.change()?;
+        if let Some(inode) = state.inodes.get_mut(&self.inode) {
+            let start = (offset as usize).min(inode.cached.len());
+            let end = ((offset + len) as usize).min(inode.cached.len());
+            inode.cached[start..end].fill(0);
+            inode.dirty.extend(start / SECTOR..end.div_ceil(SECTOR));
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}

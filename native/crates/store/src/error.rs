@@ -1,0 +1,61 @@
+//! What can go wrong, in the words that the Python side has for it.
+
+use std::fmt;
+use std::io;
+
+use crate::model::Timestamp;
+
+/// The outcome of everything here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong. Texts say what is wrong and, where somebody can act on it, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The object is not here; with the tombstone's timestamp if there is one.
+    NotFound(Option<Timestamp>),
+    /// A version as new or newer is here already; its timestamp.
+    Superseded(Timestamp),
+    /// The device is at its reserve, or has no space left.
+    DiskFull(String),
+    /// The device answered with an I/O error, or is closed.
+    DeviceFailed(String),
+    /// Bytes differ from the checksum that came or is stored with them.
+    ChecksumMismatch(String),
+    /// More or fewer bytes came than were announced.
+    SizeMismatch(String),
+    /// The device was written by a newer program, or is not a store.
+    Format(String),
+    /// Another process owns the device.
+    Locked(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(None) => write!(out, "the object is not here"),
+            Self::NotFound(Some(tombstone)) => write!(out, "the object was deleted at {tombstone}"),
+            Self::Superseded(newer) => write!(out, "a version of {newer} is here already"),
+            Self::DiskFull(text)
+            | Self::DeviceFailed(text)
+            | Self::ChecksumMismatch(text)
+            | Self::SizeMismatch(text)
+            | Self::Format(text)
+            | Self::Locked(text) => out.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// The domain's word for the system's error while working on `what`.
+    #[must_use]
+    pub fn of_io(error: &io::Error, what: &str) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull(format!("{what}: no space left; remove data or add devices"))
+            }
+            _ => Self::DeviceFailed(format!("{what}: {error}")),
+        }
+    }
+}

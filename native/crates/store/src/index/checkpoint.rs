@@ -1,0 +1,219 @@
+//! Checkpoints: the index as it stands on the device, see `docs/volumes.md`.
+//!
+//! Fault model: a checkpoint may be cut off, lost, or have any bit flipped. Each block vouches for itself and the end
+//! is marked, so that it is either taken as a whole or not at all.
+
+use std::io::{self, IoSlice};
+
+use super::partition::{Extra, Partition, Post, Record};
+use super::{Index, PartitionId};
+use crate::disk::File;
+use crate::record::{DeviceId, Kind, Place, u32_at, u64_at};
+
+const MAGIC: [u8; 8] = *b"SWLTIDX1";
+const VERSION: u16 = 1;
+const HEAD: usize = 8 + 2 + 6 + 16 + 8 + 4;
+const VOLUME: usize = 4 + 8 + 8;
+const BLOCK_HEAD: usize = 2 + 4 + 4 + 4;
+const SLOT: usize = 40;
+const EXTRA: usize = 72;
+const END: PartitionId = (u16::MAX, 0);
+/// Written and read in pieces of about this size.
+const PIECE: usize = 4 * 1024 * 1024;
+/// More than this many slots in one partition are not believed.
+const MAX_SLOTS: u32 = 1 << 30;
+
+/// Up to where a volume is in a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The volume's number.
+    pub volume: u32,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Bytes of forgets in it.
+    pub forgets: u64,
+}
+
+/// What a checkpoint says besides the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// All records with lower sequence numbers are in.
+    pub sequence: u64,
+    /// All volumes there were.
+    pub positions: Vec<Position>,
+}
+
+fn sealed(mut block: Vec<u8>) -> Vec<u8> {
+    let check = swiftlet_hash::xxh3_64(&block);
+    block.extend_from_slice(&check.to_be_bytes());
+    block
+}
+
+/// Write the index into an empty file; its size in bytes. The caller syncs.
+pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<u64> {
+    let mut head = Vec::with_capacity(HEAD + reach.positions.len() * VOLUME);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&VERSION.to_be_bytes());
+    head.extend_from_slice(&[0; 6]);
+    head.extend_from_slice(device);
+    head.extend_from_slice(&reach.sequence.to_be_bytes());
+    head.extend_from_slice(&(reach.positions.len() as u32).to_be_bytes());
+    for position in &reach.positions {
+        head.extend_from_slice(&position.volume.to_be_bytes());
+        head.extend_from_slice(&position.offset.to_be_bytes());
+        head.extend_from_slice(&position.forgets.to_be_bytes());
+    }
+    let mut waiting = sealed(head);
+    let mut written = 0;
+    for id in index.ids() {
+        if let Some(block) = index.partition(id, |partition| pack(id, partition)) {
+            waiting.extend_from_slice(&sealed(block));
+        }
+        if waiting.len() >= PIECE {
+            file.write_at(&[IoSlice::new(&waiting)], written)?;
+            written += waiting.len() as u64;
+            waiting.clear();
+        }
+    }
+    waiting.extend_from_slice(&sealed(pack(END, &Partition::default())));
+    file.write_at(&[IoSlice::new(&waiting)], written)?;
+    Ok(written + waiting.len() as u64)
+}
+
+fn pack(id: PartitionId, partition: &Partition) -> Vec<u8> {
+    let mut out = Vec::with_capacity(BLOCK_HEAD + partition.len() * SLOT);
+    let mut extras = Vec::new();
+    out.extend_from_slice(&id.0.to_be_bytes());
+    out.extend_from_slice(&id.1.to_be_bytes());
+    out.extend_from_slice(&(partition.len() as u32).to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    for held in partition.iter() {
+        let digest = held.slot.digest();
+        out.extend_from_slice(&digest);
+        out.extend_from_slice(&held.slot.timestamp.to_be_bytes());
+        out.extend_from_slice(&held.slot.place.0.to_be_bytes());
+        out.extend_from_slice(&held.slot.units.to_be_bytes());
+        out.extend_from_slice(&[held.slot.kind as u8, 0, 0, 0]);
+        if held.extra != Extra::default() {
+            extras.push((digest, held.extra));
+        }
+    }
+    out[10..14].copy_from_slice(&(extras.len() as u32).to_be_bytes());
+    for (digest, extra) in extras {
+        let post = extra.post.unwrap_or_default();
+        out.extend_from_slice(&digest);
+        let fields =
+            [extra.large, extra.delete_at, post.timestamp, post.content_type_timestamp, post.place.0, post.delete_at];
+        for field in fields {
+            out.extend_from_slice(&field.to_be_bytes());
+        }
+        out.extend_from_slice(&post.units.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+    }
+    out
+}
+
+/// A file read from front to back.
+struct Stream<'a> {
+    file: &'a dyn File,
+    offset: u64,
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Stream<'_> {
+    /// The next `count` bytes without going on; None at the file's end.
+    fn peek(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
+        while self.buffer.len() - self.start < count {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            let had = self.buffer.len();
+            self.buffer.resize(had + PIECE.max(count - had), 0);
+            let read = self.file.read_at(&mut self.buffer[had..], self.offset)?;
+            self.offset += read as u64;
+            self.buffer.truncate(had + read);
+            if read == 0 {
+                return Ok(None);
+            }
+        }
+        Ok(Some(&self.buffer[self.start..self.start + count]))
+    }
+
+    /// The next `count` bytes and the checksum behind them; None when they are not sound.
+    fn block(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
+        let Some(all) = self.peek(count + 8)? else { return Ok(None) };
+        if swiftlet_hash::xxh3_64(&all[..count]) != u64_at(all, count) {
+            return Ok(None);
+        }
+        self.start += count + 8;
+        Ok(Some(&self.buffer[self.start - count - 8..self.start - 8]))
+    }
+}
+
+/// Read what was written; None when it is not sound from head to end, or another version's.
+pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Reach, Index)>> {
+    let total = file.size()?;
+    let mut stream = Stream { file, offset: 0, buffer: Vec::new(), start: 0 };
+    let Some(head) = stream.peek(HEAD)? else { return Ok(None) };
+    let known = head[..8] == MAGIC && head[8..10] == VERSION.to_be_bytes() && head[16..32] == *device;
+    let volumes = u32_at(head, HEAD - 4) as usize;
+    if !known || (volumes * VOLUME) as u64 > total {
+        return Ok(None);
+    }
+    let Some(head) = stream.block(HEAD + volumes * VOLUME)? else { return Ok(None) };
+    let positions = head[HEAD..].chunks_exact(VOLUME).map(|raw| Position {
+        volume: u32_at(raw, 0),
+        offset: u64_at(raw, 4),
+        forgets: u64_at(raw, 12),
+    });
+    let reach = Reach { sequence: u64_at(head, 32), positions: positions.collect() };
+    let index = Index::default();
+    loop {
+        let Some(head) = stream.peek(BLOCK_HEAD)? else { return Ok(None) };
+        let id = (u16::from_be_bytes([head[0], head[1]]), u32_at(head, 2));
+        let (slots, extras) = (u32_at(head, 6), u32_at(head, 10));
+        let len = BLOCK_HEAD + slots as usize * SLOT + extras as usize * EXTRA;
+        if slots > MAX_SLOTS || extras > slots || len as u64 > total {
+            return Ok(None);
+        }
+        let Some(block) = stream.block(len)? else { return Ok(None) };
+        if id == END {
+            return Ok(Some((reach, index)));
+        }
+        let Some(partition) = unpack(block, slots as usize) else { return Ok(None) };
+        index.install(id, partition);
+    }
+}
+
+fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
+    let mut partition = Partition::default();
+    partition.reserve(slots);
+    let (raw_slots, raw_extras) = block[BLOCK_HEAD..].split_at(slots * SLOT);
+    for raw in raw_slots.chunks_exact(SLOT) {
+        let record = Record {
+            kind: Kind::of(raw[36])?,
+            timestamp: u64_at(raw, 16),
+            place: Place(u64_at(raw, 24)),
+            units: u32_at(raw, 32),
+            extra: Extra::default(),
+        };
+        if !partition.append(raw.first_chunk()?, &record) {
+            return None;
+        }
+    }
+    for raw in raw_extras.chunks_exact(EXTRA) {
+        let post = Post {
+            timestamp: u64_at(raw, 32),
+            content_type_timestamp: u64_at(raw, 40),
+            place: Place(u64_at(raw, 48)),
+            delete_at: u64_at(raw, 56),
+            units: u32_at(raw, 64),
+        };
+        let post = (post != Post::default()).then_some(post);
+        let extra = Extra { large: u64_at(raw, 16), delete_at: u64_at(raw, 24), post };
+        if !partition.attach(raw.first_chunk()?, extra) {
+            return None;
+        }
+    }
+    Some(partition)
+}

@@ -1,0 +1,32 @@
+//! The objects of one device.
+//!
+//! Volumes are the truth: files that only grow, of records that say what they are. The index over them is in memory,
+//! is written out now and then, and can always be rebuilt. What was acknowledged is in a record that was synced.
+//! `docs/volumes.md` has the format; `Store` is what servers call.
+
+mod commit;
+mod device;
+pub mod disk;
+mod error;
+mod index;
+pub mod inspect;
+mod large;
+pub mod merge;
+pub mod model;
+mod quarantine;
+mod read;
+mod record;
+mod recover;
+mod scan;
+pub mod sethash;
+mod store;
+mod upkeep;
+mod volume;
+mod writer;
+
+pub use commit::Done;
+pub use error::{Error, Result};
+pub use read::{Object, Range};
+pub use recover::Recovery;
+pub use store::{Config, Counters, MAX_AGGREGATE, Store};
+pub use writer::Writer;

@@ -1,0 +1,364 @@
+//! Reading: nothing leaves before it was checked.
+//!
+//! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. What is
+//! found unsound goes to quarantine, counts as not there, and replication brings it back.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::commit::Op;
+use crate::disk::File;
+use crate::error::{Error, Result};
+use crate::index::{Held, Post};
+use crate::large;
+use crate::merge;
+use crate::model::{Footer, Info, Key, PostMeta, PutMeta};
+use crate::quarantine;
+use crate::record::{
+    ALIGN, CHUNK, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone, u64_at,
+};
+use crate::scan;
+use crate::store::{Inner, MAX_AGGREGATE};
+use crate::volume::Pinned;
+
+/// Bytes read at once where the data is not wanted: header and, nearly always, the metadata.
+const HEAD_BYTES: u64 = 2048;
+
+/// Why a version can't be read.
+enum Trouble {
+    /// It is not what it was, at this place.
+    Unsound(Place, &'static str),
+    /// Something else.
+    Other(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// A record as it was read.
+struct Raw {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Raw {
+    fn metadata(&self) -> &[u8] {
+        &self.bytes[HEADER..HEADER + self.header.metadata_len as usize]
+    }
+}
+
+enum Body {
+    /// Checked as a whole; the data begins at this offset.
+    Memory(Vec<u8>, usize),
+    /// Checked chunk by chunk.
+    File(Arc<dyn File>, Vec<u64>),
+}
+
+/// Where an object's bytes are, for `sendfile`.
+pub struct Range {
+    /// The volume or the large file.
+    pub file: OwnedFd,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// One version of an object, readable until dropped even if it is replaced or deleted meanwhile.
+pub struct Object {
+    inner: Arc<Inner>,
+    key: Key,
+    place: Place,
+    info: Info,
+    body: Body,
+    offset: u64,
+    pinned: Pinned,
+}
+
+impl Object {
+    /// The merged object.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// All of a small object's bytes, which have been checked; None for a large one's.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Memory(bytes, start) => bytes.get(*start..*start + self.info.size as usize),
+            Body::File(..) => None,
+        }
+    }
+
+    /// Where the bytes are; None on disks that are not real. While this object lives, they stay. Of a large object
+    /// only what was `read` has been checked.
+    pub fn range(&self) -> Result<Option<Range>> {
+        let file = match &self.body {
+            Body::Memory(..) => &self.pinned.file,
+            Body::File(file, _) => file,
+        };
+        let Some(descriptor) = file.descriptor() else { return Ok(None) };
+        let file = self.inner.device.io("copy a descriptor", descriptor.as_fd().try_clone_to_owned())?;
+        Ok(Some(Range { file, offset: self.offset, len: self.info.size }))
+    }
+
+    /// Bytes `[offset, offset + len)`, shorter only at the end.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let offset = offset.min(self.info.size);
+        let end = offset.saturating_add(len).min(self.info.size);
+        match &self.body {
+            Body::Memory(bytes, start) => Ok(bytes[start + offset as usize..start + end as usize].to_vec()),
+            Body::File(file, table) => self.read_chunks(&**file, table, offset, end),
+        }
+    }
+
+    fn read_chunks(&self, file: &dyn File, table: &[u64], offset: u64, end: u64) -> Result<Vec<u8>> {
+        if offset == end {
+            return Ok(Vec::new());
+        }
+        let first = offset / CHUNK * CHUNK;
+        let last = end.next_multiple_of(CHUNK).min(self.info.size);
+        let mut bytes = vec![0; (last - first) as usize];
+        let read = self.inner.device.io("read a large file", file.read_at(&mut bytes, first))?;
+        let sums = table.iter().skip((first / CHUNK) as usize);
+        let sound = bytes.chunks(CHUNK as usize).zip(sums).all(|(chunk, sum)| swiftlet_hash::xxh3_64(chunk) == *sum);
+        if read < bytes.len() || !sound {
+            quarantine::set_aside(&self.inner, &self.key, self.place)?;
+            return Err(Error::ChecksumMismatch("a chunk is damaged; the object was moved to quarantine".into()));
+        }
+        bytes.truncate((end - first) as usize);
+        bytes.drain(..(offset - first) as usize);
+        Ok(bytes)
+    }
+}
+
+/// What the index says of an object, its volumes pinned.
+struct Found {
+    held: Held,
+    pinned: Pinned,
+    post: Option<(Post, Pinned)>,
+}
+
+fn find(inner: &Inner, key: &Key) -> Result<Option<Found>> {
+    let found = inner.index.look(key, |held| {
+        let held = *held?;
+        let pin = |place: Place| inner.volumes.get(place.volume()).map(|volume| volume.pin());
+        let post = held.extra.post.and_then(|post| Some((post, pin(post.place)?)));
+        Some((held, pin(held.slot.place), post))
+    });
+    match found {
+        None => Ok(None),
+        Some((held, Some(pinned), post)) => Ok(Some(Found { held, pinned, post })),
+        Some(_) => Err(Error::DeviceFailed("the index speaks of a volume that is not there".into())),
+    }
+}
+
+/// Read a record's header and metadata, and whatever lies behind them up to `want` bytes in all.
+fn read_record(inner: &Inner, key: &Key, file: &dyn File, place: Place, len: u64, want: u64) -> Result<Raw, Trouble> {
+    let unsound = |what| Trouble::Unsound(place, what);
+    let mut bytes = vec![0; want.min(len) as usize];
+    let read = |bytes: &mut [u8], at: u64| inner.device.io("read a volume", file.read_at(bytes, place.offset() + at));
+    let got = read(&mut bytes, 0)?;
+    bytes.truncate(got);
+    let Parsed::Sound(header) = Header::parse(&bytes, place, &inner.device.id) else {
+        return Err(unsound("its header is damaged"));
+    };
+    if header.key != *key || header.record_len() != len {
+        return Err(unsound("another record is in its place"));
+    }
+    let need = HEADER + header.metadata_len as usize;
+    if bytes.len() < need {
+        let had = bytes.len();
+        bytes.resize(need, 0);
+        if read(&mut bytes[had..], had as u64)? < need - had {
+            return Err(unsound("it is cut off"));
+        }
+    }
+    let raw = Raw { header, bytes };
+    if swiftlet_hash::xxh3_64(raw.metadata()) != header.metadata_xxh3 {
+        return Err(unsound("its metadata is damaged"));
+    }
+    Ok(raw)
+}
+
+fn put_of(raw: &Raw) -> Result<(PutMeta, Footer), Trouble> {
+    parse_put(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(raw.header.place, "its metadata is malformed"))
+}
+
+fn load_post(inner: &Inner, key: &Key, post: &Post, file: &dyn File) -> Result<PostMeta, Trouble> {
+    let len = u64::from(post.units) * ALIGN;
+    let raw = read_record(inner, key, file, post.place, len, len)?;
+    parse_post(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(post.place, "its metadata is malformed"))
+}
+
+/// The POST that is held, for merging; a damaged one is set aside and does not count.
+pub(crate) fn post_at(inner: &Inner, key: &Key, post: &Post) -> Result<Option<PostMeta>> {
+    let Some(volume) = inner.volumes.get(post.place.volume()) else { return Ok(None) };
+    match load_post(inner, key, post, &*volume.file) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(Trouble::Unsound(place, _)) => {
+            quarantine::set_post_aside(inner, key, place)?;
+            Ok(None)
+        }
+        Err(Trouble::Other(error)) => Err(error),
+    }
+}
+
+/// Try until what is found is sound, or nothing is.
+fn settle<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
+    inner.device.check()?;
+    loop {
+        let Some(found) = find(inner, key)? else { return Err(Error::NotFound(None)) };
+        if found.held.slot.kind == Kind::Tombstone {
+            return Err(Error::NotFound(Some(found.held.slot.timestamp)));
+        }
+        match attempt(found) {
+            Ok(value) => return Ok(value),
+            Err(Trouble::Unsound(place, _)) => quarantine::unless_moved(inner, key, place)?,
+            Err(Trouble::Other(error)) => return Err(error),
+        }
+    }
+}
+
+fn merged(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) -> Result<Info, Trouble> {
+    let (put, footer) = put_of(raw)?;
+    let post = match post {
+        Some((post, volume)) => Some(load_post(inner, key, post, &*volume.file)?),
+        None => None,
+    };
+    Ok(merge::info_of(put, footer, post))
+}
+
+/// An object's description.
+pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
+    settle(inner, key, |found| {
+        let slot = &found.held.slot;
+        let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
+        merged(inner, key, &raw, found.post.as_ref())
+    })
+}
+
+/// An object for reading.
+pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
+    settle(inner, key, |found| {
+        let slot = &found.held.slot;
+        let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), slot.bytes())?;
+        let info = merged(inner, key, &raw, found.post.as_ref())?;
+        let Found { pinned, held, .. } = found;
+        let place = held.slot.place;
+        let body = if raw.header.kind == Kind::Large { open_large(inner, &raw)? } else { check_small(raw)? };
+        let offset = if let Body::Memory(_, start) = &body { place.offset() + *start as u64 } else { 0 };
+        Ok(Object { inner: Arc::clone(inner), key: *key, place, info, body, offset, pinned })
+    })
+}
+
+fn check_small(raw: Raw) -> Result<Body, Trouble> {
+    let start = HEADER + raw.header.metadata_len as usize;
+    let data = raw.bytes.get(start..start + raw.header.size as usize);
+    if data.is_none_or(|data| swiftlet_hash::xxh3_64(data) != raw.header.data_xxh3) {
+        return Err(Trouble::Unsound(raw.header.place, "its data is damaged"));
+    }
+    Ok(Body::Memory(raw.bytes, start))
+}
+
+fn open_large(inner: &Inner, raw: &Raw) -> Result<Body, Trouble> {
+    let header = &raw.header;
+    let unsound = |what| Trouble::Unsound(header.place, what);
+    let file = match inner.device.disk.open(&large::path_of(header.large)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unsound("its file is not there")),
+        other => inner.device.io("open a large file", other)?,
+    };
+    let size = inner.device.io("ask for a file's size", file.size())?;
+    if size != header.size {
+        return Err(unsound("its file has another size"));
+    }
+    let metadata = raw.metadata();
+    let table = metadata[metadata.len() - header.table_len()..].chunks_exact(8).map(|raw| u64_at(raw, 0)).collect();
+    if header.size > MAX_AGGREGATE {
+        return Ok(Body::File(file, table));
+    }
+    // Small enough to be checked before the first byte leaves.
+    check_chunks(inner, &*file, header.size, &table)?.map_err(unsound)?;
+    Ok(Body::File(file, table))
+}
+
+fn check_chunks(inner: &Inner, file: &dyn File, size: u64, table: &[u64]) -> Result<Result<(), &'static str>> {
+    let mut buffer = vec![0; size.min(CHUNK) as usize];
+    for (number, sum) in table.iter().enumerate() {
+        let start = number as u64 * CHUNK;
+        let want = (size - start).min(CHUNK) as usize;
+        let read = inner.device.io("read a large file", file.read_at(&mut buffer[..want], start))?;
+        if read < want || swiftlet_hash::xxh3_64(&buffer[..want]) != *sum {
+            return Ok(Err("a chunk is damaged"));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Read and check all of an object; bytes read. `ChecksumMismatch` after it was moved to quarantine.
+pub(crate) fn verify(inner: &Inner, key: &Key) -> Result<u64> {
+    inner.device.check()?;
+    loop {
+        let Some(found) = find(inner, key)? else { return Err(Error::NotFound(None)) };
+        match check_all(inner, key, &found) {
+            Ok(bytes) => {
+                inner.counters.audited_bytes.fetch_add(bytes, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+            Err(Trouble::Other(error)) => return Err(error),
+            Err(Trouble::Unsound(place, what)) => {
+                if is_held(inner, key, place) {
+                    quarantine::unless_moved(inner, key, place)?;
+                    return Err(Error::ChecksumMismatch(format!("{what}; moved to quarantine")));
+                }
+            }
+        }
+    }
+}
+
+fn is_held(inner: &Inner, key: &Key, place: Place) -> bool {
+    inner
+        .index
+        .get(key)
+        .is_some_and(|held| held.slot.place == place || held.extra.post.is_some_and(|post| post.place == place))
+}
+
+fn check_all(inner: &Inner, key: &Key, found: &Found) -> Result<u64, Trouble> {
+    let slot = &found.held.slot;
+    let file = &*found.pinned.file;
+    let raw = read_record(inner, key, file, slot.place, slot.bytes(), HEAD_BYTES)?;
+    let mut bytes = slot.bytes();
+    match raw.header.kind {
+        Kind::Tombstone => {
+            parse_tombstone(raw.metadata()).ok_or(Trouble::Unsound(slot.place, "its metadata is malformed"))?;
+        }
+        Kind::Large => {
+            put_of(&raw)?;
+            let Body::File(large, table) = open_large(inner, &raw)? else { return Ok(bytes) };
+            let checked = check_chunks(inner, &*large, raw.header.size, &table)?;
+            checked.map_err(|what| Trouble::Unsound(slot.place, what))?;
+            bytes += raw.header.size;
+        }
+        _ => {
+            put_of(&raw)?;
+            if !inner.device.io("read a volume", scan::check_data(file, &raw.header))? {
+                return Err(Trouble::Unsound(slot.place, "its data is damaged"));
+            }
+        }
+    }
+    if let Some((post, volume)) = &found.post {
+        load_post(inner, key, post, &*volume.file)?;
+        bytes += u64::from(post.units) * ALIGN;
+    }
+    Ok(bytes)
+}
+
+/// Ask that an object be forgotten if it is still at this place.
+pub(crate) fn forget(inner: &Inner, key: &Key, place: Place) -> Result<bool> {
+    inner.ask(*key, Op::Forget { place })
+}

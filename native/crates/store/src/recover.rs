@@ -1,0 +1,370 @@
+//! The start: from the newest sound checkpoint and the records behind it to the index.
+//!
+//! Fault model: the process before this one may have died at any instruction, and the power with it; checkpoints
+//! may be lost or damaged, then older ones or the volumes themselves take their place. See `scan` for what may be
+//! wrong in a volume.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::device::{self, Device, Format};
+use crate::disk::{Disk, File};
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::index::checkpoint::{self, Reach};
+use crate::large;
+use crate::model::Key;
+use crate::quarantine;
+use crate::record::{ALIGN, BLOCK, DeviceId, Header, Kind, Place};
+use crate::scan;
+use crate::upkeep;
+use crate::volume::{self, Volume, Volumes};
+
+/// Records of a tail that are kept in memory between the two looks at it; a longer one is read twice.
+const MAX_KEPT: usize = 1 << 20;
+
+/// What a start found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whether a checkpoint was taken.
+    pub checkpoint: bool,
+    /// Records read behind it.
+    pub records: u64,
+    /// Bytes of volumes read behind it.
+    pub bytes: u64,
+    /// Records found damaged or missing.
+    pub damaged: u64,
+    /// Large files that nothing referred to.
+    pub orphans: u64,
+    /// Slots of the checkpoint that pointed nowhere.
+    pub dangling: u64,
+}
+
+/// All that a store begins with.
+pub(crate) struct Recovered {
+    pub(crate) device: Device,
+    pub(crate) volumes: Volumes,
+    pub(crate) index: Index,
+    pub(crate) sequence: u64,
+    pub(crate) next_large: u64,
+    pub(crate) tail_bytes: u64,
+    pub(crate) recovery: Recovery,
+    /// What was found damaged and has to be forgotten for good.
+    pub(crate) forget: Vec<(Key, Place)>,
+}
+
+struct Opened {
+    id: u32,
+    compaction: bool,
+    file: Arc<dyn File>,
+}
+
+fn failed(error: &io::Error) -> Error {
+    Error::of_io(error, "open the device")
+}
+
+/// Read the device, and bring it to a state in which it can be used.
+pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recovered> {
+    let format = device::read_format(&*disk)?;
+    for directory in [volume::DIRECTORY, large::DIRECTORY, upkeep::DIRECTORY, quarantine::DIRECTORY] {
+        disk.make_directory(directory).map_err(|error| failed(&error))?;
+    }
+    // What an earlier process left in the page cache may be answered for from now on.
+    disk.sync_all().map_err(|error| failed(&error))?;
+    let id = settle_format(&*disk, format)?;
+    let device = Device::new(disk, id, reserve_bytes);
+    let opened = open_volumes(&device)?;
+    let (reach, index) = load_checkpoint(&device)?;
+    let mut recovery = Recovery { checkpoint: reach.is_some(), ..Recovery::default() };
+    let reach = reach.unwrap_or_default();
+    let mut tail = Tail::read(&device, &opened, &reach)?;
+    tail.replay(&device, &opened, &index)?;
+    device.disk.reach("recovery-replayed");
+    let volumes = Volumes::default();
+    for (opened, end) in opened.iter().zip(&tail.ends) {
+        let known = Volume::new(opened.id, opened.compaction, Arc::clone(&opened.file), *end, true);
+        let forgets = tail.forget_bytes.get(&opened.id).copied().unwrap_or(0);
+        known.forgets.store(forgets, Ordering::Relaxed);
+        volumes.add(Arc::new(known));
+    }
+    reach.positions.iter().for_each(|position| volumes.reserve(position.volume));
+    recovery.records = tail.records;
+    recovery.bytes = tail.bytes;
+    recovery.damaged = tail.damaged;
+    recovery.dangling = count_live(&index, &volumes);
+    let (orphans, next_large) = settle_large(&device, &index, recovery.damaged > 0 || recovery.dangling > 0)?;
+    recovery.orphans = orphans;
+    device.disk.reach("recovery-cleaned");
+    for volume in volumes.all() {
+        cut(&device, &volumes, &volume)?;
+    }
+    Ok(Recovered {
+        device,
+        sequence: tail.next_sequence.max(reach.sequence).max(1),
+        tail_bytes: tail.bytes,
+        forget: tail.lost(&index),
+        volumes,
+        index,
+        next_large,
+        recovery,
+    })
+}
+
+/// The device's number: from `format`, else from a volume's head, else a new one.
+fn settle_format(disk: &dyn Disk, format: Format) -> Result<DeviceId> {
+    if let Format::Known(id) = format {
+        return Ok(id);
+    }
+    let names = disk.list(volume::DIRECTORY).map_err(|error| failed(&error))?;
+    let mut found = None;
+    for name in names.iter().filter(|name| volume::id_of(name).is_some()) {
+        let file = disk.open(&format!("{}/{name}", volume::DIRECTORY)).map_err(|error| failed(&error))?;
+        let mut raw = [0; 64];
+        file.read_at(&mut raw, 0).map_err(|error| failed(&error))?;
+        if let Some((version, _, _, id)) = volume::parse_head(&raw) {
+            device::check_version(version)?;
+            found = Some(id);
+            break;
+        }
+    }
+    let id = match found {
+        Some(id) => id,
+        None => random_id().map_err(|error| failed(&error))?,
+    };
+    device::write_format(disk, &id).map_err(|error| failed(&error))?;
+    Ok(id)
+}
+
+fn random_id() -> io::Result<DeviceId> {
+    let mut id = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut id)?;
+    Ok(id)
+}
+
+/// All volumes by number; those that were never begun are removed.
+fn open_volumes(device: &Device) -> Result<Vec<Opened>> {
+    let names = device.io("list volumes", device.disk.list(volume::DIRECTORY))?;
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| volume::id_of(name)).collect();
+    ids.sort_unstable();
+    let mut opened = Vec::new();
+    for id in ids {
+        let path = volume::path_of(id);
+        let file = device.io("open a volume", device.disk.open(&path))?;
+        let mut raw = vec![0; BLOCK as usize * 2];
+        let read = device.io("read a volume's head", file.read_at(&mut raw, 0))?;
+        let head = volume::parse_head(&raw);
+        if let Some((version, ..)) = head {
+            device::check_version(version)?;
+        }
+        if head.is_none() && raw[..read].iter().all(|byte| *byte == 0) {
+            device.io("remove an empty volume", device.disk.unlink(&path))?;
+            continue;
+        }
+        // A damaged head says nothing that its records don't say themselves.
+        let compaction = head.is_some_and(|(_, compaction, ..)| compaction);
+        opened.push(Opened { id, compaction, file });
+    }
+    Ok(opened)
+}
+
+/// The newest checkpoint that is sound.
+fn load_checkpoint(device: &Device) -> Result<(Option<Reach>, Index)> {
+    for name in upkeep::checkpoints(device)?.iter().rev() {
+        let path = format!("{}/{name}", upkeep::DIRECTORY);
+        let file = device.io("open a checkpoint", device.disk.open(&path))?;
+        if let Some((reach, index)) = device.io("read a checkpoint", checkpoint::read(&*file, &device.id))? {
+            return Ok((Some(reach), index));
+        }
+    }
+    Ok((None, Index::default()))
+}
+
+/// The records behind a checkpoint.
+struct Tail {
+    /// By object: records with lower sequence numbers don't count.
+    forgets: HashMap<Key, u64>,
+    damaged_records: Vec<(Key, Place, u64)>,
+    kept: Option<Vec<Header>>,
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    forget_bytes: HashMap<u32, u64>,
+    from: u64,
+    next_sequence: u64,
+    records: u64,
+    bytes: u64,
+    damaged: u64,
+}
+
+impl Tail {
+    /// Look at all of it once: what is forgotten, and what is damaged.
+    fn read(device: &Device, opened: &[Opened], reach: &Reach) -> Result<Self> {
+        let mut tail = Self {
+            forgets: HashMap::new(),
+            damaged_records: Vec::new(),
+            kept: Some(Vec::new()),
+            starts: Vec::new(),
+            ends: Vec::new(),
+            forget_bytes: reach.positions.iter().map(|position| (position.volume, position.forgets)).collect(),
+            from: reach.sequence,
+            next_sequence: 0,
+            records: 0,
+            bytes: 0,
+            damaged: 0,
+        };
+        let starts: HashMap<u32, u64> = reach.positions.iter().map(|at| (at.volume, at.offset)).collect();
+        for volume in opened {
+            let start = starts.get(&volume.id).copied().unwrap_or(BLOCK);
+            let scanned = scan::scan(&*volume.file, volume.id, start, &device.id, &mut |header| tail.note(header))?;
+            tail.starts.push(start);
+            tail.ends.push(scanned.end.max(start));
+            tail.records += scanned.records;
+            tail.bytes += scanned.end.saturating_sub(start);
+            for damage in scanned.damage {
+                tail.damaged += damage.records;
+                // What was forgotten with a damaged POST would be more than the POST.
+                if let Some(header) = damage.header.filter(|header| !matches!(header.kind, Kind::Post)) {
+                    tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
+                    tail.forget(header.key, header.sequence);
+                    tail.damaged_records.push((header.key, header.place, header.sequence));
+                }
+            }
+        }
+        Ok(tail)
+    }
+
+    fn note(&mut self, header: &Header) {
+        self.next_sequence = self.next_sequence.max(header.sequence + 1);
+        if header.kind == Kind::Forget {
+            *self.forget_bytes.entry(header.place.volume()).or_default() += header.record_len();
+            self.forget(header.key, header.sequence);
+        } else if let Some(kept) = &mut self.kept {
+            kept.push(*header);
+            if kept.len() > MAX_KEPT {
+                self.kept = None;
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key, sequence: u64) {
+        let newest = self.forgets.entry(key).or_default();
+        *newest = (*newest).max(sequence);
+    }
+
+    /// Merge what counts.
+    fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index) -> Result<()> {
+        for (key, sequence) in &self.forgets {
+            // The checkpoint has seen older ones, and may have seen what came after them.
+            if *sequence >= self.from {
+                index.apply(&Header { sequence: *sequence, ..Header::new(Kind::Forget, *key, 0) });
+            }
+        }
+        let mut early = Vec::new();
+        let forgets = &self.forgets;
+        let mut apply = |header: &Header| {
+            let counts = forgets.get(&header.key).is_none_or(|forget| header.sequence > *forget);
+            if counts && header.kind != Kind::Forget && !index.apply(header).held && header.kind == Kind::Post {
+                early.push(*header);
+            }
+        };
+        match &self.kept {
+            Some(kept) => kept.iter().for_each(apply),
+            None => {
+                for (volume, start) in opened.iter().zip(&self.starts) {
+                    scan::scan(&*volume.file, volume.id, *start, &device.id, &mut apply)?;
+                }
+            }
+        }
+        for header in early {
+            index.apply(&header);
+        }
+        self.kept = None;
+        Ok(())
+    }
+
+    /// Objects of which a damaged record would have counted: older ones of theirs must never come back.
+    fn lost(&self, index: &Index) -> Vec<(Key, Place)> {
+        let lost = self.damaged_records.iter().filter(|(key, ..)| index.get(key).is_none());
+        lost.map(|(key, place, _)| (*key, *place)).collect()
+    }
+}
+
+/// Count the bytes that are held in each volume; slots that point nowhere go. How many did.
+fn count_live(index: &Index, volumes: &Volumes) -> u64 {
+    let ends: HashMap<u32, u64> =
+        volumes.all().iter().map(|volume| (volume.id, volume.end.load(Ordering::Relaxed))).collect();
+    let mut live: HashMap<u32, u64> = HashMap::new();
+    let (mut dangling, mut posts) = (Vec::new(), Vec::new());
+    index.for_each(|(policy, partition), held| {
+        let mut there = |place: Place, units: u32| {
+            let bytes = u64::from(units) * ALIGN;
+            let within = ends.get(&place.volume()).is_some_and(|end| place.offset() + bytes <= *end);
+            if within {
+                *live.entry(place.volume()).or_default() += bytes;
+            }
+            within
+        };
+        let key = Key { policy, partition, digest: held.slot.digest() };
+        if let Some(post) = held.extra.post
+            && !there(post.place, post.units)
+        {
+            posts.push((key, post.place));
+        }
+        if !there(held.slot.place, held.slot.units) {
+            dangling.push(key);
+        }
+    });
+    for volume in volumes.all() {
+        volume.live.store(live.get(&volume.id).copied().unwrap_or(0), Ordering::Relaxed);
+    }
+    for (key, place) in &posts {
+        index.drop_post(key, *place);
+    }
+    for key in &dangling {
+        index.apply(&Header::new(Kind::Forget, *key, 0));
+    }
+    (dangling.len() + posts.len()) as u64
+}
+
+/// Remove large files that nothing refers to, or set them aside when something was damaged. How many there were, and
+/// the next number that no file has.
+fn settle_large(device: &Device, index: &Index, damaged: bool) -> Result<(u64, u64)> {
+    let mut known = HashSet::new();
+    index.for_each(|_, held| {
+        if held.extra.large != 0 {
+            known.insert(held.extra.large);
+        }
+    });
+    let mut next = known.iter().max().map_or(1, |number| number + 1);
+    let mut orphans = 0;
+    for low in 0..=u8::MAX {
+        let directory = large::directory_of(u64::from(low));
+        let names = match device.disk.list(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => device.io("list large files", other)?,
+        };
+        for name in names {
+            let Ok(number) = u64::from_str_radix(&name, 16) else { continue };
+            next = next.max(number + 1);
+            if known.contains(&number) {
+                continue;
+            }
+            orphans += 1;
+            let path = format!("{directory}/{name}");
+            let gone = if damaged {
+                device.disk.rename(&path, &format!("{}/large-{name}", quarantine::DIRECTORY))
+            } else {
+                device.disk.unlink(&path)
+            };
+            device.io("clean up large files", gone)?;
+        }
+    }
+    Ok((orphans, next))
+}
+
+/// Cut off what a crash left behind a volume's last record.
+fn cut(device: &Device, volumes: &Volumes, volume: &Volume) -> Result<()> {
+    let size = device.io("ask for a volume's size", volume.file.size())?;
+    if size > volume.end.load(Ordering::Relaxed) { volumes.seal(device, volume) } else { Ok(()) }
+}

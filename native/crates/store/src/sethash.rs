@@ -1,0 +1,29 @@
+//! Set hashes: 16 bytes that are equal exactly when two suffixes hold the same entries.
+//!
+//! The sum modulo 2^128 of one term per entry, so that a write costs one subtraction and one addition and the order
+//! of writes leaves no trace.
+
+use crate::model::{Entry, Suffix};
+
+/// What one entry contributes: xxh3-128 of digest, kind and the three timestamps.
+#[must_use]
+pub fn term(entry: &Entry) -> u128 {
+    let mut packed = [0; 41];
+    packed[..16].copy_from_slice(&entry.digest);
+    packed[16] = entry.kind as u8;
+    packed[17..25].copy_from_slice(&entry.timestamp.to_be_bytes());
+    packed[25..33].copy_from_slice(&entry.meta_timestamp.to_be_bytes());
+    packed[33..].copy_from_slice(&entry.content_type_timestamp.to_be_bytes());
+    swiftlet_hash::xxh3_128(&packed)
+}
+
+/// One hash over a partition: xxh3-128 of its suffixes in hexadecimal and their set hashes, by suffix.
+#[must_use]
+pub fn root(suffixes: &[(Suffix, u128)]) -> u128 {
+    let mut packed = Vec::with_capacity(suffixes.len() * 19);
+    for (suffix, sum) in suffixes {
+        packed.extend_from_slice(format!("{suffix:03x}").as_bytes());
+        packed.extend_from_slice(&sum.to_be_bytes());
+    }
+    swiftlet_hash::xxh3_128(&packed)
+}

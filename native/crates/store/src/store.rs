@@ -1,0 +1,459 @@
+//! The store: what a server calls.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::commit::{self, Done, Log, Op, Queue};
+use crate::device::Device;
+use crate::disk::{Disk, RealDisk};
+use crate::error::{Error, Result};
+use crate::index::{Index, PartitionId};
+use crate::large;
+use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
+use crate::read::{self, Object};
+use crate::record::{self, Header, Kind};
+use crate::recover::{self, Recovery};
+use crate::upkeep::{self, Upkeep};
+use crate::volume::Volumes;
+use crate::writer::Writer;
+
+/// How a store is run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Free bytes that new data leaves alone.
+    pub reserve_bytes: u64,
+    /// Size at which a volume is full.
+    pub volume_bytes: u64,
+    /// Objects up to this size lie in volumes when a writer is not told otherwise; 4 MiB at most.
+    pub aggregate_below: u64,
+    /// A volume of which less than this share is held is rewritten.
+    pub live_share: f64,
+    /// Bytes of records after which a checkpoint is written; more when the index is large.
+    pub checkpoint_bytes: u64,
+    /// Bytes that the auditor reads in a second, 0 to leave auditing to `audit`.
+    pub audit_bytes_per_s: u64,
+    /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and upkeep is called.
+    pub threads: bool,
+}
+
+/// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
+pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            reserve_bytes: 0,
+            volume_bytes: 1024 * 1024 * 1024,
+            aggregate_below: 1024 * 1024,
+            live_share: 0.5,
+            checkpoint_bytes: 256 * 1024 * 1024,
+            audit_bytes_per_s: 0,
+            threads: true,
+        }
+    }
+}
+
+/// What is counted since the store was opened.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Records found damaged and taken out of service.
+    pub quarantined: AtomicU64,
+    /// Checkpoints written.
+    pub checkpoints: AtomicU64,
+    /// Volumes rewritten.
+    pub compacted: AtomicU64,
+    /// Bytes given back by holes.
+    pub punched_bytes: AtomicU64,
+    /// Bytes that were read to be checked.
+    pub audited_bytes: AtomicU64,
+}
+
+/// Everything that the store's threads share.
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) device: Device,
+    pub(crate) volumes: Volumes,
+    pub(crate) index: Index,
+    pub(crate) queue: Queue,
+    pub(crate) log: Mutex<Log>,
+    pub(crate) upkeep: Mutex<Upkeep>,
+    pub(crate) large: large::Numbers,
+    pub(crate) counters: Counters,
+    /// Bytes of records since the last checkpoint.
+    pub(crate) tail: AtomicU64,
+    stopped: Mutex<bool>,
+    stopping: Condvar,
+}
+
+/// One answer on its way from the thread that commits to the one that waits.
+#[derive(Default)]
+struct Answer {
+    value: Mutex<Option<Result<bool>>>,
+    given: Condvar,
+}
+
+impl Answer {
+    fn give(&self, value: Result<bool>) {
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        self.given.notify_one();
+    }
+
+    fn take(&self) -> Option<Result<bool>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn wait(&self) -> Result<bool> {
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(value) = value.take() {
+                return value;
+            }
+            value = self.given.wait(value).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Inner {
+    /// Ask and wait for the answer.
+    pub(crate) fn ask(&self, key: Key, op: Op) -> Result<bool> {
+        self.wait(|done| self.queue.push(key, op, done))
+    }
+
+    /// Wait for what `submit` has put on its way.
+    pub(crate) fn wait(&self, submit: impl FnOnce(Done)) -> Result<bool> {
+        let answer = Arc::new(Answer::default());
+        let given = Arc::clone(&answer);
+        submit(Box::new(move |value| given.give(value)));
+        if self.config.threads {
+            return answer.wait();
+        }
+        loop {
+            if let Some(value) = answer.take() {
+                return value;
+            }
+            if !commit::commit_pending(self) {
+                // Another thread has taken it into its batch.
+                return answer.wait();
+            }
+        }
+    }
+
+    /// Remove large files that nothing refers to; what can't be removed now goes at the next start.
+    pub(crate) fn remove_large(&self, numbers: &[u64]) {
+        for number in numbers.iter().filter(|number| **number != 0) {
+            self.device.disk.reach("large-unlink");
+            let _ = self.device.disk.unlink(&large::path_of(*number));
+        }
+    }
+}
+
+/// All objects of all storage policies on one device. Safe to use from many threads.
+pub struct Store {
+    inner: Arc<Inner>,
+    recovery: Recovery,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Store {
+    /// Own the device at a directory.
+    pub fn open(root: &Path, config: Config) -> Result<Self> {
+        Self::open_disk(RealDisk::open(root)?, config)
+    }
+
+    /// A store on a disk that this process owns.
+    pub fn open_disk(disk: Arc<dyn Disk>, config: Config) -> Result<Self> {
+        let config = Config { aggregate_below: config.aggregate_below.min(MAX_AGGREGATE), ..config };
+        let recovered = recover::recover(disk, config.reserve_bytes)?;
+        let threaded = config.threads;
+        let inner = Arc::new(Inner {
+            config,
+            device: recovered.device,
+            volumes: recovered.volumes,
+            index: recovered.index,
+            queue: Queue::default(),
+            log: Mutex::new(Log { active: None, sequence: recovered.sequence }),
+            upkeep: Mutex::default(),
+            large: large::Numbers::new(recovered.next_large),
+            counters: Counters::default(),
+            tail: AtomicU64::new(recovered.tail_bytes),
+            stopped: Mutex::new(false),
+            stopping: Condvar::new(),
+        });
+        let mut threads = Vec::new();
+        if threaded {
+            threads.push(spawn("store-commit", &inner, |inner| {
+                while inner.queue.wait() {
+                    commit::commit_pending(inner);
+                }
+            })?);
+            threads.push(spawn("store-upkeep", &inner, upkeep_loop)?);
+        }
+        let store = Self { inner, recovery: recovered.recovery, threads: Mutex::new(threads) };
+        for (key, place) in &recovered.forget {
+            store.inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+            store.inner.ask(*key, Op::Forget { place: *place })?;
+        }
+        Ok(store)
+    }
+
+    /// What the start found.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// Commit what waits, in this thread; false when nothing did. For stores without threads.
+    pub fn commit_pending(&self) -> bool {
+        commit::commit_pending(&self.inner)
+    }
+
+    // -- writing
+
+    /// Begin a new version of any size. `size` when known, so that a full disk is refused before the first byte;
+    /// `aggregate_below` None takes the configured one.
+    pub fn create(&self, key: Key, size: Option<u64>, aggregate_below: Option<u64>) -> Result<Writer> {
+        self.inner.device.check()?;
+        self.inner.device.check_room(size.unwrap_or(0))?;
+        let limit = aggregate_below.unwrap_or(self.inner.config.aggregate_below).min(MAX_AGGREGATE);
+        Ok(Writer::new(Arc::clone(&self.inner), key, size, limit))
+    }
+
+    /// Store a small object that is here as a whole; `done` is called once it is durable, or not.
+    pub fn submit_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, done: Done) {
+        if let Err(error) = self.inner.device.check().and_then(|()| self.inner.device.check_room(data.len() as u64)) {
+            return done(Err(error));
+        }
+        if data.len() as u64 > MAX_AGGREGATE {
+            return done(Err(Error::SizeMismatch(format!("{} bytes are too many for a volume", data.len()))));
+        }
+        match check_footer(footer, data.len() as u64, swiftlet_hash::xxh3_64(&data)) {
+            Ok(()) => self.inner.queue.push(key, put_op(key, meta, footer, data), done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Store a small object; false when the same version was here.
+    pub fn put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>) -> Result<bool> {
+        self.inner.wait(|done| self.submit_put(key, meta, footer, data, done))
+    }
+
+    /// Merge POSTed metadata; `done` is called once it is durable, or not.
+    pub fn submit_post(&self, key: Key, meta: PostMeta, done: Done) {
+        match self.inner.device.check_room(0) {
+            Ok(()) => self.inner.queue.push(key, Op::Post(meta), done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Merge POSTed metadata.
+    pub fn post(&self, key: Key, meta: PostMeta) -> Result<bool> {
+        self.inner.wait(|done| self.submit_post(key, meta, done))
+    }
+
+    /// Store a tombstone; goes on at the reserve. `done` is called once it is durable, or not.
+    pub fn submit_delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, done: Done) {
+        self.inner.queue.push(key, Op::Delete { timestamp, name }, done);
+    }
+
+    /// Store a tombstone; `NotFound` once it is durable when there was nothing to delete.
+    pub fn delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>) -> Result<bool> {
+        self.inner.wait(|done| self.submit_delete(key, timestamp, name, done))
+    }
+
+    /// Forget a copy without a tombstone, unless it changed since `entry` was read; whether it went.
+    pub fn remove(&self, key: Key, entry: Entry) -> Result<bool> {
+        self.inner.ask(key, Op::Remove(entry))
+    }
+
+    // -- reading
+
+    /// An object, checked: small ones as a whole, large ones chunk by chunk as they are read.
+    pub fn get(&self, key: &Key) -> Result<Object> {
+        read::get(&self.inner, key)
+    }
+
+    /// An object's description.
+    pub fn stat(&self, key: &Key) -> Result<Info> {
+        read::stat(&self.inner, key)
+    }
+
+    /// Read everything of an object and check it; `ChecksumMismatch` after it was moved to quarantine.
+    pub fn verify(&self, key: &Key) -> Result<()> {
+        read::verify(&self.inner, key).map(|_| ())
+    }
+
+    // -- partitions
+
+    /// Partitions with anything in them, by policy and number.
+    pub fn partitions(&self) -> Result<Vec<PartitionId>> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.ids())
+    }
+
+    /// Set hashes of the suffixes with anything in them, by suffix.
+    pub fn suffixes(&self, id: PartitionId) -> Result<Vec<(Suffix, u128)>> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.partition(id, crate::index::Partition::suffixes).unwrap_or_default())
+    }
+
+    /// One hash over a partition; None when nothing is in it.
+    pub fn root(&self, id: PartitionId) -> Result<Option<u128>> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.root(id))
+    }
+
+    /// What is held in a suffix, by digest.
+    pub fn entries(&self, id: PartitionId, suffix: Suffix) -> Result<Vec<Entry>> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.entries(id, suffix))
+    }
+
+    /// Digests of every object and tombstone in a partition, by suffix.
+    pub fn digests(&self, id: PartitionId) -> Result<Vec<[u8; 16]>> {
+        self.inner.device.check()?;
+        let digests =
+            self.inner.index.partition(id, |partition| partition.iter().map(|held| held.slot.digest()).collect());
+        Ok(digests.unwrap_or_default())
+    }
+
+    // -- upkeep
+
+    /// Forget tombstones older than `before`; how many went.
+    pub fn reclaim(&self, before: Timestamp) -> Result<u64> {
+        self.inner.device.check()?;
+        let old = upkeep::select(&self.inner, |state, _| {
+            state.newest.is_some_and(|(kind, timestamp)| kind == EntryKind::Tombstone && timestamp < before)
+        });
+        let mut gone = 0;
+        for (key, _) in old {
+            gone += u64::from(self.inner.ask(key, Op::Reclaim { before })?);
+        }
+        Ok(gone)
+    }
+
+    /// Objects whose time is over at `now` (seconds since 1970), with the timestamps of their data.
+    #[must_use]
+    pub fn expired(&self, now: u64) -> Vec<(Key, Timestamp)> {
+        upkeep::select(&self.inner, |_, delete_at| delete_at != 0 && delete_at <= now)
+    }
+
+    /// Write a checkpoint of the index.
+    pub fn checkpoint(&self) -> Result<()> {
+        upkeep::checkpoint(&self.inner)
+    }
+
+    /// Rewrite the volume that is worth it most; false when none is.
+    pub fn compact(&self) -> Result<bool> {
+        upkeep::compact(&self.inner)
+    }
+
+    /// Give the space of dead records back to the file system, where they are large; bytes given back.
+    pub fn punch(&self) -> Result<u64> {
+        upkeep::punch(&self.inner)
+    }
+
+    /// Check about so many bytes of objects from where the last call ended; the keys of what was found damaged.
+    pub fn audit(&self, bytes: u64) -> Result<Vec<Key>> {
+        upkeep::audit(&self.inner, bytes)
+    }
+
+    /// Fullness of the device.
+    pub fn usage(&self) -> Result<Usage> {
+        self.inner.device.check()?;
+        let (total_bytes, free_bytes) = self.inner.device.io("ask for free space", self.inner.device.disk.space())?;
+        Ok(Usage { total_bytes, free_bytes, objects: self.inner.index.len() })
+    }
+
+    /// What people ask about: volumes and their shares.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<crate::inspect::VolumeStats> {
+        crate::inspect::volumes(&self.inner)
+    }
+
+    /// Compare index, set hashes and volumes; each difference as a sentence.
+    pub fn check(&self) -> Result<Vec<String>> {
+        crate::inspect::check(&self.inner)
+    }
+
+    /// Let go of the device; a checkpoint makes the next start quick. Objects that are being read stay readable.
+    pub fn close(&self) -> Result<()> {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        self.inner.queue.close();
+        *self.inner.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.inner.stopping.notify_all();
+        let threaded = !threads.is_empty();
+        for thread in threads {
+            if thread.join().is_err() {
+                self.inner.device.fail("a thread of the store has died");
+            }
+        }
+        let healthy = self.inner.device.check();
+        self.inner.device.fail("the store is closed");
+        if threaded && healthy.is_ok() && self.inner.tail.load(Ordering::Relaxed) > 0 {
+            upkeep::checkpoint_now(&self.inner)?;
+        }
+        self.inner.device.disk.release();
+        Ok(())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `close`.
+        let _ = self.close();
+    }
+}
+
+fn spawn(name: &str, inner: &Arc<Inner>, work: impl Fn(&Inner) + Send + 'static) -> Result<JoinHandle<()>> {
+    let inner = Arc::clone(inner);
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || work(&inner))
+        .map_err(|error| Error::DeviceFailed(format!("start a thread: {error}")))
+}
+
+/// What is done beside everything else, a little every second. What fails has failed the device, and shows there.
+fn upkeep_loop(inner: &Inner) {
+    loop {
+        let stopped = inner.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = inner.stopping.wait_timeout_while(stopped, Duration::from_secs(1), |stopped| !*stopped);
+        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+            return;
+        }
+        if inner.device.check().is_ok() {
+            let _ = upkeep::turn(inner);
+        }
+    }
+}
+
+/// What a version of a small object asks for.
+pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>) -> Op {
+    let header = Header {
+        size: footer.size,
+        delete_at: meta.delete_at,
+        data_xxh3: footer.xxh3,
+        ..Header::new(Kind::Put, key, meta.timestamp)
+    };
+    Op::Put { header, metadata: record::pack_put(meta, &footer.etag), data }
+}
+
+/// Whether what came is what was announced.
+pub(crate) fn check_footer(footer: &Footer, size: u64, xxh3: u64) -> Result<()> {
+    if size != footer.size {
+        return Err(Error::SizeMismatch(format!("{size} bytes arrived, {} were announced", footer.size)));
+    }
+    if xxh3 != footer.xxh3 {
+        let text = "the bytes that arrived have another checksum than those that were sent";
+        return Err(Error::ChecksumMismatch(text.into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! What is done beside everything else: checkpoints, compaction, holes, the auditor.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::index::checkpoint::{self, Reach};
+use crate::merge::State;
+use crate::model::{Key, Timestamp};
+use crate::quarantine;
+use crate::read;
+use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Place};
+use crate::scan;
+use crate::store::Inner;
+use crate::volume::{self, Volume};
+
+/// The directory of checkpoints.
+pub(crate) const DIRECTORY: &str = "index";
+/// Records are copied in batches of about this many bytes.
+const COPY_BYTES: u64 = 4 * 1024 * 1024;
+/// A tail of more bytes than this is never left, however large the index is.
+const MAX_TAIL: u64 = 2 * 1024 * 1024 * 1024;
+/// Of a large index a checkpoint costs much: the tail may grow to so many times its size.
+const TAIL_FACTOR: u64 = 3;
+
+/// Where upkeep is. Held while one kind of it runs, so that they never run at once.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    target: Option<Arc<Volume>>,
+    checkpoint_bytes: u64,
+    audited: Option<Key>,
+    audit_due: Option<Instant>,
+}
+
+/// Do whatever is due.
+pub(crate) fn turn(inner: &Inner) -> Result<()> {
+    let last = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).checkpoint_bytes;
+    let limit = inner.config.checkpoint_bytes.max((last * TAIL_FACTOR).min(MAX_TAIL));
+    if inner.tail.load(Ordering::Relaxed) >= limit {
+        checkpoint(inner)?;
+    }
+    punch(inner)?;
+    compact(inner)?;
+    if inner.config.audit_bytes_per_s > 0 {
+        paced_audit(inner)?;
+    }
+    Ok(())
+}
+
+fn paced_audit(inner: &Inner) -> Result<()> {
+    let due = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).audit_due;
+    let now = Instant::now();
+    if due.is_some_and(|due| due > now) {
+        return Ok(());
+    }
+    let before = inner.counters.audited_bytes.load(Ordering::Relaxed);
+    audit(inner, inner.config.audit_bytes_per_s)?;
+    let read = inner.counters.audited_bytes.load(Ordering::Relaxed) - before;
+    let pause = Duration::from_secs_f64(read as f64 / inner.config.audit_bytes_per_s as f64);
+    inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).audit_due = Some(now + pause);
+    Ok(())
+}
+
+/// Names of checkpoints, oldest first.
+pub(crate) fn checkpoints(device: &Device) -> Result<Vec<String>> {
+    let mut names = device.io("list checkpoints", device.disk.list(DIRECTORY))?;
+    names.retain(|name| name.len() == 16 && u64::from_str_radix(name, 16).is_ok());
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Write a checkpoint of the index.
+pub(crate) fn checkpoint(inner: &Inner) -> Result<()> {
+    inner.device.check()?;
+    checkpoint_now(inner)
+}
+
+pub(crate) fn checkpoint_now(inner: &Inner) -> Result<()> {
+    let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = &inner.device.disk;
+    let (reach, tail) = {
+        let log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let reach = Reach { sequence: log.sequence, positions: inner.volumes.positions() };
+        (reach, inner.tail.load(Ordering::Relaxed))
+    };
+    disk.reach("checkpoint-begun");
+    let path = format!("{DIRECTORY}/{:016x}", reach.sequence);
+    let temporary = format!("{path}.tmp");
+    match disk.unlink(&temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => inner.device.io("remove an old checkpoint", other)?,
+    }
+    let file = inner.device.io("make a checkpoint", disk.create(&temporary))?;
+    let written = checkpoint::write(&*file, &inner.device.id, &reach, &inner.index);
+    let written = match inner.device.io("write a checkpoint", written) {
+        Err(error @ Error::DiskFull(_)) => {
+            inner.device.io("remove a checkpoint", disk.unlink(&temporary))?;
+            return Err(error);
+        }
+        other => other?,
+    };
+    disk.reach("checkpoint-written");
+    inner.device.sync(&*file)?;
+    disk.reach("checkpoint-synced");
+    inner.device.io("place a checkpoint", disk.rename(&temporary, &path))?;
+    disk.reach("checkpoint-renamed");
+    inner.device.sync_directory(DIRECTORY)?;
+    disk.reach("checkpoint-placed");
+    let names = checkpoints(&inner.device)?;
+    for name in names.iter().rev().skip(2) {
+        inner.device.io("remove an old checkpoint", disk.unlink(&format!("{DIRECTORY}/{name}")))?;
+    }
+    disk.reach("checkpoint-cleaned");
+    inner.tail.fetch_sub(tail, Ordering::Relaxed);
+    upkeep.checkpoint_bytes = written;
+    inner.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Punch holes into what is dead and large; bytes given back.
+pub(crate) fn punch(inner: &Inner) -> Result<u64> {
+    inner.device.check()?;
+    let mut given = 0;
+    for volume in inner.volumes.all() {
+        for (offset, bytes) in volume.take_holes() {
+            // The header stays: a scan goes on behind the record.
+            let start = (offset + HEADER as u64).next_multiple_of(BLOCK);
+            let end = (offset + bytes) / BLOCK * BLOCK;
+            if start < end {
+                inner.device.disk.reach("punch");
+                inner.device.io("punch a hole", volume.file.punch(start, end - start))?;
+                given += end - start;
+            }
+        }
+    }
+    inner.counters.punched_bytes.fetch_add(given, Ordering::Relaxed);
+    Ok(given)
+}
+
+/// Rewrite the sealed volume with the smallest live share, if that is below the limit; false when there is none.
+pub(crate) fn compact(inner: &Inner) -> Result<bool> {
+    inner.device.check()?;
+    let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+    let sealed = inner.volumes.all().into_iter().filter(|volume| volume.sealed.load(Ordering::Acquire));
+    let worst = sealed.min_by(|one, other| one.live_share().total_cmp(&other.live_share()));
+    let Some(volume) = worst.filter(|volume| volume.live_share() < inner.config.live_share || volume.bytes() == 0)
+    else {
+        return Ok(false);
+    };
+    rewrite(inner, &mut upkeep, &volume)?;
+    inner.counters.compacted.fetch_add(1, Ordering::Relaxed);
+    Ok(true)
+}
+
+/// Copy what counts of a volume, then remove it.
+fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume) -> Result<()> {
+    let checkpoint = checkpoints(&inner.device)?.first().and_then(|name| u64::from_str_radix(name, 16).ok());
+    let (mut waiting, mut bytes) = (Vec::new(), 0);
+    let mut outcome = Ok(());
+    scan::scan(&*source.file, source.id, BLOCK, &inner.device.id, &mut |header| {
+        if outcome.is_err() || !counts(inner, header, checkpoint) {
+            return;
+        }
+        bytes += header.record_len();
+        waiting.push(*header);
+        if bytes >= COPY_BYTES {
+            outcome = copy(inner, upkeep, source, &std::mem::take(&mut waiting), bytes);
+            bytes = 0;
+        }
+    })?;
+    outcome?;
+    copy(inner, upkeep, source, &waiting, bytes)?;
+    // What is held and could not be found is damaged.
+    for (key, place) in held_in(inner, source.id) {
+        quarantine::unless_moved(inner, &key, place)?;
+    }
+    inner.device.disk.reach("compaction-emptied");
+    inner.volumes.remove(source.id);
+    inner.device.io("remove a volume", inner.device.disk.unlink(&volume::path_of(source.id)))?;
+    inner.device.disk.reach("compaction-unlinked");
+    inner.device.sync_directory(volume::DIRECTORY)
+}
+
+fn held_in(inner: &Inner, volume: u32) -> Vec<(Key, Place)> {
+    let mut found = Vec::new();
+    inner.index.for_each(|(policy, partition), held| {
+        let key = Key { policy, partition, digest: held.slot.digest() };
+        let post = held.extra.post.map(|post| post.place);
+        let places = [Some(held.slot.place), post].into_iter().flatten();
+        found.extend(places.filter(|place| place.volume() == volume).map(|place| (key, place)));
+    });
+    found
+}
+
+/// Whether a record has to be kept: what is held, and forgets of which there may still be older records, or a slot in a
+/// checkpoint that does not know of them.
+fn counts(inner: &Inner, header: &Header, checkpoint: Option<u64>) -> bool {
+    if header.kind == Kind::Forget {
+        let own = header.place.volume();
+        let known = checkpoint.is_none_or(|sequence| header.sequence < sequence);
+        return !known || inner.volumes.all().iter().any(|other| other.id <= header.watermark && other.id != own);
+    }
+    inner.index.look(&header.key, |held| {
+        held.is_some_and(|held| {
+            held.slot.place == header.place || held.extra.post.is_some_and(|post| post.place == header.place)
+        })
+    })
+}
+
+/// Copy records as one batch, and let the index point to the copies.
+///
+/// The target is there before it is asked again what counts: whoever forgets an object later knows of the target, so
+/// that its forget outlives the copy.
+fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header], bytes: u64) -> Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let target = target_for(inner, upkeep, bytes)?;
+    let start = target.end.load(Ordering::Relaxed).next_multiple_of(BLOCK);
+    let batch = target.copies.load(Ordering::Relaxed);
+    let mut raw = Vec::with_capacity(bytes as usize);
+    let mut copies: Vec<(Header, Header)> = Vec::new();
+    for header in records.iter().filter(|header| header.kind == Kind::Forget || counts(inner, header, None)) {
+        let from = raw.len();
+        raw.resize(from + header.record_len() as usize, 0);
+        let read = source.file.read_at(&mut raw[from..], header.place.offset());
+        inner.device.io("read a volume", read)?;
+        let metadata = from + HEADER + header.metadata_len as usize;
+        let data = &raw[metadata..metadata + header.data_len() as usize];
+        if header.kind == Kind::Put && swiftlet_hash::xxh3_64(data) != header.data_xxh3 {
+            // Left where it is: it is found again when the volume should be empty.
+            raw.truncate(from);
+            continue;
+        }
+        let moved = Header { place: Place::new(target.id, start + from as u64), batch, ..*header };
+        raw[from..from + HEADER].copy_from_slice(&moved.pack(&inner.device.id));
+        copies.push((*header, moved));
+    }
+    if copies.is_empty() {
+        return Ok(());
+    }
+    let outcome = inner.device.io("write a volume", target.file.write_at(&[IoSlice::new(&raw)], start));
+    let outcome = outcome.and_then(|()| {
+        inner.device.disk.reach("compaction-copied");
+        inner.device.sync(&*target.file)
+    });
+    if let Err(error) = outcome {
+        upkeep.target = None;
+        inner.volumes.seal(&inner.device, &target)?;
+        return Err(error);
+    }
+    inner.device.disk.reach("compaction-synced");
+    for (old, new) in &copies {
+        let units = (new.record_len() / ALIGN) as u32;
+        if new.kind == Kind::Forget {
+            target.forgets.fetch_add(new.record_len(), Ordering::Relaxed);
+        } else {
+            inner.volumes.hold(new.place, units);
+            let freed = if inner.index.relocate(&new.key, old.place, new.place) { old.place } else { new.place };
+            inner.volumes.free(freed, units);
+        }
+    }
+    target.copies.fetch_add(copies.len() as u64, Ordering::Relaxed);
+    target.end.store(start + raw.len() as u64, Ordering::Release);
+    inner.tail.fetch_add(raw.len() as u64, Ordering::Relaxed);
+    inner.device.disk.reach("compaction-switched");
+    Ok(())
+}
+
+fn target_for(inner: &Inner, upkeep: &mut Upkeep, need: u64) -> Result<Arc<Volume>> {
+    let size = inner.config.volume_bytes;
+    if let Some(target) = upkeep.target.take() {
+        if target.end.load(Ordering::Relaxed).next_multiple_of(BLOCK) + need <= size {
+            upkeep.target = Some(Arc::clone(&target));
+            return Ok(target);
+        }
+        inner.volumes.seal(&inner.device, &target)?;
+    }
+    let made = inner.volumes.create(&inner.device, true, size.max(BLOCK + need))?;
+    upkeep.target = Some(Arc::clone(&made));
+    Ok(made)
+}
+
+/// Check about so many bytes from where the last call ended, in the order of partitions; what was found damaged.
+pub(crate) fn audit(inner: &Inner, bytes: u64) -> Result<Vec<Key>> {
+    inner.device.check()?;
+    let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut from = upkeep.audited.take();
+    let (mut damaged, mut read) = (Vec::new(), 0);
+    for id in inner.index.ids() {
+        if from.is_some_and(|from| id < (from.policy, from.partition)) {
+            continue;
+        }
+        let digests = inner.index.partition(id, |partition| {
+            if let Some(suffix) = partition.check() {
+                return Err(Error::DeviceFailed(format!("set hash of suffix {suffix:03x} is wrong in memory")));
+            }
+            Ok(partition.iter().map(|held| held.slot.digest()).collect::<Vec<_>>())
+        });
+        let Some(digests) = digests.transpose()? else { continue };
+        let mut skip = from.take().filter(|from| (from.policy, from.partition) == id);
+        for digest in digests {
+            if skip.is_some_and(|from| from.digest != digest) {
+                continue;
+            }
+            skip = None;
+            let key = Key { policy: id.0, partition: id.1, digest };
+            if read >= bytes {
+                upkeep.audited = Some(key);
+                return Ok(damaged);
+            }
+            match read::verify(inner, &key) {
+                Ok(count) => read += count,
+                Err(Error::ChecksumMismatch(_)) => damaged.push(key),
+                Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(damaged)
+}
+
+/// Objects of a kind, with the timestamps of data or tombstone.
+pub(crate) fn select(inner: &Inner, wanted: impl Fn(&State, u64) -> bool) -> Vec<(Key, Timestamp)> {
+    let mut found = Vec::new();
+    inner.index.for_each(|(policy, partition), held| {
+        if wanted(&held.state(), held.delete_at()) {
+            found.push((Key { policy, partition, digest: held.slot.digest() }, held.slot.timestamp));
+        }
+    });
+    found
+}

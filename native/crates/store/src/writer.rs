@@ -1,0 +1,256 @@
+//! A new version on its way in.
+//!
+//! Up to a limit its bytes wait in memory and become one record. What is larger goes to a file of its own at once,
+//! which counts only when a record says so.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+use swiftlet_hash::{Digests, Hasher};
+
+use crate::commit::{Done, Op};
+use crate::disk::File;
+use crate::error::{Error, Result};
+use crate::large;
+use crate::model::{Footer, Key, PutMeta};
+use crate::record::{self, CHUNK, Header, Kind};
+use crate::store::{Inner, check_footer, put_op};
+
+/// After this many bytes a large upload starts its data on the way to the disk and looks at the reserve.
+const STEP_BYTES: u64 = 32 * 1024 * 1024;
+
+fn xxh3_only() -> Hasher {
+    Hasher::new(Digests { md5: false, xxh3: true })
+}
+
+fn digest(hasher: &Hasher) -> u64 {
+    hasher.xxh3_64().unwrap_or(record::EMPTY_XXH3)
+}
+
+/// Checksums of a stream's chunks, and of the stream.
+struct Checks {
+    whole: Hasher,
+    chunk: Hasher,
+    table: Vec<u8>,
+}
+
+impl Checks {
+    fn update(&mut self, mut data: &[u8]) {
+        self.whole.update(data);
+        while !data.is_empty() {
+            let (head, rest) = data.split_at(data.len().min((CHUNK - self.chunk.size()) as usize));
+            self.chunk.update(head);
+            data = rest;
+            if self.chunk.size() == CHUNK {
+                self.end_chunk();
+            }
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        self.table.extend_from_slice(&digest(&self.chunk).to_be_bytes());
+        self.chunk = xxh3_only();
+    }
+}
+
+/// A thread that syncs a file while more is written to it.
+struct Syncer {
+    asked: Option<Sender<()>>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Syncer {
+    fn start(file: Arc<dyn File>) -> std::io::Result<Self> {
+        let (asked, steps) = mpsc::channel();
+        let work = move || {
+            while steps.recv().is_ok() {
+                // What was asked for meanwhile is covered, too.
+                while steps.try_recv().is_ok() {}
+                file.sync()?;
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new().name("store-sync".into()).spawn(work)?;
+        Ok(Self { asked: Some(asked), thread: Some(thread) })
+    }
+
+    fn step(&self) {
+        if let Some(asked) = &self.asked {
+            // A thread that has ended has an error, which the end shows.
+            let _ = asked.send(());
+        }
+    }
+
+    fn finish(&mut self) -> std::io::Result<()> {
+        self.asked = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(std::io::Error::other("the thread that syncs has died")),
+            None => Ok(()),
+        }
+    }
+}
+
+struct LargeFile {
+    number: u64,
+    file: Arc<dyn File>,
+    written: u64,
+    stepped: u64,
+    checks: Checks,
+    syncer: Option<Syncer>,
+}
+
+/// A new version being written; nothing is visible before `commit`. Dropped, it leaves nothing.
+pub struct Writer {
+    inner: Arc<Inner>,
+    key: Key,
+    limit: u64,
+    buffer: Vec<u8>,
+    large: Option<LargeFile>,
+    dead: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(inner: Arc<Inner>, key: Key, size: Option<u64>, limit: u64) -> Self {
+        let buffer = Vec::with_capacity(size.filter(|size| *size <= limit).unwrap_or(0) as usize);
+        Self { inner, key, limit, buffer, large: None, dead: false }
+    }
+
+    /// Append bytes; an error ends the writer.
+    pub fn write(&mut self, data: &[u8]) -> Result<()> {
+        let outcome = self.try_write(data);
+        if outcome.is_err() {
+            self.abort();
+        }
+        outcome
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        if self.dead {
+            return Err(Error::DeviceFailed("this upload was given up after an earlier error".into()));
+        }
+        self.inner.device.check()
+    }
+
+    fn try_write(&mut self, data: &[u8]) -> Result<()> {
+        self.check_alive()?;
+        if self.large.is_none() {
+            if (self.buffer.len() + data.len()) as u64 <= self.limit {
+                self.buffer.extend_from_slice(data);
+                return Ok(());
+            }
+            self.begin_large()?;
+            let buffered = std::mem::take(&mut self.buffer);
+            self.append(&buffered)?;
+        }
+        self.append(data)
+    }
+
+    fn begin_large(&mut self) -> Result<()> {
+        let device = &self.inner.device;
+        let number = self.inner.large.take(device)?;
+        let file = device.io("make a large file", device.disk.create(&large::path_of(number)))?;
+        device.disk.reach("large-created");
+        let checks = Checks { whole: xxh3_only(), chunk: xxh3_only(), table: Vec::new() };
+        self.large = Some(LargeFile { number, file, written: 0, stepped: 0, checks, syncer: None });
+        Ok(())
+    }
+
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        let device = &self.inner.device;
+        let Some(large) = self.large.as_mut().filter(|_| !data.is_empty()) else { return Ok(()) };
+        large.checks.update(data);
+        device.io("write a large file", large.file.write_at(&[IoSlice::new(data)], large.written))?;
+        large.written += data.len() as u64;
+        if large.written - large.stepped >= STEP_BYTES {
+            large.stepped = large.written;
+            device.check_room(0)?;
+            if self.inner.config.threads {
+                if large.syncer.is_none() {
+                    large.syncer = Some(device.io("start a thread", Syncer::start(Arc::clone(&large.file)))?);
+                }
+                large.syncer.iter().for_each(Syncer::step);
+            } else {
+                device.sync(&*large.file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Make the version durable and visible; false when the same version was here.
+    pub fn commit(mut self, meta: &PutMeta, footer: &Footer) -> Result<bool> {
+        let inner = Arc::clone(&self.inner);
+        inner.wait(|done| self.submit(meta, footer, done))
+    }
+
+    /// As `commit`; `done` is called once it is durable, or not. The data of a large one is synced before this returns.
+    pub fn submit_commit(mut self, meta: &PutMeta, footer: &Footer, done: Done) {
+        self.submit(meta, footer, done);
+    }
+
+    fn submit(&mut self, meta: &PutMeta, footer: &Footer, done: Done) {
+        match self.finish(meta, footer) {
+            Ok(op) => {
+                // From here on the record decides about the file.
+                self.large = None;
+                self.inner.queue.push(self.key, op, done);
+            }
+            Err(error) => {
+                self.abort();
+                done(Err(error));
+            }
+        }
+    }
+
+    fn finish(&mut self, meta: &PutMeta, footer: &Footer) -> Result<Op> {
+        self.check_alive()?;
+        let Some(large) = &mut self.large else {
+            check_footer(footer, self.buffer.len() as u64, swiftlet_hash::xxh3_64(&self.buffer))?;
+            return Ok(put_op(self.key, meta, footer, std::mem::take(&mut self.buffer)));
+        };
+        let device = &self.inner.device;
+        if large.checks.chunk.size() > 0 {
+            large.checks.end_chunk();
+        }
+        check_footer(footer, large.written, digest(&large.checks.whole))?;
+        device.disk.reach("large-written");
+        if let Some(syncer) = &mut large.syncer {
+            device.io("sync a large file", syncer.finish())?;
+        }
+        device.sync(&*large.file)?;
+        device.disk.reach("large-synced");
+        device.sync_directory(&large::directory_of(large.number))?;
+        device.disk.reach("large-placed");
+        let header = Header {
+            size: footer.size,
+            large: large.number,
+            delete_at: meta.delete_at,
+            data_xxh3: footer.xxh3,
+            ..Header::new(Kind::Large, self.key, meta.timestamp)
+        };
+        let mut metadata = record::pack_put(meta, &footer.etag);
+        metadata.append(&mut large.checks.table);
+        Ok(Op::Put { header, metadata, data: Vec::new() })
+    }
+
+    /// Drop everything written; harmless a second time.
+    pub fn abort(&mut self) {
+        self.dead = true;
+        self.buffer = Vec::new();
+        if let Some(mut large) = self.large.take() {
+            if let Some(syncer) = &mut large.syncer {
+                // Nobody will read the file: how its sync ended does not matter.
+                let _ = syncer.finish();
+            }
+            self.inner.remove_large(&[large.number]);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}

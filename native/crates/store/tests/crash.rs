@@ -1,0 +1,80 @@
+//! Crashes by the thousand, at every named point and in the middle of any operation.
+//!
+//! Fault model: see `disk::SimulatedDisk`: what was not synced is lost, torn or written in another order. After each
+//! crash every acknowledged write is there byte for byte, none is half visible, and the index is what the volumes say.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Worker, config};
+use swiftlet_store::Store;
+use swiftlet_store::disk::{Fate, SimulatedDisk};
+
+/// Crash, recover and go on, a few times; how often each point was reached.
+fn run(seed: u64, fates: &[Fate]) -> BTreeMap<&'static str, u64> {
+    let mut reached = BTreeMap::new();
+    let mut worker = Worker::new(seed);
+    let mut disk = SimulatedDisk::new(seed, Fate::default());
+    for (round, fate) in fates.iter().enumerate() {
+        let what = format!("seed {seed}, round {round}, {fate:?}");
+        disk.set_fate(fate.clone());
+        if let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) {
+            worker.model.check_if_alive(&store, &disk, &what);
+            worker.work(&store, &disk, 60);
+        }
+        for (point, count) in disk.reached() {
+            *reached.entry(point).or_default() += count;
+        }
+        disk = disk.after_crash(Fate::default());
+        let store =
+            Store::open_disk(Arc::clone(&disk) as _, config()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        worker.model.check(&store, &what);
+        assert!(store.recovery().damaged == 0, "{what}");
+        // What was recovered is there to stay.
+        drop(store);
+        disk = disk.after_crash(Fate::default());
+        let store =
+            Store::open_disk(Arc::clone(&disk) as _, config()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        worker.model.check(&store, &format!("{what}, again"));
+    }
+    reached
+}
+
+fn chance(seed: u64, limit: u64) -> u64 {
+    common::random(seed).below(limit)
+}
+
+#[test]
+fn crashes_in_the_middle_of_any_operation() {
+    for seed in 0..900 {
+        let fate = |round| Fate { crash_after: Some(1 + chance(seed * 3 + round, 260)), ..Fate::default() };
+        run(seed, &[fate(0), fate(1)]);
+    }
+}
+
+#[test]
+fn crashes_at_every_named_point() {
+    let points = run(1, &[Fate::default(), Fate::default(), Fate::default()]);
+    let mut points: Vec<&'static str> = points.into_keys().collect();
+    points.extend((2..12).flat_map(|seed| run(seed, &[Fate::default()]).into_keys()));
+    points.sort_unstable();
+    points.dedup();
+    assert!(points.len() >= 20, "{points:?}");
+    for (number, point) in points.iter().enumerate() {
+        for nth in 1..=4 {
+            let seed = 10_000 + number as u64 * 10 + nth;
+            let fate = Fate { crash_at: Some((point, nth)), ..Fate::default() };
+            run(seed, &[Fate::default(), fate.clone(), fate]);
+        }
+    }
+}
+
+#[test]
+fn an_io_error_ends_everything_until_the_store_is_opened_again() {
+    for seed in 0..300 {
+        let fate = Fate { fail_after: Some(1 + chance(seed, 500)), ..Fate::default() };
+        run(20_000 + seed, &[fate]);
+    }
+}
