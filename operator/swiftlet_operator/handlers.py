@@ -36,7 +36,9 @@ from swiftlet_operator.workqueue import WorkQueue
 REQUEST_TIMEOUT_S = 30.0
 WATCH_TIMEOUT_S = 300
 """Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
-WORKERS = 8
+WORKERS = 3
+"""Clusters at a time. Deciding takes the processor: more of them would take turns at it and each take longer. Fewer
+would all stand still while one cluster's requests time out."""
 SWEEP_S = 60.0
 STALE_S = 3 * SWEEP_S
 """Without a complete sweep for so long, while we lead, the operator is not alive."""
@@ -117,7 +119,10 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 
 async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespace: str | None) -> None:
-    """Look at every cluster now and then, and at once after becoming the leader; until cancelled."""
+    """See now and then that no cluster has been forgotten; until cancelled. A new leader looks at all of them at once.
+
+    A cluster whose next look has been arranged is left to that: at rest the sweep itself asks for five lists.
+    """
     was_leading, due_at = False, 0.0
     while True:
         await asyncio.sleep(1.0)
@@ -129,13 +134,13 @@ async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, name
         if was_leading and now < due_at:
             continue
         with contextlib.suppress(Exception):
-            await _sweep_once(kube, queue, namespace)
+            await _sweep_once(kube, queue, namespace, anew=not was_leading)
             heart.beat_at, was_leading, due_at = time.monotonic(), True, now + SWEEP_S
 
 
-async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None) -> None:
+async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None, *, anew: bool) -> None:
     for kind in (CLUSTER, *SATELLITES):
         for one in await kube.list(kind, namespace):
             key = key_of(one)
-            if key is not None:
+            if key is not None and (anew or not queue.knows(key)):
                 queue.add(key)

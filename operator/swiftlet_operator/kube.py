@@ -25,6 +25,11 @@ from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, K
 
 PAGE_SIZE = 500
 """Objects per page of a list."""
+TRIES = 4
+"""A request that the API server was too busy for is sent so often, and then the whole is tried again later."""
+MAX_WAIT_S = 5.0
+"""No longer than this is waited because of one answer."""
+_MAX_REASON = 500
 LOGIN_LIFE_S = 60.0
 """A service account's token changes on disk; the file is read again after this time."""
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
@@ -144,7 +149,24 @@ class HttpKube:
         *,
         missing: None,
     ) -> Manifest | None:
-        """The answer as data; `missing` for 404."""
+        """The answer as data; `missing` for 404. What was not even begun because of too many requests is sent again."""
+        for _ in range(TRIES - 1):
+            try:
+                return await self._once(method, url, query, body, content_type, missing=missing)
+            except _TooManyRequests as error:
+                await asyncio.sleep(error.wait_s)
+        return await self._once(method, url, query, body, content_type, missing=missing)
+
+    async def _once(
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        *,
+        missing: None,
+    ) -> Manifest | None:
         headers = {**self._login.headers(), "Accept": "application/json"}
         data = None
         if body is not None:
@@ -157,6 +179,9 @@ class HttpKube:
             REQUESTS.labels(method, resource_of(url), "0").inc()
             raise KubeUnavailable(f"{method} {url}: {error or type(error).__name__}") from error
         REQUESTS.labels(method, resource_of(url), str(response.status)).inc()
+        if response.status == 429:
+            wait_s = _seconds(response.headers.get("Retry-After"))
+            raise _TooManyRequests(f"{method} {url}: 429 {text[:_MAX_REASON]}", wait_s)
         if response.status == 404:
             return missing
         if response.status >= 400:
@@ -212,6 +237,19 @@ async def connected(timeout_s: float) -> AsyncIterator[HttpKube]:
         yield HttpKube(session, login)
 
 
+class _TooManyRequests(KubeUnavailable):
+    """The API server was too busy to begin."""
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+def _seconds(text: str | None) -> float:
+    """How long to wait, from Retry-After."""
+    return min(MAX_WAIT_S, max(0.1, float(text))) if text is not None and text.isdigit() else 1.0
+
+
 def resource_of(url: str) -> str:
     """The plural of what a path of ours is about, empty for a group of the API server."""
     parts = url.strip("/").split("/")[2 if url.startswith("/api/") else 3 :]
@@ -234,7 +272,7 @@ def _error(status: int, what: str, text: str) -> KubeError:
         reason = str(json.loads(text).get("message") or text)
     except (ValueError, AttributeError):
         reason = text
-    message = f"{what}: {status} {reason[:500]}"
+    message = f"{what}: {status} {reason[:_MAX_REASON]}"
     if status in _BUSY:
         return KubeUnavailable(message)
     if status in (401, 403):

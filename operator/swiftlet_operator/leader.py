@@ -1,6 +1,6 @@
 """Who may write: the holder of a Lease. Checked before every write, for peering alone fences nobody off.
 
-The lease is held for `LIFE_S` from the last renewal *by our own clock, taken before the request*: a holder that can't
+The lease is held for its life from the last renewal *by our own clock, taken before the request*: a holder that can't
 renew stops writing before anybody else may begin. Others wait until they have seen the same renewal for that long by
 their own clock; clocks need not agree.
 """
@@ -18,9 +18,12 @@ from swiftlet_operator.manifests import LEASE, MANAGER, Manifest
 from swiftlet_operator.problems import KubeConflict, KubeError, NotLeader
 
 LIFE_S = 30.0
-RENEW_S = 8.0
-MARGIN_S = 5.0
-"""A request that was sent while we led may arrive a little later."""
+"""Default of the lease's life: nobody writes for so long after a leader has died."""
+SHORTEST_LIFE_S = 3.0
+_RENEWALS = 4
+"""A lease is renewed so often in its life."""
+MARGIN_PART = 1 / 6
+"""This part of the life is not used: a request that was sent while we led may arrive a little later."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,8 +31,11 @@ _log = logging.getLogger(__name__)
 class Leader:
     """One candidate for the Lease."""
 
-    def __init__(self, kube: Kube, namespace: str, identity: str, monotonic: Callable[[], float]) -> None:
-        """`identity` must be unique, such as the pod's name with its uid."""
+    def __init__(
+        self, kube: Kube, namespace: str, identity: str, monotonic: Callable[[], float], life_s: float = LIFE_S
+    ) -> None:
+        """`identity` must be unique, such as the pod's name with its uid; `life_s` is the same for all candidates."""
+        self._life_s = life_s
         self._kube = kube
         self._namespace = namespace
         self._identity = identity
@@ -41,7 +47,7 @@ class Leader:
     @property
     def leads(self) -> bool:
         """Whether we may write right now."""
-        return self._monotonic() < self._until - MARGIN_S
+        return self._monotonic() < self._until - self._life_s * MARGIN_PART
 
     def require(self) -> None:
         """NotLeader unless we may write right now."""
@@ -53,7 +59,7 @@ class Leader:
         try:
             while True:
                 await self.attempt()
-                await asyncio.sleep(RENEW_S)
+                await asyncio.sleep(self._life_s / _RENEWALS)
         finally:
             await self._give_back()
 
@@ -64,7 +70,7 @@ class Leader:
             if await self._hold():
                 if not self.leads:
                     _log.info("%s leads", self._identity)
-                self._until = before + LIFE_S
+                self._until = before + self._life_s
         except KubeConflict:
             self._until = float("-inf")
         except KubeError as error:
@@ -87,7 +93,7 @@ class Leader:
     def _expired(self, holder: str, renewed: str) -> bool:
         if self._seen != (holder, renewed):
             self._seen, self._seen_at = (holder, renewed), self._monotonic()
-        return self._monotonic() - self._seen_at > LIFE_S
+        return self._monotonic() - self._seen_at > self._life_s
 
     def _lease(self, metadata: Manifest, transitions: int) -> Manifest:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -97,7 +103,7 @@ class Leader:
             "metadata": metadata,
             "spec": {
                 "holderIdentity": self._identity,
-                "leaseDurationSeconds": int(LIFE_S),
+                "leaseDurationSeconds": int(self._life_s),
                 "renewTime": now,
                 "leaseTransitions": transitions,
             },

@@ -6,11 +6,13 @@ POD_NAME, POD_UID      who we are in the lease
 POD_NAMESPACE          where the lease is (required)
 WATCH_NAMESPACE        the only namespace to look at; all when empty
 LIVENESS_URL           where to answer probes
+LEASE_SECONDS          how long after a leader's death another one takes over, 30 when empty; all replicas the same
 METRICS_PORT           where to show metrics; nowhere when empty
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
@@ -23,10 +25,11 @@ from typing import Any, cast
 
 import kopf
 
+from swiftlet import __version__
 from swiftlet.errors import SettingsError, SwiftletError
 from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep
 from swiftlet_operator.kube import connected
-from swiftlet_operator.leader import Leader
+from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
 from swiftlet_operator.metrics import LEADS, served
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Reconciler
@@ -48,6 +51,7 @@ class Options:
     watched: str | None
     liveness_url: str
     metrics_port: int | None = None
+    lease_s: float = LIFE_S
 
 
 def options_of(environ: Mapping[str, str]) -> Options:
@@ -67,13 +71,24 @@ def options_of(environ: Mapping[str, str]) -> Options:
         watched=environ.get("WATCH_NAMESPACE") or None,
         liveness_url=environ.get("LIVENESS_URL") or "http://0.0.0.0:8081/healthz",
         metrics_port=int(port) if port is not None else None,
+        lease_s=_lease_s(environ.get("LEASE_SECONDS") or str(LIFE_S)),
     )
+
+
+def _lease_s(text: str) -> float:
+    try:
+        life_s = float(text)
+    except ValueError:
+        life_s = 0.0
+    if not SHORTEST_LIFE_S <= life_s < float("inf"):
+        raise SettingsError(f"LEASE_SECONDS is {text!r}; it must be a number, {SHORTEST_LIFE_S:g} or more")
+    return life_s
 
 
 async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
     async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
-        leader = Leader(kube, options.namespace, options.identity, time.monotonic)
+        leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s)
         LEADS.set_function(lambda: float(leader.leads))
         reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking)
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
@@ -110,6 +125,11 @@ def _now_s() -> int:
 
 def main() -> None:
     """The entry point."""
+    parser = argparse.ArgumentParser(
+        prog="swiftlet-operator", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
+    parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

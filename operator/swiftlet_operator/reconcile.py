@@ -14,12 +14,13 @@ from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import CLUSTER, Manifest, name_of
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
-from swiftlet_operator.problems import KubeUnavailable
+from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
 from swiftlet_operator.status import write_statuses
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Defaults
 
 _log = logging.getLogger(__name__)
+_ROLE = "the operator's role lacks a rule that the chart has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ class Reconciler:
         except SettingsError as error:
             await self._unreadable(manifest, str(error), now_s)
             return None
+        except KubeForbidden as error:
+            await self._tell(manifest, [Fact("Ready", "False", "Forbidden", f"{_ROLE}: {error}")], now_s)
+            raise
         # Rings and hashes take their time; other clusters and the probes don't wait for them.
         actions = await asyncio.to_thread(decide, world, self.defaults, self.fresh)
         written = await apply(self.kube, world, actions, self.may_write)
@@ -75,9 +79,12 @@ class Reconciler:
         return actions.again_in_s
 
     async def _unreadable(self, manifest: Manifest, problem: str, now_s: int) -> None:
-        facts = (Fact("Ready", "False", "Unreadable", problem), Fact("SpecValid", "False", "Unreadable", problem))
+        facts = [Fact("Ready", "False", "Unreadable", problem), Fact("SpecValid", "False", "Unreadable", problem)]
+        await self._tell(manifest, facts, now_s)
+
+    async def _tell(self, manifest: Manifest, facts: Sequence[Fact], now_s: int) -> None:
         metadata = manifest["metadata"]
-        status = StatusOf(CLUSTER, name_of(manifest), int(metadata.get("generation") or 0), facts)
+        status = StatusOf(CLUSTER, name_of(manifest), int(metadata.get("generation") or 0), tuple(facts))
         await write_statuses(self.kube, metadata["namespace"], [status], now_s, self.may_write)
 
     async def _without_cluster(self, key: Key, now_s: int) -> None:

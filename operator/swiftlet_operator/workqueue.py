@@ -58,6 +58,10 @@ class WorkQueue:
         if not entry.working:
             self._schedule(key, entry)
 
+    def knows(self, key: Key) -> bool:
+        """Whether `key` is being worked on, or will be some time."""
+        return key in self._entries
+
     async def close(self) -> None:
         """Cancel what is being done."""
         tasks = list(self._tasks)

@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -96,6 +96,8 @@ class ApiServer:
     token: str
     ca_file: Path
     kubeconfig: Path
+    restart: Callable[[], None] = field(default=lambda: None)
+    """Kill it and start it again on the same port, with the same objects; etcd stays."""
     _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def request(
@@ -275,13 +277,19 @@ def running(binary: Path) -> Iterator[ApiServer]:
         server.kubeconfig.chmod(0o600)
         log_path = folder / "log"
         log = stack.enter_context(log_path.open("wb"))
-        processes = []
-        for command in (
-            _etcd(binary, folder, etcd_port, peer_port),
-            _api_server(binary, folder, etcd_port, port),
-        ):
-            processes.append(_spawn(command, log))
-            stack.callback(_stop, processes[-1])
+        processes: list[subprocess.Popen[bytes]] = []
+        stack.callback(lambda: [_stop(process) for process in reversed(processes)])
+        command = _api_server(binary, folder, etcd_port, port)
+
+        def restart() -> None:
+            processes[1].kill()
+            processes[1].wait()
+            processes[1] = _spawn(command, log)
+            _wait_until_ready(server, processes, log_path)
+
+        processes.append(_spawn(_etcd(binary, folder, etcd_port, peer_port), log))
+        processes.append(_spawn(command, log))
+        server.restart = restart
         _wait_until_ready(server, processes, log_path)
         yield server
 

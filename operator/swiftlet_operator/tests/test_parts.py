@@ -12,7 +12,7 @@ from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import covers, up_to_date, with_digest
 from swiftlet_operator.handlers import Heart, _configure, key_of, liveness
 from swiftlet_operator.kube import _error
-from swiftlet_operator.leader import LIFE_S, MARGIN_S, Leader
+from swiftlet_operator.leader import LIFE_S, MARGIN_PART, Leader
 from swiftlet_operator.main import options_of
 from swiftlet_operator.manifests import FINALIZER
 from swiftlet_operator.passwords import Passwords
@@ -61,7 +61,7 @@ async def test_a_leader_that_can_not_renew_stops_before_another_begins() -> None
     assert (leads(first), leads(second)) == (True, False)
 
     kube.failing = {"swiftlet-operator"}
-    clock.now += LIFE_S - MARGIN_S
+    clock.now += LIFE_S * (1 - MARGIN_PART)
     await first.attempt()
     assert not leads(first)
     with pytest.raises(NotLeader):
@@ -70,7 +70,7 @@ async def test_a_leader_that_can_not_renew_stops_before_another_begins() -> None
     kube.failing = set()
     await second.attempt()
     assert not leads(second)
-    clock.now += MARGIN_S + 1
+    clock.now += LIFE_S * MARGIN_PART + 1
     await second.attempt()
     assert leads(second)
     await first.attempt()
