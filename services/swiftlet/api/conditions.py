@@ -41,18 +41,23 @@ def _matches(header: str, etag: str) -> bool:
     return "*" in tags or etag in tags
 
 
+def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
+    """Whether If-Match, or the date that stands in for it, allows anything to be done with this version."""
+    if "If-Match" in headers:
+        return _matches(headers["If-Match"], etag)
+    if "If-Unmodified-Since" not in headers:
+        return True
+    limit = parse_http_date(headers["If-Unmodified-Since"])
+    return limit is None or modified_s <= limit
+
+
 def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
     """Weigh a GET's or HEAD's conditions against an entity tag and its Last-Modified in whole seconds.
 
     The precedence is RFC 9110's: a date is looked at only where its entity-tag twin is absent.
     """
-    if "If-Match" in headers:
-        if not _matches(headers["If-Match"], etag):
-            return Verdict.FAILED
-    elif "If-Unmodified-Since" in headers:
-        limit = parse_http_date(headers["If-Unmodified-Since"])
-        if limit is not None and modified_s > limit:
-            return Verdict.FAILED
+    if not may_write(headers, etag, modified_s):
+        return Verdict.FAILED
     if "If-None-Match" in headers:
         if _matches(headers["If-None-Match"], etag):
             return Verdict.NOT_MODIFIED

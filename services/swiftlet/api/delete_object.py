@@ -8,10 +8,12 @@ from swiftlet.api import slo_delete
 from swiftlet.api.core import Call
 from swiftlet.api.objects import delete_one
 from swiftlet.api.problems import ApiError
+from swiftlet.api.write_conditions import check_write
 
 
 async def delete(call: Call) -> web.StreamResponse:
     """DELETE /v1/{account}/{container}/{object}: 204, 404 when there was none."""
+    await check_write(call, call.path)
     kind = call.query.get("multipart-manifest")
     if kind == "delete":
         return await slo_delete.delete(call)

@@ -13,6 +13,7 @@ from swiftlet.api.dlo import check_manifest_header
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import overtaken
+from swiftlet.api.write_conditions import check_write
 from swiftlet.auth.identity import authorize
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PostRecord
@@ -25,6 +26,7 @@ async def post(call: Call) -> web.Response:
     refuse_unsupported(call.request.headers)
     metadata = object_metadata(call.request.headers, call.api.options.limits)
     check_manifest_header(metadata)
+    await check_write(call, call.path)
     content_type = await _new_type(call)
 
     async def write(timestamp: Timestamp) -> None:

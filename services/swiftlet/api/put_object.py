@@ -13,7 +13,6 @@ from aiohttp import web
 
 from swiftlet.api import copying, dlo, slo_put
 from swiftlet.api.body import Body
-from swiftlet.api.conditions import etags
 from swiftlet.api.content_types import check_content_type
 from swiftlet.api.core import Call
 from swiftlet.api.listings import says_yes
@@ -21,7 +20,7 @@ from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
 from swiftlet.api.storing import NewObject, store
-from swiftlet.errors import NotFound
+from swiftlet.api.write_conditions import check_write
 from swiftlet.names import Path
 
 Preparer = Callable[[NewObject], Awaitable[None]]
@@ -68,23 +67,11 @@ async def _carry_out(new: NewObject) -> web.Response:
             await prepare(new)
         if new.body is None:
             new.body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
-        await _check_absent(new, policy)
+        if new.source is None:
+            await check_write(call, new.path)
         record, footer = await store(new, policy)
     finally:
         for close in new.closers:
             await close()
     headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": "text/html"}
     return web.Response(status=201, headers=headers | new.shown)
-
-
-async def _check_absent(new: NewObject, policy: int) -> None:
-    condition = new.call.request.headers.get("If-None-Match")
-    if condition is None or new.source is not None:
-        return
-    if etags(condition) != {"*"}:
-        raise ApiError(400, "If-None-Match of a PUT only supports '*'")
-    try:
-        await new.call.api.objects.head(new.path, policy)
-    except NotFound:
-        return
-    raise ApiError(412, "the object exists, and If-None-Match: * asks to keep it")
