@@ -13,6 +13,7 @@ PYTEST_ARGS ?=
 # make image IMAGE=registry/name:tag NATIVE=prebuilt
 IMAGE ?= swiftlet:dev
 NATIVE ?= built
+ROOT ?=
 PYTHON_IMAGE ?= python:3.11-slim
 RUST_IMAGE ?= $(if $(filter prebuilt,$(NATIVE)),$(PYTHON_IMAGE),rust:1.95-slim)
 BUILDER ?= $(firstword $(shell command -v docker buildah podman 2>/dev/null))
@@ -71,6 +72,10 @@ bench: ## how fast one core digests
 bench-baseline: setup ## objects per second and latency of a store on this machine (needs wrk)
 	@.venv/bin/python -m bench.baseline.run
 
+.PHONY: bench-operator
+bench-operator: setup ## one operator with 100 clusters: reconcile times, memory, requests at rest (needs hack/cluster setup)
+	@.venv/bin/python -m bench.operator.run
+
 .PHONY: docs
 docs: setup ## write docs/settings.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
@@ -88,6 +93,14 @@ image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }
 	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
+
+.PHONY: image-check
+image-check: setup ## build the image and check its size, its user, and that all of it starts from a read-only root
+	@hack/image-check
+
+.PHONY: sbom
+sbom: setup ## what the image is made of, as CycloneDX in build/sbom.json; ROOT= its root file system, for Debian's packages
+	@hack/sbom "$(ROOT)"
 
 .PHONY: lock
 lock: ## pin requirements/*.in anew

@@ -195,6 +195,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def _stop_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in reversed(processes):
+        _stop(process)
+
+
 def _etcd(binary: Path, folder: Path, client_port: int, peer_port: int) -> list[str]:
     client, peer = (f"http://127.0.0.1:{port}" for port in (client_port, peer_port))
     return [
@@ -278,7 +283,7 @@ def running(binary: Path) -> Iterator[ApiServer]:
         log_path = folder / "log"
         log = stack.enter_context(log_path.open("wb"))
         processes: list[subprocess.Popen[bytes]] = []
-        stack.callback(lambda: [_stop(process) for process in reversed(processes)])
+        stack.callback(_stop_all, processes)
         command = _api_server(binary, folder, etcd_port, port)
 
         def restart() -> None:
