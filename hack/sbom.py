@@ -49,7 +49,7 @@ def installed_python(root: Path) -> Iterator[Component]:
 
 
 def crates(native: Path) -> Iterator[Component]:
-    """Crates that the native package is linked from: Cargo.lock, followed from our crates, but for what only tests use."""
+    """Crates that the native package is linked from: Cargo.lock, followed from our own, without what only tests use."""
     lock = tomllib.loads((native / "Cargo.lock").read_text("utf-8"))["package"]
     renamed = tomllib.loads((native / "Cargo.toml").read_text("utf-8"))["workspace"].get("dependencies", {})
     manifests = [tomllib.loads(path.read_text("utf-8")) for path in sorted((native / "crates").glob("*/Cargo.toml"))]
