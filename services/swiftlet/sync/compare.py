@@ -77,5 +77,14 @@ def is_due(push: Push, now_s: float, forgotten_before_s: float) -> bool:
     Devices forget tombstones older than `forgotten_before_s` at different minutes; one that already did must not get
     them back, or they would go round for ever. Where there is older data, the tombstone still has to go.
     """
-    forgotten = push.fresh and push.need is Need.TOMBSTONE and push.entry.timestamp.seconds < forgotten_before_s
+    forgotten = push.fresh and _is_forgotten(push.entry, forgotten_before_s)
     return not forgotten and not in_flight(push.entry, now_s)
+
+
+def is_home(mine: Entry, theirs: Entry | None, forgotten_before_s: float) -> bool:
+    """Whether a handoff copy is no longer needed for a primary's sake: it has all of it, or may have forgotten it."""
+    return need_of(mine, theirs) is None or (theirs is None and _is_forgotten(mine, forgotten_before_s))
+
+
+def _is_forgotten(entry: Entry, before_s: float) -> bool:
+    return entry.kind is Kind.TOMBSTONE and entry.timestamp.seconds < before_s

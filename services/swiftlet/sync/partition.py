@@ -25,7 +25,7 @@ from swiftlet.errors import (
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.compare import Push, differing_suffixes, is_due, need_of, pushes
+from swiftlet.sync.compare import Push, differing_suffixes, is_due, is_home, pushes
 from swiftlet.sync.copies import bring
 from swiftlet.sync.report import COMPARED, PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REMOVED, RoundReport
 from swiftlet.sync.share import Share
@@ -202,7 +202,8 @@ class PartitionSync:
             return _Fate.REFUSED, 0
 
     async def _go_home(self, on: Share, partition: int, suffixes: list[str], primaries: list[Device]) -> None:
-        """Forget handoff copies that every primary has shown to hold."""
+        """Forget handoff copies that every primary has shown to hold, or has forgotten itself."""
+        forgotten_s = self._forgotten_before_s(self._now_s())
         for suffix in suffixes:
             try:
                 mine = await self._transport.entries(on.device, on.policy, partition, suffix)
@@ -211,7 +212,7 @@ class PartitionSync:
                     for device in primaries
                 ]
                 for entry in mine:
-                    if all(need_of(entry, there.get(entry.digest)) is None for there in shown):
+                    if all(is_home(entry, there.get(entry.digest), forgotten_s) for there in shown):
                         await self._forget(on, partition, entry)
             except SwiftletError as error:
                 self._report.failed += 1

@@ -317,6 +317,19 @@ async def test_a_drained_device_ends_with_nothing(cluster: MemoryCluster, clock:
         assert len({cluster.entry(d, cluster.key(path)) for d in cluster.devices[1:4]}) == 1
 
 
+async def test_old_tombstones_keep_no_device_from_being_empty(cluster: MemoryCluster, clock: Clock) -> None:
+    drained, (first, *_) = cluster.handoffs()[0], cluster.primaries()
+    cluster.place_tombstone(drained, 2)
+    worker = Worker(cluster, drained, clock, reclaim_age_s=86_400.0)
+    cluster.place(first, 1)
+    with cluster.down(first):
+        assert (await worker.round()).removed == 0
+    report = await worker.round()
+    assert (report.pushed, report.removed) == (1, 1), "older data has to go, the others have nothing to delete"
+    assert worker.report == {"syncedAt": NOW_S, "ringVersion": cluster.ring.version}
+    assert cluster.info(first) is None
+
+
 async def test_a_refused_object_stays_alone_on_a_drained_device(cluster: MemoryCluster, clock: Clock) -> None:
     drained = cluster.handoffs()[0]
     paths = in_one_partition(cluster, 5)
