@@ -41,7 +41,7 @@ CLUSTER_SPEC: dict[str, Any] = {
 
 
 def satellites(cluster: str) -> list[tuple[Kind, str, dict[str, Any]]]:
-    """Kind, name and spec of what belongs to a cluster: two policies, three users, a quota; the operator makes rings."""
+    """Kind, name and spec of what belongs to a cluster: two policies, three users and a quota."""
     users: list[tuple[Kind, str, dict[str, Any]]]
     users = [(USER, name, {"account": "bench", "user": name}) for name in ("anna", "ben", "cleo")]
     policies: list[tuple[Kind, str, dict[str, Any]]]

@@ -217,6 +217,16 @@ async def settle(population: Population, operator: Operator) -> None:
         await asyncio.sleep(1.0)
 
 
+async def reconciled(operator: Operator, count: int) -> None:
+    """Until so many reconciles have ended; TimeoutError."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while operator.durations().count < count:
+        assert operator.process.poll() is None, "the operator has ended; see its log"
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not {count} reconciles after {TIMEOUT_S} s")
+        await asyncio.sleep(0.5)
+
+
 async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) -> tuple[list[Row], float]:
     """All phases, and the most resident memory of any."""
     os.environ["KUBECONFIG"] = str(server.kubeconfig)
@@ -237,8 +247,7 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
             operator.kill()
             operator = Operator(server, log)
             again = Measure(operator)
-            while operator.durations().count < clusters:
-                await asyncio.sleep(0.5)
+            await reconciled(operator, clusters)
             again.end("start")
             await asyncio.sleep(QUIET_S)
             again.skip()
