@@ -67,11 +67,13 @@ def _next(changed: Sequence[str], live: Mapping[str, Domain]) -> tuple[set[str],
     """The one whose turn it is, and what the others wait for."""
     broken = [one for one in live.values() if not one.whole]
     late = [one for one in live.values() if one.behind]
-    trouble = [one.name for one in broken if one.name in changed]
-    if trouble:
-        turn = trouble[0]
-    elif broken:
-        turn = ""
+    if broken:
+        curable = [one for one in broken if one.name in changed]
+        # While another is being restarted, only one that has nothing to lose.
+        free = [one for one in curable if one.ready == 0 or not any(other.rolling for other in broken if other != one)]
+        turn = free[0].name if free else ""
+    elif len(late) == 1 and late[0].name in changed:
+        turn = late[0].name
     else:
         # A domain that can't say how it is may be one whose services are too old for it; but no other may be behind.
         silent = [one.name for one in late if one.name in changed and one.behind == one.silent]

@@ -207,3 +207,49 @@ def test_any_history_of_sizes_keeps_replicas_apart_and_ends(sizes: list[int]) ->
         else:
             pytest.fail("the ring never comes to rest")
         assert outcome.present == {f"p-{index}/d0" for index in range(size)}
+
+
+def test_a_rebalance_waits_for_devices_that_are_behind_and_for_a_hold() -> None:
+    saved = first()
+    late = tuple(f"p-{index}/d0" for index in range(5))
+    waiting = advance(replace(task(7), behind=late), saved, NOW + HOUR)
+    held = advance(replace(task(7), hold="hands off"), saved, NOW + HOUR)
+
+    assert waiting.saved is saved
+    assert "p-0/d0, p-1/d0, p-2/d0 and 2 more" in waiting.waiting
+    assert waiting.again_in_s == rings.GATE_S
+    assert (held.saved, held.waiting) == (saved, "hands off")
+    assert advance(replace(task(6), behind=late, hold="hands off"), saved, NOW + HOUR).waiting == ""
+
+
+def test_a_full_device_gets_no_more_weight_but_less() -> None:
+    full = replace(device(6), full=True)
+    saved = saved_of(advance(task(6, full), first(), NOW + HOUR))
+
+    assert weights(advance(task(6, full), saved, NOW + 2 * HOUR))["p-6/d0"] == 25
+    less = advance(task(6, replace(full, weight=10.0)), saved, NOW + 2 * HOUR)
+    assert weights(less)["p-6/d0"] == 10
+
+
+def test_a_device_that_stands_in_another_zone_now_is_a_change_and_another_node_is_not() -> None:
+    saved = first()
+    same_zone = Task("object-0", SHAPE, (replace(device(0), node="n9"), *(device(index) for index in range(1, 6))))
+    other_zone = Task("object-0", SHAPE, (replace(device(0), zone="z9"), *(device(index) for index in range(1, 6))))
+
+    assert advance(same_zone, saved, NOW + HOUR).saved is saved
+    moved = advance(other_zone, saved, NOW + HOUR)
+    assert moved.version == 2
+    assert "z9" in moved.zones
+
+
+def test_weight_0_counts_for_no_replica_and_the_device_stays() -> None:
+    idle = [replace(device(index), weight=0.0) for index in range(4)]
+    few = Task("object-0", SHAPE, (*idle, device(4), device(5)))
+    enough = Task("object-0", SHAPE, (idle[0], *(device(index) for index in range(1, 6))))
+
+    assert advance(few, first(), NOW + HOUR).refused is not None
+    done = advance(enough, first(), NOW + HOUR)
+    assert weights(done)["p-0/d0"] == 0
+    assert "p-0/d0" in done.present
+    assert "p-0/d0" not in rings.known("object-0", saved_of(done)).assigned
+    assert rings.look(enough, first()).version == 1
