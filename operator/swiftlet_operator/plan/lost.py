@@ -72,19 +72,22 @@ def lost_pods(world: World) -> tuple[Lost, ...]:
     claims: dict[str, list[Manifest]] = {}
     for claim in world.claims:
         claims.setdefault(name_of(claim).partition("-")[2], []).append(claim)
+    pods = {name_of(pod): pod for pod in world.pods}
+    nodes = {name_of(node) for node in world.nodes}
     found = []
     for pod in sorted(_wanted(world.children.values())):
-        lost = _lost(world, pod, claims.get(pod, []))
+        manifest = pods.get(pod)
+        if manifest is not None and manifest["spec"].get("nodeName") in nodes:
+            continue
+        lost = _lost(world, pod, manifest, claims.get(pod, []))
         if lost is not None:
             found.append(lost)
     return tuple(found)
 
 
-def _lost(world: World, pod: str, claims: Sequence[Manifest]) -> Lost | None:
-    manifest = world.pod(pod)
+def _lost(world: World, pod: str, manifest: Manifest | None, claims: Sequence[Manifest]) -> Lost | None:
+    """The pod, which stands on no node that is there, if it or its volumes stood on one that is gone."""
     node = manifest["spec"].get("nodeName") if manifest is not None else None
-    if node and world.node(node) is not None:
-        return None
     doomed = tuple(claim for claim in claims if _stands_on_lost_node(world, claim))
     if not node and not doomed:
         return None

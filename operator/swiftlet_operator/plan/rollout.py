@@ -117,7 +117,8 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
     if _restarts(world, manifest):
         return max(replicas - 1, 0)
     revision = (current.get("status") or {}).get("updateRevision")
-    pods = {ordinal: world.pod(f"{domain.name}-{ordinal}") for ordinal in range(replicas)}
+    by_name = {name_of(pod): pod for pod in world.pods}
+    pods = {ordinal: by_name.get(f"{domain.name}-{ordinal}") for ordinal in range(replicas)}
     old = [o for o, pod in pods.items() if pod is not None and labels_of(pod).get(_REVISION) not in (None, revision)]
     known: dict[str, Any] = (current["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     now = int(known.get("partition") or 0)

@@ -15,7 +15,8 @@ import pytest
 
 from swiftlet.crd.conditions import rfc3339
 from swiftlet.ring import codec
-from swiftlet_operator.manifests import NODE_LOST_SINCE, Manifest
+from swiftlet_operator.manifests import NODE_LOST_SINCE, PV, Kind, Manifest
+from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.reports import RingReport
 from swiftlet_operator.tests.reporters import IN_SYNC, NEWEST
 from swiftlet_operator.tests.worlds import SMALL_RINGS, START, Scene
@@ -730,3 +731,22 @@ async def test_a_failed_device_is_named() -> None:
     await scene.step()
     assert scene.condition("Degraded") == ("True", "DeviceFailed")
     assert "store-disks-3/d0" in scene.message("Degraded")
+
+
+async def test_without_the_right_to_read_volumes_nothing_is_replaced_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = await lost_zone()
+    get = scene.kube.get
+
+    async def refusing(kind: Kind, namespace: str, name: str) -> Manifest | None:
+        if kind == PV:
+            raise KubeForbidden("persistentvolumes is forbidden")
+        return await get(kind, namespace, name)
+
+    monkeypatch.setattr(scene.kube, "get", refusing)
+    scene.cluster["spec"]["proxy"]["replicas"] = 5
+    scene.now_s += 5000
+    written = await scene.step()
+    assert "apply Deployment/store-proxy" in written
+    assert not any(one.startswith(("delete", "force")) for one in written)
