@@ -97,7 +97,9 @@ class ApiServer:
     ca_file: Path
     kubeconfig: Path
     restart: Callable[[], None] = field(default=lambda: None)
-    """Kill it and start it again on the same port, with the same objects; etcd stays."""
+    """Kill it and start it again on the same port, with the same objects. To be called in the main thread: the new
+    process dies with the thread that started it."""
+    wait_until_ready: Callable[[], None] = field(default=lambda: None)
     _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def request(
@@ -290,12 +292,12 @@ def running(binary: Path) -> Iterator[ApiServer]:
             processes[1].kill()
             processes[1].wait()
             processes[1] = _spawn(command, log)
-            _wait_until_ready(server, processes, log_path)
 
         processes.append(_spawn(_etcd(binary, folder, etcd_port, peer_port), log))
         processes.append(_spawn(command, log))
         server.restart = restart
-        _wait_until_ready(server, processes, log_path)
+        server.wait_until_ready = lambda: _wait_until_ready(server, processes, log_path)
+        server.wait_until_ready()
         yield server
 
 
