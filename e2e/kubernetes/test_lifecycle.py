@@ -10,7 +10,6 @@ import os
 import random
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +26,8 @@ LOST_NODE = "n3"
 DONE_WITHIN_S = 600
 """A rollout or a drain: each pod takes tens of seconds to come back on a computer that they all share."""
 FAILED_WRITES = 0.001
-KILL_PAUSES_S = (10.0, 40.0)
+KILL_PAUSES_S = (20.0, 60.0)
+"""Between an operator that begins to act and its end."""
 
 _STORE = """
 apiVersion: swiftlet.io/v1alpha1
@@ -71,23 +71,30 @@ def client(namespace: Namespace) -> Iterator[ClientPod]:
 
 
 @contextmanager
-def operator_killed_at_random(seed: int) -> Iterator[list[float]]:
-    """Its pods, all of them, at random times within the block; the times."""
+def operator_killed_at_random(seed: int) -> Iterator[list[str]]:
+    """Its pods at random times within the block, each some time after it took the lease; who was killed."""
     system = Namespace(SYSTEM)
     over = threading.Event()
-    killed: list[float] = []
+    killed: list[str] = []
+    labels = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator"
+
+    def leader() -> str | None:
+        """Who acts, if that is news."""
+        [lease] = system.list("lease")
+        holder = str(lease["spec"].get("holderIdentity"))
+        return None if killed and killed[-1] == holder else holder
 
     def work() -> None:
         chosen = random.Random(seed)
         while not over.wait(chosen.uniform(*KILL_PAUSES_S)):
             try:
-                labels = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator"
-                system.kubectl("delete", "pod", "--selector", labels, "--grace-period=0", "--force", "--wait=false")
+                holder = leader()
+                if holder is not None:
+                    system.kubectl("delete", "pod", "--selector", labels, "--grace-period=0", "--force", "--wait=false")
+                    killed.append(holder)
             except Failed as error:
-                # The API server itself may be busy; the next kill comes.
+                # The API server may be busy; the next look comes.
                 print("the operator was not killed:", error)
-                continue
-            killed.append(time.time())
 
     thread = threading.Thread(target=work)
     thread.start()

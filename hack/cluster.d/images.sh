@@ -35,6 +35,11 @@ make_base_images() {
         make_python_root
         with_buildah make_python_image
     fi
+    if [[ ! -e $(archive_of "$redis_image") ]]; then
+        say "cluster: making $redis_image from Debian packages"
+        make_redis_root
+        with_buildah make_redis_image
+    fi
     if [[ ! -e $(archive_of "$pause_image") ]]; then
         gcc -Os -static -s -o "$programs/pause" hack/cluster.d/pause.c
         with_buildah make_program_image "$pause_image" pause
@@ -52,6 +57,29 @@ make_program_image() {
     buildah config --entrypoint "[\"/$2\"]" "$container"
     buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$1" >/dev/null
     save_image "$1"
+}
+
+make_redis_root() {
+    local root=$cache/redis-root
+    if [[ -e $root/.done ]]; then
+        return
+    fi
+    rm -rf --one-file-system "$root"
+    debootstrap --variant=minbase --include=redis-server bookworm "$root" "$(debian_mirror)" \
+        >"$cache/debootstrap-redis.log" || die "debootstrap failed" "see $cache/debootstrap-redis.log"
+    rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
+        "$root"/usr/share/{doc,man,info,locale} "$root"/var/log/*.log
+    chroot "$root" redis-server --version >/dev/null
+    touch "$root/.done"
+}
+
+make_redis_image() {
+    local container
+    container=$(buildah from scratch)
+    buildah add --quiet "$container" "$cache/redis-root" / >/dev/null
+    buildah config --env PATH=/usr/sbin:/usr/bin:/sbin:/bin --workingdir /data --cmd redis-server "$container"
+    buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$redis_image" >/dev/null
+    save_image "$redis_image"
 }
 
 # Debian's own python3 would not do: its dist-packages break `pip install --prefix`, which the Dockerfile uses. So

@@ -11,6 +11,7 @@ readonly kubeconfig=$state/admin.conf
 readonly kubernetes_version=1.33.13
 readonly helm_version=3.22.0
 readonly python_image=docker.io/library/python:3.11-slim
+readonly redis_image=swiftlet.local/redis:7
 readonly pause_image=swiftlet.local/pause:1
 readonly coredns_image=swiftlet.local/coredns:1.12.3
 readonly local_path_image=swiftlet.local/local-path-provisioner:0.0.30
