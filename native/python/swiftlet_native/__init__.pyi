@@ -9,11 +9,22 @@ Rules that hold for all of it:
 - Every object may be used from several threads at once.
 """
 
-from typing import Final, final
+from os import PathLike
+from typing import Final, TypeAlias, final
 
 from typing_extensions import Buffer
 
-__all__ = ["Hasher", "__version__", "md5", "xxh3_64", "xxh3_128"]
+__all__ = [
+    "Hasher",
+    "Store",
+    "StoreError",
+    "StoreReader",
+    "StoreWriter",
+    "__version__",
+    "md5",
+    "xxh3_64",
+    "xxh3_128",
+]
 
 __version__: Final[str]
 
@@ -56,3 +67,143 @@ class Hasher:
 
     def copy(self) -> Hasher:
         """A hasher that has seen the same bytes and goes its own way from here."""
+
+_Place: TypeAlias = tuple[int, int, bytes]
+"""Storage policy, partition, 16-byte digest."""
+_Pairs: TypeAlias = list[tuple[bytes, bytes]]
+"""Names and values; texts cross the border as bytes, since names need not be valid Unicode."""
+_Info: TypeAlias = tuple[bytes, int, int, bytes, int, bytes, _Pairs, _Pairs, int, int]
+"""name, timestamp, size, etag, xxh3, content type, metadata, sysmeta, timestamps of metadata and content type."""
+_Entry: TypeAlias = tuple[bytes, int, int, int, int]
+"""digest, kind (1 data, 2 tombstone), timestamps of version, metadata and content type (0: none)."""
+
+class StoreError(Exception):
+    """A store's refusal; `args` are the name of the class in `swiftlet.errors`, a sentence, a timestamp or None."""
+
+@final
+class StoreWriter:
+    """A new version on its way in; dropped, it leaves nothing."""
+
+    def write(self, data: Buffer, /) -> None:
+        """Append bytes; an error ends the writer."""
+
+    def commit(
+        self,
+        name: bytes,
+        timestamp: int,
+        content_type: bytes,
+        metadata: _Pairs,
+        sysmeta: _Pairs,
+        delete_at: int,
+        size: int,
+        etag: bytes,
+        xxh3: int,
+        /,
+    ) -> bool:
+        """Make the version durable and visible; False when the same version was here.
+
+        `delete_at` in seconds since 1970, 0 never.
+        """
+
+    def abort(self) -> None:
+        """Drop everything written; harmless after `commit` or a second time."""
+
+@final
+class StoreReader:
+    """One version of an object, readable until closed."""
+
+    def info(self) -> _Info:
+        """The merged object."""
+
+    def read(self, offset: int, length: int, /) -> bytes:
+        """Checked bytes from `offset` on, shorter only at the end."""
+
+    def close(self) -> None:
+        """Let go of the version."""
+
+@final
+class Store:
+    """All objects of all storage policies on one device; see `docs/volumes.md`. Raises StoreError.
+
+    The device's directory belongs to this process until `close`. Blocking calls let other Python threads run.
+    """
+
+    def __new__(
+        cls,
+        root: str | PathLike[str],
+        *,
+        reserve_bytes: int = 0,
+        volume_bytes: int = 1073741824,
+        aggregate_below: int = 1048576,
+        live_share: float = 0.5,
+        checkpoint_bytes: int = 268435456,
+        audit_bytes_per_s: int = 0,
+    ) -> Store: ...
+    def create(self, place: _Place, size: int | None, aggregate_below: int | None, /) -> StoreWriter:
+        """Begin a new version; up to `aggregate_below` bytes (None: the store's) it goes into a volume."""
+
+    def open(self, place: _Place, /) -> StoreReader:
+        """The newest version for reading."""
+
+    def stat(self, place: _Place, /) -> _Info:
+        """The newest version's description."""
+
+    def post(
+        self,
+        place: _Place,
+        timestamp: int,
+        metadata: _Pairs,
+        content_type: bytes | None,
+        content_type_timestamp: int,
+        delete_at: int,
+        /,
+    ) -> bool:
+        """Merge POSTed metadata; False when nothing changed."""
+
+    def delete(self, place: _Place, timestamp: int, name: bytes, /) -> bool:
+        """Store a tombstone."""
+
+    def remove(self, place: _Place, entry: _Entry, /) -> bool:
+        """Forget a copy without a tombstone, unless it changed; whether it went."""
+
+    def partitions(self) -> list[tuple[int, int]]:
+        """Policies and partitions with anything in them, in order."""
+
+    def suffix_hashes(self, policy: int, partition: int, /) -> list[tuple[int, bytes]]:
+        """Suffixes with anything in them, as numbers, with their 16-byte set hashes."""
+
+    def root(self, policy: int, partition: int, /) -> bytes | None:
+        """One hash over a partition: 16 bytes; None when nothing is in it."""
+
+    def entries(self, policy: int, partition: int, suffix: int, /) -> list[_Entry]:
+        """What is held in a suffix, by digest."""
+
+    def digests(self, policy: int, partition: int, /) -> list[bytes]:
+        """Digests of everything in a partition, by suffix."""
+
+    def verify(self, place: _Place, /) -> None:
+        """Read a version and check it; ChecksumMismatch after it was moved to quarantine."""
+
+    def reclaim(self, before: int, /) -> int:
+        """Forget tombstones older than a timestamp; how many went."""
+
+    def expired(self, now_s: int, /) -> list[tuple[_Place, int]]:
+        """Objects whose `delete_at` is not after `now_s`, with the timestamps of their data."""
+
+    def usage(self) -> tuple[int, int, int]:
+        """Bytes in total and free, objects and tombstones."""
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the index, so that the next start is quick."""
+
+    def compact(self) -> bool:
+        """Rewrite the volume that is worth it most; whether one was."""
+
+    def audit(self, size: int, /) -> list[_Place]:
+        """Check about so many bytes from where the last call ended; what was found damaged and set aside."""
+
+    def check(self) -> list[str]:
+        """Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile."""
+
+    def close(self) -> None:
+        """Let go of the device; open readers stay valid."""

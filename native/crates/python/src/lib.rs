@@ -5,6 +5,7 @@
 
 mod buffer;
 mod hash;
+mod store;
 
 /// The compiled half of the package `swiftlet_native`.
 #[pyo3::pymodule]
@@ -13,6 +14,8 @@ mod _native {
 
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
+    #[pymodule_export]
+    use super::store::{Store, StoreError, StoreReader, StoreWriter};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,6 @@
 //! What is done beside everything else: checkpoints, compaction, holes, the auditor.
 
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -31,6 +32,8 @@ const TAIL_FACTOR: u64 = 3;
 pub(crate) struct Upkeep {
     target: Option<Arc<Volume>>,
     checkpoint_bytes: u64,
+    /// Up to where this process's last checkpoint has each volume.
+    covered: HashMap<u32, u64>,
     audited: Option<Key>,
     audit_due: Option<Instant>,
 }
@@ -80,6 +83,10 @@ pub(crate) fn checkpoint(inner: &Inner) -> Result<()> {
 
 pub(crate) fn checkpoint_now(inner: &Inner) -> Result<()> {
     let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
+    write_checkpoint(inner, &mut upkeep)
+}
+
+fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     let disk = &inner.device.disk;
     let (reach, tail) = {
         let log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,6 +123,7 @@ pub(crate) fn checkpoint_now(inner: &Inner) -> Result<()> {
     disk.reach("checkpoint-cleaned");
     inner.tail.fetch_sub(tail, Ordering::Relaxed);
     upkeep.checkpoint_bytes = written;
+    upkeep.covered = reach.positions.iter().map(|position| (position.volume, position.offset)).collect();
     inner.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
@@ -176,6 +184,11 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume) -> Result<()> {
     // What is held and could not be found is damaged.
     for (key, place) in held_in(inner, source.id) {
         quarantine::unless_moved(inner, &key, place)?;
+    }
+    // A copy that is damaged later, in the last batch of its volume, looks as if it was never finished. A checkpoint
+    // knows better; without the source nothing else would.
+    if upkeep.covered.get(&source.id).is_none_or(|covered| *covered < source.end.load(Ordering::Relaxed)) {
+        write_checkpoint(inner, upkeep)?;
     }
     inner.device.disk.reach("compaction-emptied");
     inner.volumes.remove(source.id);

@@ -1,0 +1,335 @@
+//! The store of one device for Python. Every call that may touch the device lets other Python threads run.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, Pairs, PostMeta, PutMeta, SUFFIXES};
+use swiftlet_store::{Config, Error, Object};
+
+use crate::buffer::Bytes;
+
+create_exception!(swiftlet_native, StoreError, PyException, "A store's refusal: (kind, message, timestamp or None).");
+
+fn raise(error: Error) -> PyErr {
+    let text = error.to_string();
+    let (kind, timestamp) = match error {
+        Error::NotFound(timestamp) => ("NotFound", timestamp),
+        Error::Superseded(timestamp) => ("Superseded", Some(timestamp)),
+        Error::DiskFull(_) => ("DiskFull", None),
+        Error::DeviceFailed(_) => ("DeviceFailed", None),
+        Error::ChecksumMismatch(_) => ("ChecksumMismatch", None),
+        Error::SizeMismatch(_) => ("SizeMismatch", None),
+        Error::Format(_) => ("StoreFormatError", None),
+        Error::Locked(_) => ("DeviceLocked", None),
+    };
+    StoreError::new_err((kind, text, timestamp))
+}
+
+type Place = (u16, u32, [u8; 16]);
+
+fn key((policy, partition, digest): Place) -> Key {
+    Key { policy, partition, digest }
+}
+
+/// name, timestamp, size, etag, xxh3, content type, metadata, sysmeta, and the timestamps of metadata and content type.
+type InfoParts = (Vec<u8>, u64, u64, Vec<u8>, u64, Vec<u8>, Pairs, Pairs, u64, u64);
+
+fn parts(info: &Info) -> InfoParts {
+    let info = info.clone();
+    (
+        info.name,
+        info.timestamp,
+        info.size,
+        info.etag,
+        info.xxh3,
+        info.content_type,
+        info.metadata,
+        info.sysmeta,
+        info.meta_timestamp,
+        info.content_type_timestamp,
+    )
+}
+
+/// digest, kind, and the timestamps of version, metadata and content type.
+type EntryParts = ([u8; 16], u8, u64, u64, u64);
+
+/// A new version on its way in.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct StoreWriter(Mutex<Option<swiftlet_store::Writer>>);
+
+impl StoreWriter {
+    fn with<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Option<swiftlet_store::Writer>) -> R + Send) -> R {
+        py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn given_up() -> Error {
+    Error::DeviceFailed("this upload was given up after an earlier error".into())
+}
+
+#[pymethods]
+impl StoreWriter {
+    /// Append bytes.
+    #[pyo3(signature = (data, /))]
+    fn write(&self, py: Python<'_>, data: Bytes) -> PyResult<()> {
+        let data = data.as_slice();
+        self.with(py, |writer| writer.as_mut().ok_or_else(given_up)?.write(data)).map_err(raise)
+    }
+
+    /// Make the version durable and visible.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
+    #[pyo3(signature = (name, timestamp, content_type, metadata, sysmeta, delete_at, size, etag, xxh3, /))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        name: Vec<u8>,
+        timestamp: u64,
+        content_type: Vec<u8>,
+        metadata: Pairs,
+        sysmeta: Pairs,
+        delete_at: u64,
+        size: u64,
+        etag: Vec<u8>,
+        xxh3: u64,
+    ) -> PyResult<bool> {
+        let meta = PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at };
+        let footer = Footer { size, etag, xxh3 };
+        self.with(py, |writer| writer.take().ok_or_else(given_up)?.commit(&meta, &footer)).map_err(raise)
+    }
+
+    /// Drop everything written.
+    fn abort(&self, py: Python<'_>) {
+        self.with(py, |writer| drop(writer.take()));
+    }
+}
+
+/// One version of an object, held.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct StoreReader(Mutex<Option<std::sync::Arc<Object>>>);
+
+impl StoreReader {
+    fn object(&self) -> PyResult<std::sync::Arc<Object>> {
+        let object = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        object.ok_or_else(|| PyValueError::new_err("the reader is closed"))
+    }
+}
+
+#[pymethods]
+impl StoreReader {
+    /// The merged object.
+    fn info(&self) -> PyResult<InfoParts> {
+        Ok(parts(self.object()?.info()))
+    }
+
+    /// Bytes from `offset` on.
+    #[pyo3(signature = (offset, length, /))]
+    fn read<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let object = self.object()?;
+        if let Some(bytes) = object.bytes() {
+            let start = offset.min(bytes.len() as u64);
+            let end = start.saturating_add(length).min(bytes.len() as u64);
+            return Ok(PyBytes::new(py, &bytes[start as usize..end as usize]));
+        }
+        let bytes = py.detach(|| object.read(offset, length)).map_err(raise)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Let go of it.
+    fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// All objects of all storage policies on one device.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct Store(swiftlet_store::Store);
+
+impl Store {
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&swiftlet_store::Store) -> swiftlet_store::Result<R> + Send,
+    ) -> PyResult<R> {
+        py.detach(|| work(&self.0)).map_err(raise)
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (root, *, reserve_bytes = 0, volume_bytes = 1073741824, aggregate_below = 1048576, live_share = 0.5,
+                        checkpoint_bytes = 268435456, audit_bytes_per_s = 0))]
+    #[allow(clippy::too_many_arguments, reason = "settings, by name")]
+    fn new(
+        py: Python<'_>,
+        root: PathBuf,
+        reserve_bytes: u64,
+        volume_bytes: u64,
+        aggregate_below: u64,
+        live_share: f64,
+        checkpoint_bytes: u64,
+        audit_bytes_per_s: u64,
+    ) -> PyResult<Self> {
+        let config = Config {
+            reserve_bytes,
+            volume_bytes,
+            aggregate_below,
+            live_share,
+            checkpoint_bytes,
+            audit_bytes_per_s,
+            threads: true,
+        };
+        py.detach(|| swiftlet_store::Store::open(&root, config)).map(Self).map_err(raise)
+    }
+
+    /// Begin a new version.
+    #[pyo3(signature = (place, size, aggregate_below, /))]
+    fn create(
+        &self,
+        py: Python<'_>,
+        place: Place,
+        size: Option<u64>,
+        aggregate_below: Option<u64>,
+    ) -> PyResult<StoreWriter> {
+        let writer = self.call(py, |store| store.create(key(place), size, aggregate_below))?;
+        Ok(StoreWriter(Mutex::new(Some(writer))))
+    }
+
+    /// The newest version for reading.
+    #[pyo3(signature = (place, /))]
+    fn open(&self, py: Python<'_>, place: Place) -> PyResult<StoreReader> {
+        let object = self.call(py, |store| store.get(&key(place)))?;
+        Ok(StoreReader(Mutex::new(Some(std::sync::Arc::new(object)))))
+    }
+
+    /// The newest version's description.
+    #[pyo3(signature = (place, /))]
+    fn stat(&self, py: Python<'_>, place: Place) -> PyResult<InfoParts> {
+        Ok(parts(&self.call(py, |store| store.stat(&key(place)))?))
+    }
+
+    /// Merge POSTed metadata.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a POST")]
+    #[pyo3(signature = (place, timestamp, metadata, content_type, content_type_timestamp, delete_at, /))]
+    fn post(
+        &self,
+        py: Python<'_>,
+        place: Place,
+        timestamp: u64,
+        metadata: Pairs,
+        content_type: Option<Vec<u8>>,
+        content_type_timestamp: u64,
+        delete_at: u64,
+    ) -> PyResult<bool> {
+        let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
+        self.call(py, |store| store.post(key(place), meta))
+    }
+
+    /// Store a tombstone.
+    #[pyo3(signature = (place, timestamp, name, /))]
+    fn delete(&self, py: Python<'_>, place: Place, timestamp: u64, name: Vec<u8>) -> PyResult<bool> {
+        self.call(py, |store| store.delete(key(place), timestamp, name))
+    }
+
+    /// Forget a copy, unless it changed.
+    #[pyo3(signature = (place, entry, /))]
+    fn remove(&self, py: Python<'_>, place: Place, entry: EntryParts) -> PyResult<bool> {
+        let (digest, kind, timestamp, meta_timestamp, content_type_timestamp) = entry;
+        let kind = if kind == EntryKind::Data as u8 { EntryKind::Data } else { EntryKind::Tombstone };
+        let entry = Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp };
+        self.call(py, |store| store.remove(key(place), entry))
+    }
+
+    /// Policies and partitions with anything in them, in order.
+    fn partitions(&self, py: Python<'_>) -> PyResult<Vec<(u16, u32)>> {
+        self.call(py, swiftlet_store::Store::partitions)
+    }
+
+    /// Suffixes with anything in them, as numbers, with their set hashes.
+    #[pyo3(signature = (policy, partition, /))]
+    fn suffix_hashes(&self, py: Python<'_>, policy: u16, partition: u32) -> PyResult<Vec<(u16, [u8; 16])>> {
+        let suffixes = self.call(py, |store| store.suffixes((policy, partition)))?;
+        Ok(suffixes.into_iter().map(|(suffix, sum)| (suffix, sum.to_be_bytes())).collect())
+    }
+
+    /// One hash over a partition; None when nothing is in it.
+    #[pyo3(signature = (policy, partition, /))]
+    fn root(&self, py: Python<'_>, policy: u16, partition: u32) -> PyResult<Option<[u8; 16]>> {
+        Ok(self.call(py, |store| store.root((policy, partition)))?.map(u128::to_be_bytes))
+    }
+
+    /// What is held in a suffix, by digest.
+    #[pyo3(signature = (policy, partition, suffix, /))]
+    fn entries(&self, py: Python<'_>, policy: u16, partition: u32, suffix: u16) -> PyResult<Vec<EntryParts>> {
+        if suffix >= SUFFIXES {
+            return Ok(Vec::new());
+        }
+        let entries = self.call(py, |store| store.entries((policy, partition), suffix))?;
+        let parts = |entry: Entry| {
+            (entry.digest, entry.kind as u8, entry.timestamp, entry.meta_timestamp, entry.content_type_timestamp)
+        };
+        Ok(entries.into_iter().map(parts).collect())
+    }
+
+    /// Digests of everything in a partition, by suffix.
+    #[pyo3(signature = (policy, partition, /))]
+    fn digests(&self, py: Python<'_>, policy: u16, partition: u32) -> PyResult<Vec<[u8; 16]>> {
+        self.call(py, |store| store.digests((policy, partition)))
+    }
+
+    /// Read a version and check it.
+    #[pyo3(signature = (place, /))]
+    fn verify(&self, py: Python<'_>, place: Place) -> PyResult<()> {
+        self.call(py, |store| store.verify(&key(place)))
+    }
+
+    /// Forget old tombstones; how many went.
+    #[pyo3(signature = (before, /))]
+    fn reclaim(&self, py: Python<'_>, before: u64) -> PyResult<u64> {
+        self.call(py, |store| store.reclaim(before))
+    }
+
+    /// Objects whose time is over, as places with the timestamps of their data.
+    #[pyo3(signature = (now_s, /))]
+    fn expired(&self, py: Python<'_>, now_s: u64) -> PyResult<Vec<(Place, u64)>> {
+        let found = self.call(py, |store| Ok(store.expired(now_s)))?;
+        Ok(found.into_iter().map(|(key, timestamp)| ((key.policy, key.partition, key.digest), timestamp)).collect())
+    }
+
+    /// Bytes in total and free, objects and tombstones.
+    fn usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let usage = self.call(py, swiftlet_store::Store::usage)?;
+        Ok((usage.total_bytes, usage.free_bytes, usage.objects))
+    }
+
+    /// Write a checkpoint of the index.
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, swiftlet_store::Store::checkpoint)
+    }
+
+    /// Rewrite the volume that is worth it most; whether one was.
+    fn compact(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, swiftlet_store::Store::compact)
+    }
+
+    /// Check about so many bytes from where the last call ended; places of what was found damaged.
+    #[pyo3(signature = (size, /))]
+    fn audit(&self, py: Python<'_>, size: u64) -> PyResult<Vec<Place>> {
+        let damaged = self.call(py, |store| store.audit(size))?;
+        Ok(damaged.into_iter().map(|key| (key.policy, key.partition, key.digest)).collect())
+    }
+
+    /// Compare index, set hashes and volumes; each difference as a sentence.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.call(py, swiftlet_store::Store::check)
+    }
+
+    /// Let go of the device.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, swiftlet_store::Store::close)
+    }
+}

@@ -1,0 +1,196 @@
+//! Behaviour that the Python side's conformance suite does not see: threads, callbacks, large files, expiry, holes.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+
+use common::{config, content, footer, key, post_meta, put_meta};
+use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::model::PutMeta;
+use swiftlet_store::{Config, Error, Store};
+
+fn open(disk: &Arc<SimulatedDisk>, config: Config) -> Store {
+    Store::open_disk(Arc::clone(disk) as _, config).expect("it opens")
+}
+
+#[test]
+fn many_threads_share_batches() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, Config { threads: true, volume_bytes: 1 << 20, ..Config::default() });
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let data = content(number, 500);
+                    let key = key(thread * 1000 + number);
+                    store.put(key, &put_meta(1000), &footer(&data), data).expect("stored");
+                    assert_eq!(store.stat(&key).expect("there").size, 500);
+                }
+            });
+        }
+    });
+    assert_eq!(store.usage().expect("usage").objects, 800);
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+    assert!(disk.reached()["batch-synced"] < 800, "several share a sync");
+}
+
+#[test]
+fn a_callback_comes_once_it_is_durable() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, Config { threads: true, volume_bytes: 1 << 20, ..Config::default() });
+    let (done, answers) = mpsc::channel();
+    for number in 0..50 {
+        let (data, done) = (content(number, 100), done.clone());
+        let answer = Box::new(move |outcome| done.send((number, outcome)).expect("somebody listens"));
+        store.submit_put(key(number), &put_meta(1000), &footer(&data), data, answer);
+    }
+    drop(done);
+    assert_eq!(answers.iter().filter(|(_, outcome)| *outcome == Ok(true)).count(), 50);
+    let next = open(&disk.after_crash(Fate::default()), config());
+    assert_eq!(next.usage().expect("usage").objects, 50);
+}
+
+#[test]
+fn large_objects_are_checked_chunk_by_chunk() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, Config { volume_bytes: 1 << 20, ..config() });
+    let data = content(5, 6 << 20);
+    let mut writer = store.create(key(1), Some(data.len() as u64), None).expect("begun");
+    data.chunks(300_001).for_each(|piece| writer.write(piece).expect("written"));
+    writer.commit(&put_meta(1000), &footer(&data)).expect("stored");
+    let (path, _) = disk.files().into_iter().find(|(path, _)| path.starts_with("large/")).expect("a file of its own");
+    disk.flip(&path, 8 * ((3 << 20) + 5));
+    let object = store.get(&key(1)).expect("there");
+    assert_eq!(object.read(1_500_000, 1_000_000).expect("sound"), data[1_500_000..2_500_000]);
+    assert!(matches!(object.read(3 << 20, 10), Err(Error::ChecksumMismatch(_))));
+    assert!(matches!(store.get(&key(1)), Err(Error::NotFound(None))));
+    assert!(disk.files().iter().any(|(path, _)| path.starts_with("quarantined/large-")));
+}
+
+#[test]
+fn objects_under_another_limit_stay_readable() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let data = content(5, 2000);
+    for (number, limit) in [(1, 100), (2, 4000), (3, 0)] {
+        let store = open(&disk, Config { aggregate_below: limit, ..config() });
+        let mut writer = store.create(key(number), None, None).expect("begun");
+        writer.write(&data).expect("written");
+        writer.commit(&put_meta(1000), &footer(&data)).expect("stored");
+    }
+    let store = open(&disk, config());
+    for number in 1..=3 {
+        assert_eq!(store.get(&key(number)).expect("there").read(0, 9999).expect("sound"), data);
+    }
+    assert_eq!(disk.files().iter().filter(|(path, _)| path.starts_with("large/")).count(), 2);
+}
+
+#[test]
+fn what_is_replaced_gives_its_space_back() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, Config { volume_bytes: 4 << 20, aggregate_below: 1 << 20, ..config() });
+    let data = content(5, 900_000);
+    store.put(key(1), &put_meta(1000), &footer(&data), data.clone()).expect("stored");
+    let reader = store.get(&key(1)).expect("there");
+    store.put(key(1), &put_meta(2000), &footer(&data), data.clone()).expect("stored");
+    assert_eq!(store.punch().expect("nothing"), 0, "somebody is reading");
+    drop(reader);
+    assert!(store.punch().expect("punched") > 800_000);
+    assert_eq!(store.get(&key(1)).expect("there").read(0, 900_000).expect("sound"), data);
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+}
+
+#[test]
+fn compaction_keeps_what_counts_and_readers_read_on() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, config());
+    let data = content(5, 2500);
+    for number in 0..60 {
+        store.put(key(number), &put_meta(1000), &footer(&data), data.clone()).expect("stored");
+    }
+    let reader = store.get(&key(0)).expect("there");
+    for number in (0..60).filter(|number| number % 6 != 0) {
+        store.delete(key(number), 2000, Vec::new()).expect("deleted");
+    }
+    let before: u64 = store.volumes().iter().map(|volume| volume.end).sum();
+    while store.compact().expect("compacted") {}
+    let after: u64 = store.volumes().iter().map(|volume| volume.end).sum();
+    assert!(after * 2 < before, "{before} bytes became {after}");
+    assert_eq!(reader.read(0, 2500).expect("sound"), data);
+    for number in (0..60).step_by(6) {
+        assert_eq!(store.get(&key(number)).expect("there").read(0, 2500).expect("sound"), data);
+    }
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+    assert_eq!(store.reclaim(3000), Ok(50));
+    while store.compact().expect("compacted") {}
+    drop(store);
+    let store = open(&disk, config());
+    assert_eq!(store.usage().expect("usage").objects, 10);
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+}
+
+#[test]
+fn expired_objects_are_named() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, config());
+    let put = |number, delete_at| {
+        let meta = PutMeta { delete_at, ..put_meta(1000) };
+        store.put(key(number), &meta, &footer(b""), Vec::new()).expect("stored")
+    };
+    put(1, 500);
+    put(2, 900);
+    put(3, 0);
+    put(4, 500);
+    store.post(key(4), post_meta(1100, None)).expect("posted");
+    assert_eq!(store.expired(600), vec![(key(1), 1000)]);
+    store.checkpoint().expect("a checkpoint");
+    drop(store);
+    let store = open(&disk, config());
+    assert_eq!(store.expired(600), vec![(key(1), 1000)]);
+    assert_eq!(store.expired(10_000).len(), 2);
+}
+
+#[test]
+fn the_auditor_finds_damage_and_begins_again() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, config());
+    for number in 0..7 {
+        let data = content(number, 2000);
+        store.put(key(number), &put_meta(1000), &footer(&data), data).expect("stored");
+    }
+    let (volume, size) = disk.files().into_iter().find(|(path, _)| path.starts_with("volumes/")).expect("a volume");
+    disk.flip(&volume, 8 * 6000);
+    assert!(size > 6000);
+    let mut damaged = Vec::new();
+    for _ in 0..10 {
+        damaged.extend(store.audit(3000).expect("audited"));
+    }
+    assert_eq!(damaged.len(), 1);
+    assert_eq!(store.counters().quarantined.load(Ordering::Relaxed), 1);
+    assert!(disk.files().iter().any(|(path, _)| path.starts_with("quarantined/")));
+    assert!(matches!(store.get(&damaged[0]), Err(Error::NotFound(None))));
+}
+
+#[test]
+fn a_device_has_one_owner_and_readers_outlive_it() {
+    let root = std::env::temp_dir().join(format!("swiftlet-store-{}", std::process::id()));
+    std::fs::create_dir_all(&root).expect("a directory");
+    let config = Config { volume_bytes: 1 << 20, ..Config::default() };
+    let store = Store::open(&root, config.clone()).expect("it opens");
+    assert!(matches!(Store::open(&root, config.clone()), Err(Error::Locked(_))));
+    let data = content(1, 3000);
+    store.put(key(1), &put_meta(1000), &footer(&data), data.clone()).expect("stored");
+    let object = store.get(&key(1)).expect("there");
+    let range = object.range().expect("a descriptor").expect("a real file");
+    store.close().expect("closed");
+    assert_eq!(object.read(0, 3000).expect("sound"), data);
+    let mut raw = vec![0; range.len as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&std::fs::File::from(range.file), &mut raw, range.offset).expect("read");
+    assert_eq!(raw, data);
+    let next = Store::open(&root, config).expect("it opens again");
+    assert_eq!(next.recovery().records, 0, "the checkpoint at the end has it all");
+    assert_eq!(next.stat(&key(1)).expect("there").size, 3000);
+    drop(next);
+    std::fs::remove_dir_all(&root).expect("cleaned up");
+}
