@@ -52,7 +52,7 @@ def operator() -> Namespace:
     chosen = ["--set", f"image.repository={repository},image.tag={tag}"]
     if redis := os.environ.get("SWIFTLET_E2E_REDIS_IMAGE"):
         repository, _, tag = redis.rpartition(":")
-        chosen += ["--set", f"redisImage.repository={repository},redisImage.tag={tag}"]
+        chosen += ["--set-string", f"redisImage.repository={repository},redisImage.tag={tag}"]
     run("helm", "upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, *chosen)
     system = Namespace(SYSTEM)
     # A pod of an earlier run may have the same tag and an older image.
