@@ -1,0 +1,491 @@
+//! One connection: its handshake, what comes in, its clock and its end.
+//!
+//! Fault model: the peer may be of another version, broken or wicked; the link may be cut, or silent, at any byte.
+//! Whatever happens, each request of this side gets exactly one last event, and each receiver `end` or `failed`.
+
+mod receiving;
+mod requests;
+mod sending;
+mod stream;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use swiftlet_wire::Violation;
+use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
+use swiftlet_wire::handshake::{self, Agreed, Denied, Limits, Refusal, encode_refusal};
+use swiftlet_wire::limits::{HANDSHAKE_MS, HEAD_BYTES};
+use swiftlet_wire::liveness::{Liveness, Pulse};
+use swiftlet_wire::message::{Reason, decode_region, encode_region};
+
+use crate::api::{Error, Submit};
+use crate::link::{Carrier, Link, unless_blocked};
+use crate::memory::Region;
+use crate::metrics::PeerMetrics;
+use crate::outbox::Outbox;
+use crate::pool::Buffer;
+use crate::reactor::{Around, Key, Lent};
+
+pub(crate) use stream::Stream;
+
+/// Reads in one turn, so that one busy connection does not keep others waiting.
+const READS: usize = 8;
+/// Our own region's number: there is one per process.
+const REGION: u32 = 1;
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// It was made to this peer.
+    Client(usize),
+    /// It was accepted.
+    Server,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    /// The peer closed it.
+    Closed,
+    Io(io::Error),
+    Violation(Violation),
+    Denied(Denied),
+    /// The peer is silent.
+    Silent,
+    /// The handshake took too long.
+    Slow,
+    /// This process ends.
+    Stopped,
+    /// The peer said BYE, and all is done.
+    Drained,
+}
+
+impl From<Violation> for Fail {
+    fn from(violation: Violation) -> Self {
+        Fail::Violation(violation)
+    }
+}
+
+impl From<io::Error> for Fail {
+    fn from(error: io::Error) -> Self {
+        Fail::Io(error)
+    }
+}
+
+impl std::fmt::Display for Fail {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fail::Closed => to.write_str("closed by the peer"),
+            Fail::Io(error) => error.fmt(to),
+            Fail::Violation(violation) => violation.fmt(to),
+            Fail::Denied(denied) => denied.fmt(to),
+            Fail::Silent => to.write_str("the peer is silent"),
+            Fail::Slow => to.write_str("no handshake in time"),
+            Fail::Stopped => to.write_str("this process ends"),
+            Fail::Drained => to.write_str("the peer ends"),
+        }
+    }
+}
+
+enum Stage {
+    Connecting,
+    Welcome(handshake::Client),
+    Hello(Option<Refusal>),
+    Proof(handshake::Server),
+    Open,
+    /// Refused: what is left to be written is written, then it is closed.
+    Refusing,
+}
+
+/// What the bytes that come next are.
+enum Taking {
+    Frame,
+    /// A DATA frame's body.
+    Data {
+        stream: u64,
+        left: usize,
+    },
+    /// A body inside REQUEST or REPLY; without a buffer it is dropped.
+    Inline {
+        head: Head,
+        meta: Vec<u8>,
+        buffer: Option<Buffer>,
+        filled: usize,
+    },
+}
+
+pub(crate) struct Connection {
+    key: Key,
+    pub(crate) side: Side,
+    link: Box<dyn Link>,
+    stage: Stage,
+    born: Instant,
+    encoder: Encoder,
+    decoder: Decoder,
+    /// The beginning of a frame of which the rest has not come.
+    partial: Vec<u8>,
+    taking: Taking,
+    outbox: Outbox,
+    writing: bool,
+    wanted_write: bool,
+    dirty: bool,
+    streams: HashMap<u64, Stream>,
+    last_stream: u64,
+    /// Streams of which data may be sent, in turn.
+    ready: VecDeque<u64>,
+    /// Chunks that the peer may be reading in our memory.
+    lent: Lent,
+    region: Option<Arc<Region>>,
+    limits: Limits,
+    inline_open: usize,
+    /// Calls that wait until the peer takes more.
+    waiting: VecDeque<Box<Submit>>,
+    liveness: Liveness,
+    pub(crate) metrics: Arc<PeerMetrics>,
+    pub(crate) peer_name: Arc<str>,
+    draining: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        key: Key,
+        link: Box<dyn Link>,
+        side: Side,
+        (peer_name, metrics): (Arc<str>, Arc<PeerMetrics>),
+        around: &Around<'_>,
+    ) -> Self {
+        Self {
+            key,
+            side,
+            link,
+            stage: if side == Side::Server { Stage::Hello(None) } else { Stage::Connecting },
+            born: around.now,
+            encoder: Encoder::default(),
+            decoder: Decoder::default(),
+            partial: Vec::new(),
+            taking: Taking::Frame,
+            outbox: Outbox::default(),
+            writing: true,
+            wanted_write: true,
+            dirty: false,
+            streams: HashMap::new(),
+            last_stream: 0,
+            ready: VecDeque::new(),
+            lent: HashMap::new(),
+            region: None,
+            limits: Limits { window_bytes: 0, lent: false, streams: 0, inline_bytes: 0 },
+            inline_open: 0,
+            waiting: VecDeque::new(),
+            liveness: Liveness::new(around.now_ms),
+            metrics,
+            peer_name,
+            draining: false,
+        }
+    }
+
+    pub(crate) fn carrier(&self) -> Carrier {
+        self.link.carrier()
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.link.descriptor()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    /// Whether new calls may be made on it.
+    pub(crate) fn takes_calls(&self) -> bool {
+        self.is_open() && !self.draining
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.streams.is_empty() || !self.waiting.is_empty() || !self.is_open()
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        let refused = matches!(self.stage, Stage::Refusing) && self.outbox.len() == 0;
+        refused || self.draining && self.streams.is_empty() && self.waiting.is_empty()
+    }
+
+    pub(crate) fn wants_write(&self) -> bool {
+        self.writing
+    }
+
+    /// Whether the interest in writability is another one than before.
+    pub(crate) fn wants_change(&mut self) -> bool {
+        mem::replace(&mut self.wanted_write, self.writing) != self.writing
+    }
+
+    pub(crate) fn take_dirty(&mut self) -> bool {
+        mem::take(&mut self.dirty)
+    }
+
+    /// Refuse the client as soon as it has said HELLO.
+    pub(crate) fn refuse_at_hello(&mut self, refusal: Refusal) {
+        self.stage = Stage::Hello(Some(refusal));
+    }
+
+    fn frame(&mut self, kind: Kind, flags: u8, stream: u64, meta: &[&[u8]], body_bytes: usize) {
+        let encoder = &mut self.encoder;
+        self.outbox.append(|to| encoder.encode(to, kind, flags, stream, meta, body_bytes));
+        self.dirty = true;
+    }
+
+    pub(crate) fn writable(&mut self, around: &mut Around<'_>) -> Result<(), Fail> {
+        if matches!(self.stage, Stage::Connecting) {
+            self.link.connected()?;
+            let us = around.settings.identity(self.link.lends());
+            let (client, hello) = handshake::Client::new(&around.settings.keys(), &us, &self.peer_name, &nonce()?);
+            self.stage = Stage::Welcome(client);
+            self.frame(Kind::Hello, 0, 0, &[&hello], 0);
+        }
+        self.writing = false;
+        self.flush(around)
+    }
+
+    pub(crate) fn readable(&mut self, around: &mut Around<'_>, scratch: &mut [u8]) -> Result<(), Fail> {
+        if matches!(self.stage, Stage::Connecting) {
+            // Ready although nothing was sent: the attempt has failed.
+            self.link.connected()?;
+        }
+        for _ in 0..READS {
+            let slot: &mut [u8] = match &self.taking {
+                Taking::Data { stream, left } => {
+                    self.streams.get_mut(stream).and_then(|stream| stream.slot(*left)).unwrap_or(&mut [])
+                }
+                _ => &mut [],
+            };
+            let direct = slot.len();
+            let room = direct + scratch.len();
+            let read = if direct > 0 {
+                self.link.read(&mut [IoSliceMut::new(slot), IoSliceMut::new(scratch)])
+            } else {
+                self.link.read(&mut [IoSliceMut::new(scratch)])
+            };
+            let Some(read) = unless_blocked(read)? else { break };
+            if read == 0 {
+                return Err(Fail::Closed);
+            }
+            self.liveness.heard(around.now_ms);
+            self.metrics.received_bytes.fetch_add(read as u64, Relaxed);
+            if direct > 0 {
+                self.took_data(around, read.min(direct));
+            }
+            if read > direct {
+                self.parse(around, &scratch[..read - direct])?;
+            }
+            if read < room {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn parse(&mut self, around: &mut Around<'_>, mut bytes: &[u8]) -> Result<(), Fail> {
+        loop {
+            if !matches!(self.taking, Taking::Frame) {
+                bytes = self.take_body(around, bytes)?;
+                if !matches!(self.taking, Taking::Frame) {
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.partial.is_empty() {
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                match self.decoder.next(bytes)? {
+                    Found::Need(_) => {
+                        self.partial.extend_from_slice(bytes);
+                        return Ok(());
+                    }
+                    Found::Frame(head, meta) => {
+                        bytes = &bytes[HEAD_BYTES + head.meta_bytes..];
+                        self.framed(around, head, meta)?;
+                    }
+                }
+                continue;
+            }
+            let mut partial = mem::take(&mut self.partial);
+            match self.decoder.next(&partial)? {
+                Found::Need(needed) => {
+                    let taken = (needed - partial.len()).min(bytes.len());
+                    partial.extend_from_slice(&bytes[..taken]);
+                    bytes = &bytes[taken..];
+                    let enough = partial.len() == needed;
+                    self.partial = partial;
+                    if !enough {
+                        return Ok(());
+                    }
+                }
+                Found::Frame(head, meta) => self.framed(around, head, meta)?,
+            }
+        }
+    }
+
+    fn framed(&mut self, around: &mut Around<'_>, head: Head, meta: &[u8]) -> Result<(), Fail> {
+        match head.kind {
+            Kind::Hello | Kind::Welcome | Kind::Proof | Kind::Refuse => self.shake_hands(around, head.kind, meta),
+            Kind::Ping => {
+                self.frame(Kind::Pong, 0, 0, &[meta], 0);
+                Ok(())
+            }
+            Kind::Pong => Ok(()),
+            Kind::Bye => {
+                self.draining = true;
+                for submit in mem::take(&mut self.waiting) {
+                    crate::reactor::refuse(around.outcome, &submit, Error::Unreachable(Fail::Drained.to_string()));
+                }
+                Ok(())
+            }
+            Kind::Region => self.take_region(meta),
+            _ => Ok(self.stream_frame(around, head, meta)?),
+        }
+    }
+
+    fn shake_hands(&mut self, around: &mut Around<'_>, kind: Kind, meta: &[u8]) -> Result<(), Fail> {
+        let us = around.settings.identity(self.link.lends());
+        match (mem::replace(&mut self.stage, Stage::Refusing), kind) {
+            (Stage::Hello(refusal), Kind::Hello) => {
+                let greeted = match refusal {
+                    Some(refusal) => Err(refusal),
+                    None => handshake::Server::greeted(&around.settings.keys(), &us, meta, &nonce()?)?,
+                };
+                match greeted {
+                    Ok((server, welcome)) => {
+                        self.stage = Stage::Proof(server);
+                        self.frame(Kind::Welcome, 0, 0, &[&welcome], 0);
+                    }
+                    Err(refusal) => self.frame(Kind::Refuse, 0, 0, &[&encode_refusal(refusal)], 0),
+                }
+                Ok(())
+            }
+            (Stage::Welcome(client), Kind::Welcome) => {
+                let (agreed, proof) = client.welcomed(meta).map_err(Fail::Denied)?;
+                if self.carrier() == Carrier::SameNode && agreed.peer.machine != us.machine {
+                    return Err(Fail::Denied(Denied::Name(agreed.peer.machine)));
+                }
+                self.frame(Kind::Proof, 0, 0, &[&proof], 0);
+                self.open(around, agreed)
+            }
+            (Stage::Proof(server), Kind::Proof) => {
+                let agreed = server.proved(meta).map_err(Fail::Denied)?;
+                self.metrics = around.registry.client(&agreed.peer.name);
+                self.open(around, agreed)
+            }
+            (Stage::Welcome(_), Kind::Refuse) => Err(Fail::Denied(handshake::Client::refused(meta))),
+            _ => Err(Violation("a handshake out of order").into()),
+        }
+    }
+
+    fn open(&mut self, around: &mut Around<'_>, agreed: Agreed) -> Result<(), Fail> {
+        self.stage = Stage::Open;
+        self.encoder.begin_session(agreed.session);
+        self.decoder.begin_session(agreed.session);
+        self.peer_name = Arc::from(agreed.peer.name.as_str());
+        self.limits = agreed.peer.limits;
+        self.metrics.connects.fetch_add(1, Relaxed);
+        self.metrics.set_carrier(Some(self.carrier()));
+        if self.link.lends() && self.limits.lent {
+            let region = around.pool.region();
+            self.link.attach(region.for_reading()?);
+            self.frame(Kind::Region, 0, 0, &[&encode_region(REGION, region.bytes() as u64)], 0);
+        }
+        Ok(())
+    }
+
+    fn take_region(&mut self, meta: &[u8]) -> Result<(), Fail> {
+        let (number, bytes) = decode_region(meta)?;
+        let descriptor = self.link.detach().ok_or(Violation("a region without a descriptor"))?;
+        if number != REGION || self.region.is_some() || !self.link.lends() {
+            return Err(Violation("a region that was not expected").into());
+        }
+        self.region = Some(Arc::new(Region::foreign(descriptor, bytes)?));
+        Ok(())
+    }
+
+    pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Result<(), Fail> {
+        if !self.is_open() {
+            let over = around.now.saturating_duration_since(self.born) >= Duration::from_millis(HANDSHAKE_MS);
+            return if over { Err(Fail::Slow) } else { Ok(()) };
+        }
+        match self.liveness.pulse(around.now_ms) {
+            Pulse::Dead => return Err(Fail::Silent),
+            Pulse::Ping => self.frame(Kind::Ping, 0, 0, &[&around.now_ms.to_be_bytes()], 0),
+            Pulse::QuietUntil(_) => {}
+        }
+        let late: Vec<u64> =
+            self.streams.iter().filter(|(_, stream)| stream.deadline <= around.now).map(|(id, _)| *id).collect();
+        for id in late {
+            self.end_stream(around, id, Reason::Deadline, Error::Deadline);
+        }
+        let waiting = mem::take(&mut self.waiting);
+        for submit in waiting {
+            if submit.deadline <= around.now {
+                crate::reactor::refuse(around.outcome, &submit, Error::Deadline);
+            } else {
+                self.waiting.push_back(submit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Say BYE, if it can be said at once.
+    pub(crate) fn goodbye(&mut self) {
+        if self.is_open() {
+            self.frame(Kind::Bye, 0, 0, &[], 0);
+            // The process ends: a peer that does not hear it will see the socket being closed.
+            let _ = self.outbox.write(&mut *self.link);
+        }
+    }
+
+    /// It is over: tell everybody. Gives the chunks that the peer may still be reading.
+    pub(crate) fn fail(&mut self, fail: &Fail, around: &mut Around<'_>) -> Lent {
+        let error = Error::Lost(fail.to_string());
+        if !matches!(fail, Fail::Drained) {
+            self.metrics.connect_failures.fetch_add(1, Relaxed);
+        }
+        self.metrics.set_carrier(None);
+        for (_, stream) in self.streams.drain() {
+            stream.failed(around, &self.metrics, error.clone());
+        }
+        for submit in mem::take(&mut self.waiting) {
+            crate::reactor::refuse(around.outcome, &submit, Error::Unreachable(fail.to_string()));
+        }
+        mem::take(&mut self.lent)
+    }
+
+    /// End a request from this side: tell the peer, and ours.
+    fn end_stream(&mut self, around: &mut Around<'_>, id: u64, reason: Reason, error: Error) {
+        let Some(stream) = self.forget(id) else { return };
+        self.frame(Kind::Cancel, 0, id, &[&swiftlet_wire::message::encode_cancel(reason, "")], 0);
+        stream.failed(around, &self.metrics, error);
+    }
+
+    /// Take a stream out, and what it counted for.
+    fn forget(&mut self, id: u64) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.inline_open -= stream.inline_bytes;
+        if let stream::Owner::Server { cancelled, .. } = &stream.owner {
+            cancelled.store(true, Release);
+        }
+        Some(stream)
+    }
+}
+
+fn nonce() -> Result<handshake::Nonce, Fail> {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}

@@ -1,0 +1,37 @@
+//! Requests and data between processes: over TCP, within a machine, simulated. Knows no Python.
+//!
+//! `docs/transport.md` is the protocol, `docs/design/2026-11-21-transport.md` says why it is made so. A [`Node`] is a
+//! process's end: [`Peer`]s to call, a [`Handler`] that answers, a [`Pool`] that all bodies live in. Methods,
+//! statuses and headers mean nothing here.
+
+mod api;
+mod arena;
+mod completions;
+mod connection;
+mod link;
+mod memory;
+mod metrics;
+mod node;
+mod outbox;
+mod peers;
+mod pool;
+mod reactor;
+mod samenode;
+pub mod simulated;
+mod tcp;
+
+pub use api::{
+    Answer, Body, Call, Error, Event, FileRange, Handler, Incoming, Next, Peer, Receiver, Responder, Sink, Source,
+    Ticket, Upload, Waker, What,
+};
+pub use completions::Completions;
+pub use link::{Acceptor, Address, Carrier, Fabric, Link};
+pub use memory::Region;
+pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
+pub use node::{Config, Node, PeerReport};
+pub use pool::{Buffer, Chunk, Pool, PoolUse, Then};
+pub use samenode::{SameNodeAcceptor, SameNodeFabric};
+pub use swiftlet_wire::handshake::Key;
+pub use swiftlet_wire::limits;
+pub use swiftlet_wire::message::Reason;
+pub use tcp::{TcpAcceptor, TcpFabric};

@@ -1,0 +1,123 @@
+//! The seam between the protocol and what carries it.
+//!
+//! A [`Link`] is a stream of bytes that never blocks, with one descriptor to wait on. What differs between
+//! kinds is how offered bytes get to the receiver: see [`Link::lends`]. RDMA fits here as a link whose
+//! descriptor is its library's event descriptor, and whose lent chunks are fetched instead of mapped.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// What carries a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Carrier {
+    /// TCP sockets.
+    Tcp = 1,
+    /// A Unix socket and shared memory.
+    SameNode = 2,
+    /// Within the process, with faults.
+    Simulated = 3,
+    /// Remote direct memory access.
+    Rdma = 4,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Carrier::Tcp => "tcp",
+            Carrier::SameNode => "same-node",
+            Carrier::Simulated => "simulated",
+            Carrier::Rdma => "rdma",
+        })
+    }
+}
+
+/// One connection's stream of bytes. All calls return at once; `WouldBlock` means: wait on the descriptor.
+pub trait Link: Send {
+    /// What it is.
+    fn carrier(&self) -> Carrier;
+
+    /// Readable when [`Link::read`] has something, writable when [`Link::write`] has room. Level-triggered.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Called when it first becomes writable.
+    ///
+    /// # Errors
+    /// It could not be made.
+    fn connected(&mut self) -> io::Result<()>;
+
+    /// Read into several places. 0: the other side has closed.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or it is broken.
+    fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+    /// Write from several places; `more`: something follows at once.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or it is broken.
+    fn write(&mut self, from: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
+
+    /// Write bytes of a file. 0: the file is shorter.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or the link or the file is broken.
+    fn write_file(&mut self, file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<usize>;
+
+    /// Whether both ends can be shown memory: then chunks of the pool are lent, not sent.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Let a descriptor travel with the next bytes.
+    fn attach(&mut self, _descriptor: OwnedFd) {}
+
+    /// A descriptor that has come.
+    fn detach(&mut self) -> Option<OwnedFd> {
+        None
+    }
+}
+
+/// Where a peer may be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// By this name it has to answer.
+    pub name: String,
+    /// Its TCP address.
+    pub tcp: Option<SocketAddr>,
+}
+
+/// A way to reach peers.
+pub trait Fabric: Send + Sync {
+    /// What its links are.
+    fn carrier(&self) -> Carrier;
+
+    /// Begin to connect. `None`: this peer can't be reached this way.
+    ///
+    /// # Errors
+    /// It can't be reached now.
+    fn connect(&self, peer: &Address) -> io::Result<Option<Box<dyn Link>>>;
+}
+
+/// Takes connections.
+pub trait Acceptor: Send {
+    /// Readable when [`Acceptor::accept`] has one.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// The next connection, if one is waiting.
+    ///
+    /// # Errors
+    /// Out of descriptors, or the like.
+    fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
+}
+
+/// `Ok(None)` for what is no error with non-blocking calls.
+pub(crate) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

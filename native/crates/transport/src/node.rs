@@ -1,0 +1,225 @@
+//! A process's end of the transport: its I/O threads, its memory, its keys, its peers.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use swiftlet_wire::handshake::{Identity, Key, Limits};
+
+use crate::api::{Handler, Peer};
+use crate::link::{Acceptor, Address, Fabric};
+use crate::metrics::{PeerMetrics, PeerSnapshot};
+use crate::pool::Pool;
+use crate::reactor::{Command, Reactor, Shared, World};
+
+/// Clients that are counted by name; further ones are counted together.
+const MAX_COUNTED: usize = 1024;
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// By this name others know it.
+    pub name: String,
+    /// The machine that it runs on, for example its boot id. Same node is only what says the same here.
+    pub machine: String,
+    /// The cluster's keys, the preferred one first.
+    pub keys: Vec<Key>,
+    /// Its memory for bodies.
+    pub pool: Pool,
+    /// I/O threads.
+    pub threads: usize,
+    /// Bytes of one body that are granted beyond what was let go of; at least one chunk is.
+    pub window_bytes: u32,
+    /// Requests that one connection may have open here.
+    pub max_streams: u32,
+    /// Bytes of bodies inside them.
+    pub inline_bytes: u32,
+    /// Connections that are accepted per I/O thread.
+    pub max_connections: usize,
+    /// Calls that wait per peer.
+    pub max_waiting: usize,
+}
+
+impl Config {
+    /// The usual limits.
+    #[must_use]
+    pub fn new(name: &str, machine: &str, keys: Vec<Key>, pool: Pool) -> Self {
+        Self {
+            name: name.to_owned(),
+            machine: machine.to_owned(),
+            keys,
+            pool,
+            threads: 1,
+            window_bytes: 4 << 20,
+            max_streams: 1024,
+            inline_bytes: 4 << 20,
+            max_connections: 1024,
+            max_waiting: 1024,
+        }
+    }
+}
+
+/// What all threads look at.
+pub(crate) struct Settings {
+    name: String,
+    machine: String,
+    keys: RwLock<Vec<Key>>,
+    pub(crate) pool: Pool,
+    pub(crate) window_bytes: u32,
+    max_streams: u32,
+    inline_bytes: u32,
+    pub(crate) max_connections: usize,
+    pub(crate) max_waiting: usize,
+}
+
+impl Settings {
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn limits(&self, lent: bool) -> Limits {
+        Limits { window_bytes: self.window_bytes, lent, streams: self.max_streams, inline_bytes: self.inline_bytes }
+    }
+
+    pub(crate) fn identity(&self, lent: bool) -> Identity {
+        Identity { name: self.name.clone(), machine: self.machine.clone(), limits: self.limits(lent) }
+    }
+}
+
+/// Counters by name.
+#[derive(Default)]
+pub(crate) struct Registry {
+    servers: Mutex<Vec<(String, Arc<PeerMetrics>)>>,
+    clients: Mutex<HashMap<String, Arc<PeerMetrics>>>,
+}
+
+impl Registry {
+    pub(crate) fn client(&self, name: &str) -> Arc<PeerMetrics> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = if clients.contains_key(name) || clients.len() < MAX_COUNTED { name } else { "others" };
+        Arc::clone(clients.entry(name.to_owned()).or_default())
+    }
+}
+
+/// Counters of one peer.
+#[derive(Clone, Debug)]
+pub struct PeerReport {
+    /// Its name.
+    pub name: String,
+    /// Whether it asks us, rather than we it.
+    pub is_client: bool,
+    /// Its counters.
+    pub counters: PeerSnapshot,
+}
+
+/// A running end of the transport. Dropped, it ends all its requests and threads.
+pub struct Node {
+    threads: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
+    settings: Arc<Settings>,
+    registry: Arc<Registry>,
+    next: AtomicUsize,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "Node({}, {} threads)", self.settings.name, self.threads.len())
+    }
+}
+
+impl Node {
+    /// Start the threads. `fabrics`: ways to reach peers, the preferred one first. `handler`: who answers what
+    /// peers ask, if anybody does.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn start(config: Config, fabrics: &[Arc<dyn Fabric>], handler: Option<Arc<dyn Handler>>) -> io::Result<Self> {
+        let all = (0..config.threads.max(1)).map(|_| Shared::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
+        let settings = Arc::new(Settings {
+            name: config.name,
+            machine: config.machine,
+            keys: RwLock::new(config.keys),
+            pool: config.pool,
+            window_bytes: config.window_bytes,
+            max_streams: config.max_streams,
+            inline_bytes: config.inline_bytes,
+            max_connections: config.max_connections,
+            max_waiting: config.max_waiting,
+        });
+        let registry = Arc::<Registry>::default();
+        let mut node = Self { threads: Vec::new(), settings, registry, next: AtomicUsize::new(0) };
+        for (at, shared) in all.iter().enumerate() {
+            let reactor = Reactor::new(World {
+                shared: Arc::clone(shared),
+                settings: Arc::clone(&node.settings),
+                registry: Arc::clone(&node.registry),
+                fabrics: fabrics.to_vec(),
+                handler: handler.clone(),
+                all: all.clone(),
+            })?;
+            let thread = std::thread::Builder::new().name(format!("transport-{at}")).spawn(move || reactor.run())?;
+            node.threads.push((Arc::clone(shared), Some(thread)));
+        }
+        Ok(node)
+    }
+
+    /// Take connections from here too.
+    pub fn listen(&self, acceptor: Box<dyn Acceptor>) {
+        self.threads[0].0.post(Command::Listen(acceptor));
+    }
+
+    /// A peer to make calls to. Ask once per peer, and keep it.
+    #[must_use]
+    pub fn peer(&self, address: Address) -> Peer {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        let shared = Arc::clone(&self.threads[at].0);
+        let (metrics, name) = (Arc::<PeerMetrics>::default(), Arc::from(address.name.as_str()));
+        let mut servers = self.registry.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.push((address.name.clone(), Arc::clone(&metrics)));
+        drop(servers);
+        let index = shared.add_peer(address, Arc::clone(&metrics));
+        Peer { shared, index, name, metrics }
+    }
+
+    /// From now on handshakes use these keys; connections that are open stay.
+    pub fn set_keys(&self, keys: Vec<Key>) {
+        *self.settings.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.settings.pool
+    }
+
+    /// The counters of all peers.
+    #[must_use]
+    pub fn report(&self) -> Vec<PeerReport> {
+        let servers = self.registry.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = self.registry.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = servers.iter().map(|(name, counters)| (name, false, counters));
+        servers
+            .chain(clients.iter().map(|(name, counters)| (name, true, counters)))
+            .map(|(name, is_client, counters)| PeerReport {
+                name: name.clone(),
+                is_client,
+                counters: counters.snapshot(),
+            })
+            .collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for (shared, _) in &self.threads {
+            shared.post(Command::Stop);
+        }
+        for (_, thread) in &mut self.threads {
+            if let Some(thread) = thread.take() {
+                // A thread that has panicked has ended, which is what is wanted here.
+                let _ = thread.join();
+            }
+        }
+    }
+}

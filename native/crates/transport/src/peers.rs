@@ -1,0 +1,249 @@
+//! The peers that calls are made to: one connection each, made when it is needed, kept, and made again with
+//! growing pauses when it can't be.
+//!
+//! While a connection is being made, calls wait, up to a limit and their deadlines. After a failure they are
+//! refused at once until the pause is over: the caller has other replicas to turn to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::api::{Error, Submit};
+use crate::connection::{Connection, Fail, Side};
+use crate::link::{Address, Fabric, Link};
+use crate::metrics::PeerMetrics;
+use crate::pool::Chunk;
+use crate::reactor::{Around, Key, Outcome, refuse};
+
+/// Pauses between attempts: doubled each time, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+struct Peer {
+    address: Address,
+    name: Arc<str>,
+    metrics: Arc<PeerMetrics>,
+    current: Option<Key>,
+    connecting: Option<Key>,
+    /// All that are not closed, with those that only finish what they have.
+    all: Vec<Key>,
+    /// Which fabric the attempt is made by.
+    fabric: usize,
+    waiting: VecDeque<Box<Submit>>,
+    failures: u32,
+    not_before: Option<(Instant, String)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Peers(Vec<Peer>);
+
+impl Peer {
+    /// Begin an attempt by the first of the fabrics from `self.fabric` on by which one can be begun.
+    /// `why`: what is said if there is none.
+    fn connect(
+        &mut self,
+        around: &mut Around<'_>,
+        fabrics: &[Arc<dyn Fabric>],
+        mut why: String,
+    ) -> Option<Box<dyn Link>> {
+        while let Some(fabric) = fabrics.get(self.fabric) {
+            match fabric.connect(&self.address) {
+                Ok(Some(link)) => return Some(link),
+                Ok(None) => {}
+                Err(error) => {
+                    self.metrics.connect_failures.fetch_add(1, Relaxed);
+                    why = error.to_string();
+                }
+            }
+            self.fabric += 1;
+        }
+        self.pause(around, &why);
+        None
+    }
+
+    fn pause(&mut self, around: &mut Around<'_>, why: &str) {
+        let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(16))).min(LAST_PAUSE);
+        // Spread over a quarter, so that those who lost the same peer do not come back together.
+        let spread = pause / 4 * (around.now_ms.wrapping_mul(0x9e37_79b9) >> 7 & 0xff) as u32 / 256;
+        self.failures += 1;
+        self.fabric = 0;
+        self.not_before = Some((around.now + pause - spread, why.to_owned()));
+        for submit in self.waiting.drain(..) {
+            refuse(around.outcome, &submit, Error::Unreachable(why.to_owned()));
+        }
+    }
+}
+
+impl Peers {
+    pub(crate) fn add(&mut self, address: Address, metrics: Arc<PeerMetrics>) {
+        self.0.push(Peer {
+            name: Arc::from(address.name.as_str()),
+            address,
+            metrics,
+            current: None,
+            connecting: None,
+            all: Vec::new(),
+            fabric: 0,
+            waiting: VecDeque::new(),
+            failures: 0,
+            not_before: None,
+        });
+    }
+
+    /// Name and counters for a connection: the peer's; of an accepted one they are found out by its handshake.
+    pub(crate) fn named(&self, side: Side) -> (Arc<str>, Arc<PeerMetrics>) {
+        match side {
+            Side::Client(peer) => (Arc::clone(&self.0[peer].name), Arc::clone(&self.0[peer].metrics)),
+            Side::Server => (Arc::from(""), Arc::default()),
+        }
+    }
+
+    pub(crate) fn current(&self, peer: usize) -> Option<Key> {
+        self.0[peer].current
+    }
+
+    pub(crate) fn connections(&self, peer: usize) -> Vec<Key> {
+        self.0[peer].all.clone()
+    }
+
+    /// A call without a connection. Gives a link if one is to be made.
+    pub(crate) fn wait(
+        &mut self,
+        submit: Box<Submit>,
+        around: &mut Around<'_>,
+        fabrics: &[Arc<dyn Fabric>],
+    ) -> Option<Box<dyn Link>> {
+        let peer = &mut self.0[submit.peer];
+        if let Some((not_before, why)) = &peer.not_before
+            && around.now < *not_before
+        {
+            refuse(around.outcome, &submit, Error::Unreachable(why.clone()));
+            return None;
+        }
+        if peer.waiting.len() >= around.settings.max_waiting {
+            refuse(around.outcome, &submit, Error::Overloaded);
+            return None;
+        }
+        peer.waiting.push_back(submit);
+        if peer.connecting.is_some() {
+            return None;
+        }
+        peer.fabric = 0;
+        peer.connect(around, fabrics, "no address".to_owned())
+    }
+
+    pub(crate) fn connecting(&mut self, peer: usize, key: Key) {
+        self.0[peer].connecting = Some(key);
+        self.0[peer].all.push(key);
+    }
+
+    /// The handshake has succeeded: those who waited go on.
+    pub(crate) fn opened(&mut self, connection: &mut Connection, around: &mut Around<'_>) {
+        let Side::Client(peer) = connection.side else { return };
+        let peer = &mut self.0[peer];
+        peer.connecting = None;
+        peer.current = Some(connection.key());
+        peer.failures = 0;
+        peer.not_before = None;
+        for submit in peer.waiting.drain(..) {
+            // It can't fail: what can is found when it is written.
+            let _ = connection.submit(around, submit);
+        }
+    }
+
+    /// No new calls on this one.
+    pub(crate) fn retire(&mut self, peer: usize, key: Key) {
+        let current = &mut self.0[peer].current;
+        if *current == Some(key) {
+            *current = None;
+        }
+    }
+
+    /// A connection is gone. If it was never open, the next fabric is tried: gives its link, and the peer.
+    pub(crate) fn closed(
+        &mut self,
+        connection: &Connection,
+        fail: &Fail,
+        around: &mut Around<'_>,
+        fabrics: &[Arc<dyn Fabric>],
+    ) -> Option<(Box<dyn Link>, usize)> {
+        let Side::Client(index) = connection.side else { return None };
+        self.retire(index, connection.key());
+        let peer = &mut self.0[index];
+        peer.all.retain(|key| *key != connection.key());
+        if peer.connecting != Some(connection.key()) {
+            return None;
+        }
+        peer.connecting = None;
+        peer.fabric += 1;
+        if matches!(fail, Fail::Stopped) {
+            peer.pause(around, &fail.to_string());
+            return None;
+        }
+        let link = peer.connect(around, fabrics, fail.to_string())?;
+        peer.metrics.fallbacks.fetch_add(1, Relaxed);
+        Some((link, index))
+    }
+
+    fn waiting(&mut self, peer: usize, stream: u64) -> Option<&mut Box<Submit>> {
+        self.0[peer].waiting.iter_mut().find(|submit| submit.stream == stream)
+    }
+
+    /// A piece of an upload; it comes back if the call does not wait here.
+    pub(crate) fn push(&mut self, peer: usize, stream: u64, chunk: Chunk) -> Option<Chunk> {
+        match self.waiting(peer, stream) {
+            Some(submit) => {
+                submit.pieces.push_back(chunk);
+                None
+            }
+            None => Some(chunk),
+        }
+    }
+
+    /// The end of an upload; it comes back if the call does not wait here.
+    pub(crate) fn finish(&mut self, peer: usize, stream: u64, footer: Vec<u8>) -> Option<Vec<u8>> {
+        match self.waiting(peer, stream) {
+            Some(submit) => {
+                submit.end = Some(footer);
+                None
+            }
+            None => Some(footer),
+        }
+    }
+
+    /// Whether the call waited here, and is cancelled.
+    pub(crate) fn cancel(&mut self, peer: usize, stream: u64, outcome: &mut Outcome) -> bool {
+        let waiting = &mut self.0[peer].waiting;
+        let Some(at) = waiting.iter().position(|submit| submit.stream == stream) else { return false };
+        if let Some(submit) = waiting.remove(at) {
+            refuse(outcome, &submit, Error::Cancelled);
+        }
+        true
+    }
+
+    /// Calls whose time is over. Whether any wait.
+    pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> bool {
+        let mut busy = false;
+        for peer in &mut self.0 {
+            peer.waiting.retain(|submit| {
+                let over = submit.deadline <= around.now;
+                if over {
+                    refuse(around.outcome, submit, Error::Deadline);
+                }
+                !over
+            });
+            busy |= !peer.waiting.is_empty();
+        }
+        busy
+    }
+
+    /// The process ends.
+    pub(crate) fn stop(&mut self, outcome: &mut Outcome) {
+        for peer in &mut self.0 {
+            for submit in peer.waiting.drain(..) {
+                refuse(outcome, &submit, Error::Unreachable(Fail::Stopped.to_string()));
+            }
+        }
+    }
+}

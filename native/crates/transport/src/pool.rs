@@ -1,0 +1,416 @@
+//! Buffers out of a fixed amount of memory, shared by reference, never copied to be sent twice.
+//!
+//! Who needs a chunk and finds none waits in one queue, first come first served, until its deadline. Small
+//! bodies have an arena of their own and never wait: see `docs/design/2026-11-21-transport.md`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use swiftlet_wire::limits::{CHUNK_BYTES, INLINE_BYTES};
+
+use crate::arena::Arena;
+use crate::memory::{Block, Region};
+
+/// What is called when memory is there, or with nothing when the deadline is over. It must not block.
+pub type Then = Box<dyn FnOnce(Option<Buffer>) + Send>;
+
+struct Waiter {
+    bytes: usize,
+    deadline: Instant,
+    then: Then,
+}
+
+struct State {
+    small: Arena,
+    chunks: Arena,
+    waiting: VecDeque<Waiter>,
+    peak: usize,
+}
+
+struct Inner {
+    region: Arc<Region>,
+    small_bytes: usize,
+    state: Mutex<State>,
+}
+
+/// A fixed amount of memory.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+/// How a pool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// All of it.
+    pub limit_bytes: usize,
+    /// In use, with what rounding costs.
+    pub used_bytes: usize,
+    /// The most that was ever in use.
+    pub peak_bytes: usize,
+    /// How many wait for a chunk.
+    pub waiting: usize,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stat().fmt(to)
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// `limit_bytes` are rounded down to whole MiB, at least 2: an eighth for small bodies, the rest for chunks.
+    ///
+    /// # Errors
+    /// The system has no descriptor or address space left.
+    pub fn new(limit_bytes: usize) -> io::Result<Self> {
+        let limit = (limit_bytes / CHUNK_BYTES).max(2) * CHUNK_BYTES;
+        let small_bytes = (limit / 8 / CHUNK_BYTES).max(1) * CHUNK_BYTES;
+        let state = State {
+            small: Arena::new(0, small_bytes),
+            chunks: Arena::new(small_bytes, limit - small_bytes),
+            waiting: VecDeque::new(),
+            peak: 0,
+        };
+        Ok(Self(Arc::new(Inner { region: Arc::new(Region::new(limit)?), small_bytes, state: Mutex::new(state) })))
+    }
+
+    /// The memory itself, for transports that show it to others.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region> {
+        &self.0.region
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn stat(&self) -> PoolUse {
+        let state = self.0.lock();
+        PoolUse {
+            limit_bytes: self.0.region.bytes(),
+            used_bytes: state.small.used() + state.chunks.used(),
+            peak_bytes: state.peak,
+            waiting: state.waiting.len(),
+        }
+    }
+
+    fn take(&self, state: &mut State, bytes: usize, small: bool) -> Option<Buffer> {
+        let arena = if small { &mut state.small } else { &mut state.chunks };
+        let offset = arena.take(bytes.max(1))?;
+        state.peak = state.peak.max(state.small.used() + state.chunks.used());
+        Some(Buffer { block: Some(Block { offset, bytes }), pool: self.clone() })
+    }
+
+    /// Memory for a small body, now or never. More than [`INLINE_BYTES`] there never is.
+    #[must_use]
+    pub fn small(&self, bytes: usize) -> Option<Buffer> {
+        if bytes > INLINE_BYTES { None } else { self.take(&mut self.0.lock(), bytes, true) }
+    }
+
+    /// Memory for a chunk, now or not; not either while others wait. More than [`CHUNK_BYTES`] there never is.
+    #[must_use]
+    pub fn chunk(&self, bytes: usize) -> Option<Buffer> {
+        let mut state = self.0.lock();
+        if bytes > CHUNK_BYTES || !state.waiting.is_empty() { None } else { self.take(&mut state, bytes, false) }
+    }
+
+    /// Memory for a chunk as soon as there is some: `then` is called at once, or by whoever gives memory back, or
+    /// with nothing by [`Pool::expire`].
+    ///
+    /// # Panics
+    /// More than [`CHUNK_BYTES`] are asked for.
+    pub fn chunk_later(&self, bytes: usize, deadline: Instant, then: Then) {
+        assert!(bytes <= CHUNK_BYTES, "no chunk is so large");
+        let mut state = self.0.lock();
+        let got = if state.waiting.is_empty() { self.take(&mut state, bytes, false) } else { None };
+        if got.is_none() {
+            state.waiting.push_back(Waiter { bytes, deadline, then });
+            return;
+        }
+        drop(state);
+        then(got);
+    }
+
+    /// Tell those whose time is over. I/O threads call this.
+    pub fn expire(&self, now: Instant) {
+        let mut over = Vec::new();
+        let mut state = self.0.lock();
+        if state.waiting.iter().all(|waiter| waiter.deadline > now) {
+            return;
+        }
+        for waiter in std::mem::take(&mut state.waiting) {
+            if waiter.deadline <= now { over.push(waiter.then) } else { state.waiting.push_back(waiter) }
+        }
+        drop(state);
+        over.into_iter().for_each(|then| then(None));
+        self.serve();
+    }
+
+    fn give(&self, block: &Block) {
+        let mut state = self.0.lock();
+        let small = block.offset < self.0.small_bytes;
+        let arena = if small { &mut state.small } else { &mut state.chunks };
+        arena.give(block.offset, block.bytes.max(1));
+        let serve = !small && !state.waiting.is_empty();
+        drop(state);
+        if serve {
+            self.serve();
+        }
+    }
+
+    /// Give memory to those who wait, in their order, outside of the lock.
+    fn serve(&self) {
+        loop {
+            let mut state = self.0.lock();
+            let Some(first) = state.waiting.front() else { return };
+            let bytes = first.bytes;
+            let Some(buffer) = self.take(&mut state, bytes, false) else { return };
+            let waiter = state.waiting.pop_front();
+            drop(state);
+            if let Some(waiter) = waiter {
+                (waiter.then)(Some(buffer));
+            }
+        }
+    }
+}
+
+/// Memory that one owner writes to, before it is shared as a [`Chunk`].
+pub struct Buffer {
+    /// Only `None` while it is being frozen.
+    block: Option<Block>,
+    pool: Pool,
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Buffer({} bytes)", self.len())
+    }
+}
+
+impl Buffer {
+    /// Its size.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.bytes)
+    }
+
+    /// Whether there is nothing to write to.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its bytes; at first those of who had the memory before.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.block.as_mut().map_or(&mut [], |block| block.slice_mut(&self.pool.0.region))
+    }
+
+    /// Share the first `length` bytes; nobody writes to them any more.
+    #[must_use]
+    pub fn freeze(self, length: usize) -> Chunk {
+        self.freeze_with(length, None)
+    }
+
+    pub(crate) fn freeze_with(mut self, length: usize, hook: Option<Hook>) -> Chunk {
+        assert!(length <= self.len(), "more than there is");
+        let memory = match self.block.take() {
+            Some(block) => Memory::Pool(block, self.pool.clone()),
+            None => Memory::Other(Box::new([0_u8; 0])),
+        };
+        Chunk { backing: Arc::new(Backing { memory, hook }), start: 0, end: length }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.pool.give(&block);
+        }
+    }
+}
+
+/// Who is told that the last reference to a chunk is gone.
+pub(crate) trait Released: Send + Sync {
+    fn released(&self, hook: HookOf);
+}
+
+/// Which chunk it was: connection, stream, offset in the body, bytes, and whether it was lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HookOf {
+    pub(crate) connection: crate::reactor::Key,
+    pub(crate) stream: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) lent: bool,
+}
+
+pub(crate) struct Hook {
+    pub(crate) whom: Arc<dyn Released>,
+    pub(crate) of: HookOf,
+}
+
+enum Memory {
+    Pool(Block, Pool),
+    Foreign(Arc<Region>, usize, usize),
+    Other(Box<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+struct Backing {
+    memory: Memory,
+    hook: Option<Hook>,
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if let Memory::Pool(block, pool) = &self.memory {
+            pool.give(block);
+        }
+        if let Some(hook) = self.hook.take() {
+            hook.whom.released(hook.of);
+        }
+    }
+}
+
+/// Bytes that any number of owners read. A clone or a part shares the memory.
+#[derive(Clone)]
+pub struct Chunk {
+    backing: Arc<Backing>,
+    start: usize,
+    end: usize,
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Chunk({} bytes)", self.len())
+    }
+}
+
+impl Chunk {
+    /// Memory from elsewhere: it is sent from where it is, but can't be lent.
+    #[must_use]
+    pub fn from_owner(owner: Box<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        let end = (*owner).as_ref().len();
+        Self { backing: Arc::new(Backing { memory: Memory::Other(owner), hook: None }), start: 0, end }
+    }
+
+    pub(crate) fn foreign(region: Arc<Region>, offset: usize, bytes: usize, hook: Hook) -> Self {
+        let memory = Memory::Foreign(region, offset, bytes);
+        Self { backing: Arc::new(Backing { memory, hook: Some(hook) }), start: 0, end: bytes }
+    }
+
+    /// A part of it, without a copy.
+    ///
+    /// # Panics
+    /// The range is not within it.
+    #[must_use]
+    pub fn part(&self, range: std::ops::Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len(), "outside of the chunk");
+        Self { backing: Arc::clone(&self.backing), start: self.start + range.start, end: self.start + range.end }
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where it lies in this region, if it does.
+    pub(crate) fn address_in(&self, region: &Arc<Region>) -> Option<u64> {
+        match &self.backing.memory {
+            Memory::Pool(block, pool) if Arc::ptr_eq(&pool.0.region, region) => {
+                Some((block.offset + self.start) as u64)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        let all = match &self.backing.memory {
+            Memory::Pool(block, pool) => block.slice(&pool.0.region),
+            Memory::Foreign(region, offset, bytes) => region.slice(*offset, *bytes),
+            Memory::Other(owner) => (**owner).as_ref(),
+        };
+        &all[self.start..self.end]
+    }
+}
+
+impl std::ops::Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl From<Vec<u8>> for Chunk {
+    fn from(bytes: Vec<u8>) -> Self {
+        Chunk::from_owner(Box::new(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn two_chunks() -> (Pool, [Buffer; 2]) {
+        let pool = Pool::new(3 << 20).expect("memory");
+        let all = [pool.chunk(CHUNK_BYTES).expect("one"), pool.chunk(CHUNK_BYTES).expect("two")];
+        (pool, all)
+    }
+
+    #[test]
+    fn memory_is_given_to_those_who_wait_in_their_order_and_to_nobody_before_them() {
+        let (pool, [one, two]) = two_chunks();
+        let (tell, told) = mpsc::channel();
+        let later = Instant::now() + Duration::from_secs(60);
+        for who in 0..2 {
+            let tell = tell.clone();
+            pool.chunk_later(CHUNK_BYTES, later, Box::new(move |got| drop(tell.send((who, got)))));
+        }
+        assert!(told.try_recv().is_err());
+        drop(one.freeze(10).part(2..5));
+        let (who, first) = told.try_recv().expect("the first one's turn");
+        assert!(who == 0 && first.is_some() && pool.chunk(1).is_none());
+        drop(two);
+        assert_eq!(told.try_recv().expect("the second one's turn").0, 1);
+        assert_eq!(pool.stat().peak_bytes, 2 << 20);
+    }
+
+    #[test]
+    fn nobody_waits_beyond_the_deadline() {
+        let (pool, _all) = two_chunks();
+        let (tell, told) = mpsc::channel();
+        let deadline = Instant::now() + Duration::from_secs(1);
+        pool.chunk_later(1, deadline, Box::new(move |got| tell.send(got.is_none()).expect("heard")));
+        pool.expire(deadline - Duration::from_millis(1));
+        assert!(told.try_recv().is_err());
+        pool.expire(deadline);
+        assert_eq!((told.try_recv(), pool.stat().waiting), (Ok(true), 0));
+    }
+
+    #[test]
+    fn small_bodies_and_chunks_do_not_take_each_others_memory() {
+        let (pool, _all) = two_chunks();
+        let small: Vec<Buffer> = std::iter::from_fn(|| pool.small(INLINE_BYTES)).collect();
+        assert_eq!(small.len(), CHUNK_BYTES / INLINE_BYTES);
+        assert_eq!(pool.stat().used_bytes, pool.stat().limit_bytes);
+    }
+}

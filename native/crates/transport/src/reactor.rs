@@ -1,0 +1,532 @@
+//! One I/O thread: waits, reads, carries out commands, writes, and looks at the clock.
+//!
+//! A connection belongs to one thread and needs no lock. Other threads leave [`Command`]s; what they may leave is
+//! bounded by open requests and by the chunks that these may hold.
+
+use std::collections::HashMap;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, epoll};
+use rustix::time::Timespec;
+use swiftlet_wire::handshake::Refusal;
+
+use crate::api::{Answer, Error, Event, Handler, Sink, Submit};
+use crate::connection::{Connection, Fail, Side};
+use crate::link::{Acceptor, Address, Fabric, Link};
+use crate::metrics::PeerMetrics;
+use crate::node::{Registry, Settings};
+use crate::peers::Peers;
+use crate::pool::{Buffer, Chunk, HookOf, Pool, Released};
+
+/// How long chunks that were lent over a broken connection are kept from being used again.
+const LENT_GRACE: Duration = Duration::from_secs(10);
+/// How often clocks are looked at while something is under way, and while nothing is.
+const TICK: Duration = Duration::from_millis(20);
+const IDLE_TICK: Duration = Duration::from_millis(100);
+/// One read takes at most this much besides what goes straight into a chunk.
+const SCRATCH_BYTES: usize = 256 << 10;
+
+const WAKE: u64 = u64::MAX;
+const LISTENER: u64 = 1 << 63;
+
+/// Names a connection of this thread, and never another one that takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Key {
+    fn number(self) -> u64 {
+        (u64::from(self.generation) << 32 | u64::from(self.index)) & !LISTENER
+    }
+}
+
+/// What other threads, and this one's handlers, ask of the I/O thread.
+pub(crate) enum Command {
+    Submit(Box<Submit>),
+    Push(usize, u64, Chunk),
+    Finish(usize, u64, Vec<u8>),
+    Cancel(usize, u64),
+    Answer(Key, u64, Box<Answer>),
+    Abandon(Key, u64),
+    Refill(Key, u64),
+    Released(HookOf),
+    Memory(Key, u64, Option<Buffer>),
+    AddPeer(Address, Arc<PeerMetrics>),
+    Listen(Box<dyn Acceptor>),
+    Adopt(Box<dyn Link>),
+    Stop,
+}
+
+struct Queue {
+    commands: Vec<Command>,
+    /// Requests are numbered in the order in which they are sent.
+    next_stream: u64,
+    peers: usize,
+}
+
+/// The way to an I/O thread.
+pub(crate) struct Shared {
+    queue: Mutex<Queue>,
+    wake: OwnedFd,
+    asleep: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let queue = Mutex::new(Queue { commands: Vec::new(), next_stream: 1, peers: 0 });
+        Ok(Self { queue, wake, asleep: AtomicBool::new(false) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn post(&self, command: Command) {
+        self.lock().commands.push(command);
+        self.nudge();
+    }
+
+    /// Gives the request's number.
+    pub(crate) fn submit(&self, mut submit: Box<Submit>) -> u64 {
+        let mut queue = self.lock();
+        let stream = queue.next_stream;
+        queue.next_stream += 1;
+        submit.stream = stream;
+        queue.commands.push(Command::Submit(submit));
+        drop(queue);
+        self.nudge();
+        stream
+    }
+
+    /// Gives the peer's number in this thread.
+    pub(crate) fn add_peer(&self, address: Address, metrics: Arc<PeerMetrics>) -> usize {
+        let mut queue = self.lock();
+        let index = queue.peers;
+        queue.peers += 1;
+        queue.commands.push(Command::AddPeer(address, metrics));
+        drop(queue);
+        self.nudge();
+        index
+    }
+
+    /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be told.
+    fn nudge(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // It can only fail when the counter is full, and then the thread is awake anyway.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Released for Shared {
+    fn released(&self, hook: HookOf) {
+        self.post(Command::Released(hook));
+    }
+}
+
+/// Events of one turn, by sink.
+#[derive(Default)]
+pub(crate) struct Outcome(Vec<(Arc<dyn Sink>, Vec<Event>)>);
+
+impl Outcome {
+    pub(crate) fn push(&mut self, sink: &Arc<dyn Sink>, event: Event) {
+        let at = self.0.iter().position(|(other, _)| Arc::ptr_eq(other, sink)).unwrap_or_else(|| {
+            self.0.push((Arc::clone(sink), Vec::new()));
+            self.0.len() - 1
+        });
+        self.0[at].1.push(event);
+    }
+
+    /// Hand them over. Whether there were any.
+    fn deliver(&mut self) -> bool {
+        let mut any = false;
+        for (sink, events) in &mut self.0 {
+            if !events.is_empty() {
+                any = true;
+                sink.events(events);
+                events.clear();
+            }
+        }
+        // Sinks come and go; nothing is kept of those without events.
+        if self.0.len() > 8 {
+            self.0.clear();
+        }
+        any
+    }
+}
+
+/// What a connection needs of its surroundings.
+pub(crate) struct Around<'a> {
+    pub(crate) now: Instant,
+    pub(crate) now_ms: u64,
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) settings: &'a Settings,
+    pub(crate) registry: &'a Registry,
+    pub(crate) pool: &'a Pool,
+    pub(crate) handler: Option<&'a Arc<dyn Handler>>,
+    pub(crate) outcome: &'a mut Outcome,
+}
+
+/// The parts of a thread that connections look at.
+pub(crate) struct World {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) fabrics: Vec<Arc<dyn Fabric>>,
+    pub(crate) handler: Option<Arc<dyn Handler>>,
+    /// All threads, for the sharing out of accepted connections.
+    pub(crate) all: Vec<Arc<Shared>>,
+}
+
+/// Chunks that a peer may be reading, by stream and offset.
+pub(crate) type Lent = HashMap<(u64, u64), Chunk>;
+
+pub(crate) struct Reactor {
+    world: World,
+    epoll: OwnedFd,
+    slots: Vec<(u32, Option<Connection>)>,
+    listeners: Vec<Box<dyn Acceptor>>,
+    peers: Peers,
+    outcome: Outcome,
+    dirty: Vec<Key>,
+    graves: Vec<(Instant, Lent)>,
+    scratch: Vec<u8>,
+    started: Instant,
+    next_tick: Instant,
+    next_thread: usize,
+    accepted: usize,
+    stopping: bool,
+}
+
+/// Call a method of a connection with its surroundings.
+macro_rules! around {
+    ($reactor:expr, $now:expr) => {
+        Around {
+            now: $now,
+            now_ms: $now.saturating_duration_since($reactor.started).as_millis() as u64,
+            shared: &$reactor.world.shared,
+            settings: &$reactor.world.settings,
+            registry: &$reactor.world.registry,
+            pool: &$reactor.world.settings.pool,
+            handler: $reactor.world.handler.as_ref(),
+            outcome: &mut $reactor.outcome,
+        }
+    };
+}
+
+impl Reactor {
+    pub(crate) fn new(world: World) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &world.shared.wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        let now = Instant::now();
+        Ok(Self {
+            world,
+            epoll,
+            slots: Vec::new(),
+            listeners: Vec::new(),
+            peers: Peers::default(),
+            outcome: Outcome::default(),
+            dirty: Vec::new(),
+            graves: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            started: now,
+            next_tick: now,
+            next_thread: 0,
+            accepted: 0,
+            stopping: false,
+        })
+    }
+
+    /// Until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        while !self.stopping {
+            self.wait(&mut events);
+            let now = Instant::now();
+            for event in events.drain(..) {
+                self.ready(event.data.u64(), event.flags, now);
+            }
+            // What handlers and sinks ask for in this turn is done in this turn, as far as it ends.
+            for _ in 0..4 {
+                let any = self.commands(now);
+                if !self.outcome.deliver() && !any {
+                    break;
+                }
+            }
+            if now >= self.next_tick {
+                self.tick(now);
+            }
+            for key in mem::take(&mut self.dirty) {
+                self.with(key, now, |connection, around| connection.flush(around));
+            }
+        }
+        let now = Instant::now();
+        for index in 0..self.slots.len() {
+            if let Some(connection) = &mut self.slots[index].1 {
+                connection.goodbye();
+            }
+            self.close(index, Fail::Stopped, now);
+        }
+        self.peers.stop(&mut self.outcome);
+        self.outcome.deliver();
+    }
+
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        self.world.shared.asleep.store(true, Ordering::SeqCst);
+        let busy = !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty();
+        let timeout = if busy { Duration::ZERO } else { self.next_tick.saturating_duration_since(Instant::now()) };
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+        // Interrupted by a signal: the next turn comes soon.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout));
+        self.world.shared.asleep.store(false, Ordering::SeqCst);
+    }
+
+    fn ready(&mut self, number: u64, flags: epoll::EventFlags, now: Instant) {
+        if number == WAKE {
+            let mut counter = [0; 8];
+            let _ = rustix::io::read(&self.world.shared.wake, &mut counter);
+            return;
+        }
+        if number & LISTENER != 0 {
+            self.accept((number & !LISTENER) as usize, now);
+            return;
+        }
+        let key = Key { index: number as u32, generation: (number >> 32) as u32 };
+        let mut scratch = mem::take(&mut self.scratch);
+        self.with(key, now, |connection, around| {
+            if flags.intersects(epoll::EventFlags::OUT) {
+                connection.writable(around)?;
+            }
+            if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+                connection.readable(around, &mut scratch)?;
+            }
+            Ok(())
+        });
+        self.scratch = scratch;
+    }
+
+    /// Do something with a connection, if it is still there; close it if that fails; see to what it then needs.
+    fn with(
+        &mut self,
+        key: Key,
+        now: Instant,
+        what: impl FnOnce(&mut Connection, &mut Around<'_>) -> Result<(), Fail>,
+    ) {
+        let index = key.index as usize;
+        let Some((generation, Some(connection))) = self.slots.get_mut(index) else { return };
+        if *generation != key.generation {
+            return;
+        }
+        let was_open = connection.is_open();
+        let result = what(connection, &mut around!(self, now));
+        if let Err(fail) = result {
+            self.close(index, fail, now);
+            return;
+        }
+        if connection.is_open() && !was_open {
+            self.peers.opened(connection, &mut around!(self, now));
+        }
+        self.settle(index, now);
+    }
+
+    /// Interest in writability, the list of those that have something to write, and requests that wait for room.
+    fn settle(&mut self, index: usize, now: Instant) {
+        let (generation, Some(connection)) = &mut self.slots[index] else { return };
+        let key = Key { index: index as u32, generation: *generation };
+        if connection.takes_calls() {
+            connection.start_waiting(&mut around!(self, now));
+        } else if let Side::Client(peer) = connection.side {
+            self.peers.retire(peer, key);
+        }
+        if connection.wants_change() {
+            let flags = if connection.wants_write() {
+                epoll::EventFlags::IN | epoll::EventFlags::OUT
+            } else {
+                epoll::EventFlags::IN
+            };
+            let data = epoll::EventData::new_u64(key.number());
+            if epoll::modify(&self.epoll, connection.descriptor(), data, flags).is_err() {
+                self.close(index, Fail::Stopped, now);
+                return;
+            }
+        }
+        if connection.is_drained() {
+            self.close(index, Fail::Drained, now);
+        } else if connection.take_dirty() {
+            self.dirty.push(key);
+        }
+    }
+
+    fn close(&mut self, index: usize, fail: Fail, now: Instant) {
+        let (generation, slot) = &mut self.slots[index];
+        let Some(mut connection) = slot.take() else { return };
+        *generation = (*generation + 1) & 0x7fff_ffff;
+        // Closing the descriptor takes it out of the epoll set; deleting it first keeps no stale event.
+        let _ = epoll::delete(&self.epoll, connection.descriptor());
+        let lent = connection.fail(&fail, &mut around!(self, now));
+        if !lent.is_empty() {
+            self.graves.push((now + LENT_GRACE, lent));
+        }
+        if matches!(connection.side, Side::Server) {
+            self.accepted -= 1;
+        }
+        if let Some(link) = self.peers.closed(&connection, &fail, &mut around!(self, now), &self.world.fabrics) {
+            self.add(link.0, Side::Client(link.1), now);
+        }
+    }
+
+    fn accept(&mut self, which: usize, now: Instant) {
+        // A few at a time, so that a crowd does not keep others waiting.
+        for _ in 0..16 {
+            match self.listeners[which].accept() {
+                Ok(Some(link)) => {
+                    self.next_thread = (self.next_thread + 1) % self.world.all.len();
+                    let to = &self.world.all[self.next_thread];
+                    if Arc::ptr_eq(to, &self.world.shared) {
+                        self.adopt(link, now);
+                    } else {
+                        to.post(Command::Adopt(link));
+                    }
+                }
+                Ok(None) => break,
+                // Out of descriptors, or the caller has gone already: the next turn tries again.
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn adopt(&mut self, link: Box<dyn Link>, now: Instant) {
+        self.accepted += 1;
+        let full = self.accepted > self.world.settings.max_connections;
+        if let Some(index) = self.add(link, Side::Server, now)
+            && full
+            && let Some(connection) = &mut self.slots[index].1
+        {
+            connection.refuse_at_hello(Refusal::Full);
+        }
+    }
+
+    fn add(&mut self, link: Box<dyn Link>, side: Side, now: Instant) -> Option<usize> {
+        let index = self.slots.iter().position(|slot| slot.1.is_none()).unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() - 1
+        });
+        let key = Key { index: index as u32, generation: self.slots[index].0 };
+        let connection = Connection::new(key, link, side, self.peers.named(side), &around!(self, now));
+        let data = epoll::EventData::new_u64(key.number());
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
+        let added = epoll::add(&self.epoll, connection.descriptor(), data, flags);
+        self.slots[index].1 = Some(connection);
+        if added.is_err() {
+            self.close(index, Fail::Stopped, now);
+            return None;
+        }
+        if let Side::Client(peer) = side {
+            self.peers.connecting(peer, key);
+        }
+        Some(index)
+    }
+
+    /// Carry out what has been asked for. Whether there was anything.
+    fn commands(&mut self, now: Instant) -> bool {
+        let commands = mem::take(&mut self.world.shared.lock().commands);
+        let any = !commands.is_empty();
+        for command in commands {
+            self.command(command, now);
+        }
+        any
+    }
+
+    fn command(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Submit(submit) => self.submit(submit, now),
+            Command::Push(peer, stream, chunk) => {
+                if let Some(chunk) = self.peers.push(peer, stream, chunk) {
+                    for key in self.peers.connections(peer) {
+                        let chunk = chunk.clone();
+                        self.with(key, now, |connection, around| connection.push(around, stream, chunk));
+                    }
+                }
+            }
+            Command::Finish(peer, stream, footer) => {
+                if let Some(footer) = self.peers.finish(peer, stream, footer) {
+                    for key in self.peers.connections(peer) {
+                        let footer = footer.clone();
+                        self.with(key, now, |connection, around| connection.finish(around, stream, footer));
+                    }
+                }
+            }
+            Command::Cancel(peer, stream) => {
+                if !self.peers.cancel(peer, stream, &mut self.outcome) {
+                    for key in self.peers.connections(peer) {
+                        self.with(key, now, |connection, around| connection.cancel(around, stream));
+                    }
+                }
+            }
+            Command::Answer(key, stream, answer) => {
+                self.with(key, now, |connection, around| connection.answer(around, stream, *answer));
+            }
+            Command::Abandon(key, stream) => {
+                self.with(key, now, |connection, around| connection.abandon(around, stream));
+            }
+            Command::Refill(key, stream) => {
+                self.with(key, now, |connection, around| connection.refill(around, stream));
+            }
+            Command::Released(hook) => {
+                self.with(hook.connection, now, |connection, around| connection.released(around, &hook));
+            }
+            Command::Memory(key, stream, buffer) => {
+                self.with(key, now, |connection, around| connection.memory(around, stream, buffer));
+            }
+            Command::AddPeer(address, metrics) => self.peers.add(address, metrics),
+            Command::Listen(acceptor) => {
+                let number = LISTENER | self.listeners.len() as u64;
+                let data = epoll::EventData::new_u64(number);
+                if epoll::add(&self.epoll, acceptor.descriptor(), data, epoll::EventFlags::IN).is_ok() {
+                    self.listeners.push(acceptor);
+                }
+            }
+            Command::Adopt(link) => self.adopt(link, now),
+            Command::Stop => self.stopping = true,
+        }
+    }
+
+    fn submit(&mut self, submit: Box<Submit>, now: Instant) {
+        let peer = submit.peer;
+        self.next_tick = self.next_tick.min(now + TICK);
+        if let Some(key) = self.peers.current(peer) {
+            self.with(key, now, |connection, around| connection.submit(around, submit));
+            return;
+        }
+        if let Some(link) = self.peers.wait(submit, &mut around!(self, now), &self.world.fabrics) {
+            self.add(link, Side::Client(peer), now);
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let mut busy = self.peers.tick(&mut around!(self, now));
+        for index in 0..self.slots.len() {
+            let (generation, Some(connection)) = &self.slots[index] else { continue };
+            busy |= connection.is_busy();
+            let key = Key { index: index as u32, generation: *generation };
+            self.with(key, now, |connection, around| connection.tick(around));
+        }
+        self.world.settings.pool.expire(now);
+        self.graves.retain(|grave| grave.0 > now);
+        self.next_tick = now + if busy { TICK } else { IDLE_TICK };
+        self.outcome.deliver();
+    }
+}
+
+/// A call that could not even wait.
+pub(crate) fn refuse(outcome: &mut Outcome, submit: &Submit, error: Error) {
+    let what = crate::api::What::Failed(error);
+    outcome.push(&submit.sink, Event { token: submit.token, what });
+}

@@ -1,0 +1,108 @@
+//! A client that speaks the protocol by hand over a blocking stream, so as to break its rules.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use swiftlet_transport::Carrier;
+use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
+use swiftlet_wire::handshake::{Client, Identity, Limits};
+use swiftlet_wire::limits::HEAD_BYTES;
+
+use super::{World, keys, socket_path};
+
+pub trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+pub struct Raw {
+    pub stream: Box<dyn Stream>,
+    pub encoder: Encoder,
+    decoder: Decoder,
+    received: Vec<u8>,
+    /// All that was sent so far.
+    pub record: Vec<u8>,
+}
+
+pub fn connect(world: &World, name: &str) -> Raw {
+    let patience = Some(Duration::from_secs(10));
+    let stream: Box<dyn Stream> = match world.carrier {
+        Carrier::SameNode => {
+            let stream = UnixStream::connect(socket_path(&world.directory, name)).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            Box::new(stream)
+        }
+        Carrier::Simulated => {
+            let stream = world.network.connect(name).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            Box::new(stream)
+        }
+        _ => {
+            let stream = TcpStream::connect(world.address(name).tcp.unwrap()).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            Box::new(stream)
+        }
+    };
+    Raw { stream, encoder: Encoder::default(), decoder: Decoder::default(), received: Vec::new(), record: Vec::new() }
+}
+
+impl Raw {
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.record.extend_from_slice(bytes);
+        // The server may have closed already, which is what some tests are about.
+        let _ = self.stream.write_all(bytes);
+    }
+
+    pub fn frame(&mut self, kind: Kind, flags: u8, stream: u64, meta: &[u8]) {
+        let mut bytes = Vec::new();
+        self.encoder.encode(&mut bytes, kind, flags, stream, &[meta], 0);
+        self.send(&bytes);
+    }
+
+    /// The next frame, its meta part and body; `None` when the server has closed.
+    pub fn next(&mut self) -> Option<(Head, Vec<u8>, Vec<u8>)> {
+        loop {
+            if let Ok(Found::Frame(head, meta)) = self.decoder.clone().next(&self.received) {
+                let meta = meta.to_vec();
+                let body = HEAD_BYTES + head.meta_bytes;
+                if self.received.len() >= body + head.body_bytes {
+                    drop(self.decoder.next(&self.received));
+                    let body_bytes = self.received[body..body + head.body_bytes].to_vec();
+                    self.received.drain(..body + head.body_bytes);
+                    return Some((head, meta, body_bytes));
+                }
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("the server does not close: {error}"),
+            }
+        }
+    }
+
+    /// The next frame that is not about the connection itself.
+    pub fn next_of_stream(&mut self) -> Option<(Head, Vec<u8>, Vec<u8>)> {
+        loop {
+            let next = self.next()?;
+            if next.0.stream != 0 {
+                return Some(next);
+            }
+        }
+    }
+
+    /// A proper handshake.
+    pub fn shake_hands(&mut self, server: &str) {
+        let limits = Limits { window_bytes: 1 << 20, lent: false, streams: 100, inline_bytes: 1 << 20 };
+        let us = Identity { name: "raw".to_owned(), machine: "machine".to_owned(), limits };
+        let (client, hello) = Client::new(&keys(&["secret"]), &us, server, &[7; 32]);
+        self.frame(Kind::Hello, 0, 0, &hello);
+        let (head, welcome, _) = self.next().expect("an answer");
+        assert_eq!(head.kind, Kind::Welcome);
+        let (agreed, proof) = client.welcomed(&welcome).expect("the key");
+        self.frame(Kind::Proof, 0, 0, &proof);
+        self.encoder.begin_session(agreed.session);
+        self.decoder.begin_session(agreed.session);
+    }
+}
