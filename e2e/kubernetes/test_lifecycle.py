@@ -38,11 +38,10 @@ spec:
     - name: main
       replicas: 3
       storage: {className: fast, size: 1Gi}
-  rings: {partPower: 8, minPartHours: 0}
+  rings: {partPower: 6, minPartHours: 0}
   container: {replicas: 3, storage: {className: fast, size: 1Gi}}
   proxy: {replicas: 2}
   metadata: {replicas: 1}
-  replicator: {intervalSeconds: 5}
   replaceLostNodesAfterSeconds: 30
 ---
 apiVersion: swiftlet.io/v1alpha1
