@@ -290,6 +290,7 @@ fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Vol
     }
     inner.device.disk.reach("batch-synced");
     log.sequence += records.len() as u64;
+    inner.counters.batches.fetch_add(1, Ordering::Relaxed);
     volume.end.store(end, Ordering::Release);
     Ok(volume)
 }

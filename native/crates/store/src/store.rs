@@ -59,6 +59,8 @@ impl Default for Config {
 /// What is counted since the store was opened.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Batches committed.
+    pub batches: AtomicU64,
     /// Records found damaged and taken out of service.
     pub quarantined: AtomicU64,
     /// Checkpoints written.

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Measure the native store beside the disk below it; RESULTS.md says what it came to.
+#
+#   bench/store/run.sh DIRECTORY            puts, gets, large objects (a minute or two; needs 4 GiB there)
+#   bench/store/run.sh DIRECTORY many       ten million objects (needs 6 GiB there)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly directory=${1:?which directory}/swiftlet-store-bench
+cargo build --quiet --release --manifest-path native/Cargo.toml -p swiftlet-store --example store_bench
+readonly bench=native/target/release/examples/store_bench
+trap 'rm -rf "$directory"' EXIT
+
+run() {
+    mkdir -p "$directory"
+    "$bench" "$directory" "$@"
+}
+
+if [[ ${2:-} == many ]]; then
+    run fill 0 10000000
+    run open
+else
+    for what in puts gets large; do
+        run "$what"
+        rm -rf "$directory"
+    done
+fi

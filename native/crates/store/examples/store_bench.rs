@@ -1,0 +1,287 @@
+//! How fast a store is, beside what the disk does in the same run. `bench/store/run` runs it, `bench/store/RESULTS.md`
+//! has what it came to.
+//!
+//!     store_bench DIRECTORY puts|gets|large|fill FROM TO|open
+#![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use swiftlet_store::model::{Footer, Key, PutMeta};
+use swiftlet_store::{Config, Store};
+
+const SMALL: usize = 10 * 1024;
+const WRITERS: u64 = 20;
+
+fn key(number: u64) -> Key {
+    let digest = swiftlet_hash::xxh3_128(&number.to_be_bytes()).to_be_bytes();
+    // The top ten bits of a digest, as a ring of part power 10 would have it.
+    Key { policy: 0, partition: u32::from(u16::from_be_bytes([digest[0], digest[1]])) >> 6, digest }
+}
+
+fn meta(number: u64, timestamp: u64) -> PutMeta {
+    PutMeta {
+        name: format!("/AUTH_test/container/object-{number}").into_bytes(),
+        timestamp,
+        content_type: b"application/octet-stream".to_vec(),
+        ..PutMeta::default()
+    }
+}
+
+fn footer(data: &[u8]) -> Footer {
+    Footer {
+        size: data.len() as u64,
+        etag: b"5d41402abc4b2a76b9719d911017c592".to_vec(),
+        xxh3: swiftlet_hash::xxh3_64(data),
+    }
+}
+
+fn bytes(size: usize) -> Vec<u8> {
+    (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn open(root: &Path) -> Store {
+    std::fs::create_dir_all(root).unwrap();
+    Store::open(root, Config::default()).unwrap()
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Durable puts by many writers; puts per second, and records per sync.
+fn timed_puts(store: &Store, span: Duration, round: u64) -> (f64, f64) {
+    let data = bytes(SMALL);
+    let count = AtomicU64::new(0);
+    let synced = store.counters().batches.load(Ordering::Relaxed);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (data, count) = (&data, &count);
+            scope.spawn(move || {
+                let mut number = writer << 40 | round << 32;
+                while begun.elapsed() < span {
+                    number += 1;
+                    store.put(key(number), &meta(number, 1 << 40), &footer(data), data.clone()).unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (done, span) = (count.load(Ordering::Relaxed) as f64, begun.elapsed().as_secs_f64());
+    (done / span, done / (store.counters().batches.load(Ordering::Relaxed) - synced) as f64)
+}
+
+/// What the disk does: append as many bytes as a batch has, sync, again.
+fn timed_appends(root: &Path, span: Duration, group: usize) -> f64 {
+    let file = File::create(root.join("appended")).unwrap();
+    let data = bytes(SMALL);
+    let (mut offset, mut groups) = (0, 0_u64);
+    let begun = Instant::now();
+    while begun.elapsed() < span {
+        for _ in 0..group {
+            file.write_all_at(&data, offset).unwrap();
+            offset += SMALL as u64;
+        }
+        file.sync_data().unwrap();
+        groups += 1;
+    }
+    let rate = (groups * group as u64) as f64 / begun.elapsed().as_secs_f64();
+    std::fs::remove_file(root.join("appended")).unwrap();
+    rate
+}
+
+fn puts(root: &Path) {
+    let store = open(root);
+    let mut ratios = Vec::new();
+    for round in 0..5 {
+        let (rate, group) = timed_puts(&store, Duration::from_secs(3), round);
+        let loop_rate = timed_appends(root, Duration::from_secs(3), group.round() as usize);
+        ratios.push(rate / loop_rate);
+        println!(
+            "puts {rate:8.0}/s, {group:4.1} a sync; append and fdatasync {loop_rate:8.0}/s; ratio {:.2}",
+            rate / loop_rate
+        );
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("median ratio {:.2}", ratios[ratios.len() / 2]);
+}
+
+fn gets(root: &Path) {
+    let store = open(root);
+    let data = bytes(SMALL);
+    let objects = 10_000;
+    for number in 0..objects {
+        let key = key(number);
+        store.submit_put(
+            key,
+            &meta(number, 1 << 40),
+            &footer(&data),
+            data.clone(),
+            Box::new(|done| assert!(done.unwrap())),
+        );
+    }
+    store.put(key(objects), &meta(objects, 1 << 40), &footer(&data), data.clone()).unwrap();
+    for _ in 0..5 {
+        let (begun, mut count) = (Instant::now(), 0_u64);
+        while begun.elapsed() < Duration::from_secs(2) {
+            for _ in 0..100 {
+                count += 1;
+                let object = store.get(&key(count.wrapping_mul(7919) % objects)).unwrap();
+                assert_eq!(object.bytes().unwrap().len(), SMALL);
+            }
+        }
+        let rate = count as f64 / begun.elapsed().as_secs_f64();
+        let file = File::open(root.join("volumes/00000001")).unwrap();
+        let (begun, mut plain) = (Instant::now(), 0_u64);
+        let mut buffer = vec![0; SMALL];
+        while begun.elapsed() < Duration::from_secs(1) {
+            for _ in 0..100 {
+                plain += 1;
+                file.read_exact_at(&mut buffer, 4096 + plain.wrapping_mul(7919) % objects * SMALL as u64).unwrap();
+                std::hint::black_box(swiftlet_hash::xxh3_64(&buffer));
+            }
+        }
+        let plain = plain as f64 / begun.elapsed().as_secs_f64();
+        println!("gets {rate:8.0}/s on one core; pread and xxh3 alone {plain:8.0}/s");
+    }
+}
+
+fn large(root: &Path) {
+    let store = open(root);
+    let piece = bytes(1 << 20);
+    let pieces = 1024_u64;
+    let size = pieces << 20;
+    let mut hasher = swiftlet_hash::Hasher::new(swiftlet_hash::Digests { md5: false, xxh3: true });
+    (0..pieces).for_each(|_| hasher.update(&piece));
+    let footer = Footer { size, etag: Vec::new(), xxh3: hasher.xxh3_64().unwrap() };
+    for round in 0..3 {
+        let begun = Instant::now();
+        let mut plain = File::create(root.join("plain")).unwrap();
+        (0..pieces).for_each(|_| plain.write_all(&piece).unwrap());
+        plain.sync_data().unwrap();
+        let disk = begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        let mut writer = store.create(key(round), Some(size), None).unwrap();
+        (0..pieces).for_each(|_| writer.write(&piece).unwrap());
+        writer.commit(&meta(round, 1 << 40), &footer).unwrap();
+        let stored = begun.elapsed().as_secs_f64();
+        println!(
+            "write: store {:.2} GB/s, plain file {:.2} GB/s; ratio {:.2}",
+            gb(size, stored),
+            gb(size, disk),
+            disk / stored
+        );
+        let plain = File::open(root.join("plain")).unwrap();
+        let (mut buffer, begun) = (vec![0; 1 << 20], Instant::now());
+        (0..pieces).for_each(|at| plain.read_exact_at(&mut buffer, at << 20).unwrap());
+        let disk = begun.elapsed().as_secs_f64();
+        let object = store.get(&key(round)).unwrap();
+        let begun = Instant::now();
+        (0..pieces).for_each(|at| drop(object.read(at << 20, 1 << 20).unwrap()));
+        let stored = begun.elapsed().as_secs_f64();
+        println!(
+            "read, checked: store {:.2} GB/s, plain pread {:.2} GB/s; ratio {:.2}",
+            gb(size, stored),
+            gb(size, disk),
+            disk / stored
+        );
+        std::fs::remove_file(root.join("plain")).unwrap();
+        store.delete(key(round), 1 << 41, Vec::new()).unwrap();
+    }
+}
+
+fn gb(size: u64, seconds: f64) -> f64 {
+    size as f64 / seconds / 1e9
+}
+
+/// Processor time of this process so far; other processes' load leaves it alone, mostly.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// Put so many small objects, many under way at once.
+fn put_many(store: &Store, numbers: std::ops::Range<u64>) {
+    let waiting = Arc::new(AtomicU64::new(0));
+    for number in numbers {
+        while waiting.load(Ordering::Acquire) > 2048 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        waiting.fetch_add(1, Ordering::AcqRel);
+        let left = Arc::clone(&waiting);
+        let done = Box::new(move |done: swiftlet_store::Result<bool>| {
+            done.unwrap();
+            left.fetch_sub(1, Ordering::AcqRel);
+        });
+        store.submit_put(key(number), &meta(number, 1 << 40), &footer(b""), Vec::new(), done);
+    }
+    while waiting.load(Ordering::Acquire) > 0 {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Put small objects until there are so many; what a put and a stat cost on the way. Ends without closing.
+fn fill(root: &Path, from: u64, to: u64) {
+    let before = resident_bytes();
+    let store = open(root);
+    let mut reached = from;
+    for next in [10_000, 100_000, 1_000_000, 2_000_000, 4_000_000, 6_000_000, 8_000_000, 10_000_000] {
+        if next > reached && next <= to {
+            let extra = 1 << 40 | next << 20;
+            put_many(&store, reached..next);
+            reached = next;
+            let begun = cpu_seconds();
+            put_many(&store, extra..extra + 100_000);
+            let puts = (cpu_seconds() - begun) * 10.0;
+            let begun = cpu_seconds();
+            (0..200_000).for_each(|at| drop(store.stat(&key(at * 7919 % reached)).unwrap()));
+            let stats = (cpu_seconds() - begun) * 5.0;
+            let objects = store.usage().unwrap().objects;
+            let memory = resident_bytes().saturating_sub(before) as f64 / objects as f64;
+            println!(
+                "{objects:9} objects: put {puts:5.2} us, stat {stats:5.2} us of processor; {memory:5.1} bytes resident each"
+            );
+            std::io::stdout().flush().unwrap();
+        }
+    }
+    let begun = Instant::now();
+    store.checkpoint().unwrap();
+    println!("checkpoint: {:.1} s", begun.elapsed().as_secs_f64());
+    put_many(&store, (1 << 60 | to << 20)..(1 << 60 | to << 20) + 200_000);
+    // As a crash would: nothing is closed, and 200,000 records lie behind the checkpoint.
+    std::process::exit(0);
+}
+
+fn reopen(root: &Path) {
+    let before = resident_bytes();
+    let begun = Instant::now();
+    let store = open(root);
+    let span = begun.elapsed().as_secs_f64();
+    let objects = store.usage().unwrap().objects;
+    let memory = (resident_bytes() - before) as f64 / objects as f64;
+    println!("opened in {span:.2} s, {:.2} s of processor: {objects} objects, {:?}", cpu_seconds(), store.recovery());
+    println!("{memory:.1} bytes resident each; {} volumes", store.volumes().len());
+    std::process::exit(0);
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let root = Path::new(&arguments[1]);
+    match arguments[2].as_str() {
+        "puts" => puts(root),
+        "gets" => gets(root),
+        "large" => large(root),
+        "fill" => fill(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap()),
+        "open" => reopen(root),
+        other => panic!("what is {other}?"),
+    }
+}

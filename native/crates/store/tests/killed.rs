@@ -1,0 +1,195 @@
+//! A real process that is killed while it writes: what it acknowledged is there, whole; nothing else half is.
+//!
+//! Fault model: SIGKILL at named points of the store and at random moments. The page cache survives, so this is about
+//! orders and half states on a real file system; `crash` is about what power takes along.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use swiftlet_store::model::{Footer, Key, PutMeta};
+use swiftlet_store::{Config, Error, Store};
+
+const POINTS: [&str; 24] = [
+    "format-written",
+    "format-placed",
+    "volume-created",
+    "volume-allocated",
+    "volume-head-written",
+    "volume-synced",
+    "volume-placed",
+    "batch-decided",
+    "batch-written",
+    "batch-synced",
+    "batch-applied",
+    "large-created",
+    "large-written",
+    "large-synced",
+    "large-placed",
+    "large-unlink",
+    "checkpoint-begun",
+    "checkpoint-written",
+    "checkpoint-synced",
+    "checkpoint-renamed",
+    "checkpoint-placed",
+    "compaction-copied",
+    "compaction-synced",
+    "compaction-switched",
+];
+
+/// Says to a process of this test that it is the child: the directory, a space, the seed.
+const CHILD: &str = "SWIFTLET_STORE_TEST_CHILD";
+
+/// Nothing, unless this process is the child: then it writes until it dies.
+#[test]
+fn child() {
+    if let Ok(task) = std::env::var(CHILD) {
+        let (root, seed) = task.rsplit_once(' ').expect("a directory and a seed");
+        write_until_killed(Path::new(root), seed.parse().expect("a number"));
+    }
+}
+
+/// Prints a line per acknowledged operation: what, object, timestamp. What an object holds follows from its timestamp.
+fn write_until_killed(root: &Path, seed: u64) {
+    let mut chance = seed;
+    let mut random = move |below: u64| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (chance >> 33) % below
+    };
+    let config = Config {
+        volume_bytes: 256 * 1024,
+        aggregate_below: 20_000,
+        checkpoint_bytes: 128 * 1024,
+        live_share: 0.7,
+        ..Config::default()
+    };
+    let store = Store::open(root, config).expect("it works");
+    let mut out = std::io::stdout();
+    for step in 1..=100_000_u64 {
+        let number = random(8);
+        let digest = swiftlet_hash::xxh3_128(&number.to_be_bytes()).to_be_bytes();
+        let key = Key { policy: 0, partition: 1, digest };
+        // Later lives go on where the ones before them ended.
+        let timestamp = store
+            .stat(&key)
+            .map_or_else(|error| if let Error::NotFound(Some(at)) = error { at } else { 0 }, |info| info.timestamp)
+            + 1;
+        let what = if random(5) == 0 {
+            match store.delete(key, timestamp, Vec::new()) {
+                Ok(_) | Err(Error::NotFound(_)) => "delete",
+                Err(error) => panic!("{error}"),
+            }
+        } else {
+            let data = vec![(timestamp % 251) as u8; (timestamp * 7919 % 40_000) as usize];
+            let mut writer = store.create(key, None, None).expect("it works");
+            writer.write(&data).expect("it works");
+            let footer = Footer { size: data.len() as u64, etag: Vec::new(), xxh3: swiftlet_hash::xxh3_64(&data) };
+            writer.commit(&PutMeta { timestamp, ..PutMeta::default() }, &footer).expect("it works");
+            "put"
+        };
+        writeln!(out, "{what} {number} {timestamp}").expect("it works");
+        out.flush().expect("it works");
+        match step % 20 {
+            7 => store.checkpoint().expect("it works"),
+            13 => drop(store.compact().expect("it works")),
+            17 => drop(store.punch().expect("it works")),
+            _ => {}
+        }
+    }
+}
+
+/// Run the child until it dies; the last acknowledged operation of each object.
+fn live(root: &Path, seed: u64, failpoint: Option<&str>, kill_after: Option<Duration>) -> HashMap<u64, (bool, u64)> {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "child", "--nocapture"]).stdout(Stdio::piped());
+    command.env(CHILD, format!("{} {seed}", root.display()));
+    if let Some(point) = failpoint {
+        command.env("SWIFTLET_STORE_FAILPOINT", point);
+    }
+    let mut process = command.spawn().expect("it starts");
+    let output = BufReader::new(process.stdout.take().expect("its output"));
+    let mut lines = output.lines();
+    let mut acknowledged = HashMap::new();
+    let mut note = |line: String| {
+        let parts: Vec<&str> = line.split(' ').collect();
+        if let [what @ ("put" | "delete"), number, timestamp] = parts[..] {
+            let (number, timestamp) = (number.parse().expect("a number"), timestamp.parse().expect("a timestamp"));
+            acknowledged.insert(number, (what == "put", timestamp));
+        }
+    };
+    if let Some(after) = kill_after {
+        // The moment is counted from the first sign of life.
+        for line in lines.by_ref().map_while(Result::ok) {
+            note(line.clone());
+            if line.starts_with("put") {
+                break;
+            }
+        }
+        std::thread::sleep(after);
+        process.kill().expect("killed");
+    }
+    lines.map_while(Result::ok).for_each(&mut note);
+    let status = process.wait().expect("it ended");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{failpoint:?}: it was to be killed");
+    acknowledged
+}
+
+/// Compare the device with what was acknowledged; from here on it is known what became of the operation under way.
+fn check(root: &Path, acknowledged: &mut HashMap<u64, (bool, u64)>, what: &str) {
+    let config = Config { threads: false, volume_bytes: 256 * 1024, ..Config::default() };
+    let store = Store::open(root, config).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for number in 0..8_u64 {
+        let digest = swiftlet_hash::xxh3_128(&number.to_be_bytes()).to_be_bytes();
+        let key = Key { policy: 0, partition: 1, digest };
+        let (is_put, timestamp) = acknowledged.get(&number).copied().unwrap_or((false, 0));
+        match store.get(&key) {
+            Ok(object) => {
+                let at = object.info().timestamp;
+                // The next one may have been under way.
+                assert!(
+                    (at == timestamp && is_put) || at == timestamp + 1,
+                    "{what}: {number} is at {at}, not {timestamp}"
+                );
+                let data = object.read(0, u64::MAX).expect("sound");
+                assert_eq!(data, vec![(at % 251) as u8; (at * 7919 % 40_000) as usize], "{what}: {number}");
+                acknowledged.insert(number, (true, at));
+            }
+            Err(Error::NotFound(tombstone)) => {
+                let at = tombstone.unwrap_or(0);
+                assert!(
+                    (at == timestamp && !is_put) || at == timestamp + 1,
+                    "{what}: {number} went at {at}, not {timestamp}"
+                );
+                acknowledged.insert(number, (false, at));
+            }
+            Err(error) => panic!("{what}: {number}: {error}"),
+        }
+    }
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new(), "{what}");
+    assert_eq!(store.recovery().damaged, 0, "{what}");
+}
+
+#[test]
+fn killed_at_named_points_and_at_random_moments() {
+    let root = std::env::temp_dir().join(format!("swiftlet-killed-{}", std::process::id()));
+    for (number, point) in POINTS.iter().enumerate() {
+        std::fs::create_dir_all(&root).expect("a directory");
+        // Once in a new store, and, where it can be reached again, later in its life.
+        let mut all = live(&root, number as u64, Some(point), None);
+        check(&root, &mut all, point);
+        if !point.starts_with("format") {
+            all.extend(live(&root, number as u64 + 100, Some(&format!("{point}:3")), None));
+            check(&root, &mut all, &format!("{point}, third time"));
+        }
+        std::fs::remove_dir_all(&root).expect("cleaned up");
+    }
+    std::fs::create_dir_all(&root).expect("a directory");
+    let mut all = HashMap::new();
+    for round in 0..12_u64 {
+        all.extend(live(&root, round, None, Some(Duration::from_micros(1000 + round * 7919 % 60_000))));
+        check(&root, &mut all, &format!("killed at random, round {round}"));
+    }
+    std::fs::remove_dir_all(&root).expect("cleaned up");
+}
