@@ -5,10 +5,10 @@
 //! even distribution of digests to stay so. Most objects are a slot and nothing else; POSTs, expiries and large
 //! files are kept aside.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::merge::State;
-use crate::model::{Entry, EntryKind, SUFFIXES, Suffix, Timestamp};
+use crate::model::{Entry, EntryKind, Suffix, Timestamp};
 use crate::record::{ALIGN, Kind, Place};
 use crate::sethash;
 
@@ -126,7 +126,6 @@ impl Held {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     total: [u64; 2],
-    suffix: Suffix,
     count: u32,
 }
 
@@ -145,7 +144,7 @@ impl Sum {
 pub(crate) struct Partition {
     firsts: Vec<u128>,
     leaves: Vec<Vec<Slot>>,
-    sums: Vec<Sum>,
+    sums: BTreeMap<Suffix, Sum>,
     extras: HashMap<[u8; 16], Extra>,
     count: usize,
     root: Option<u128>,
@@ -314,18 +313,7 @@ impl Partition {
         }
         let Some(suffix) = after.or(before).map(|held| held.slot.suffix()) else { return };
         self.root = None;
-        let found = if self.sums.len() == usize::from(SUFFIXES) {
-            Ok(usize::from(suffix))
-        } else if self.sums.last().is_some_and(|last| last.suffix < suffix) {
-            Err(self.sums.len())
-        } else {
-            self.sums.binary_search_by(|sum| sum.suffix.cmp(&suffix))
-        };
-        let at = found.unwrap_or_else(|at| {
-            self.sums.insert(at, Sum { suffix, ..Sum::default() });
-            at
-        });
-        let sum = &mut self.sums[at];
+        let sum = self.sums.entry(suffix).or_default();
         let mut total = sum.total();
         if let Some(entry) = old {
             total = total.wrapping_sub(sethash::term(&entry));
@@ -337,14 +325,14 @@ impl Partition {
         }
         sum.set(total);
         if sum.count == 0 {
-            self.sums.remove(at);
+            self.sums.remove(&suffix);
         }
     }
 
     /// Set hashes of all suffixes with anything in them, by suffix.
     #[must_use]
     pub(crate) fn suffixes(&self) -> Vec<(Suffix, u128)> {
-        self.sums.iter().map(|sum| (sum.suffix, sum.total())).collect()
+        self.sums.iter().map(|(suffix, sum)| (*suffix, sum.total())).collect()
     }
 
     /// One hash over the partition.
@@ -393,8 +381,8 @@ impl Partition {
             let total = counted.entry(held.slot.suffix()).or_default();
             *total = total.wrapping_add(sethash::term(&held.entry()));
         }
-        let wrong = self.sums.iter().find(|sum| counted.remove(&sum.suffix) != Some(sum.total()));
-        wrong.map(|sum| sum.suffix).or_else(|| counted.keys().next().copied())
+        let wrong = self.sums.iter().find(|(suffix, sum)| counted.remove(suffix) != Some(sum.total()));
+        wrong.map(|(suffix, _)| *suffix).or_else(|| counted.keys().next().copied())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::model::SUFFIXES;
 
 fn digest(number: u64) -> [u8; 16] {
     swiftlet_hash::xxh3_128(&number.to_be_bytes()).to_be_bytes()
