@@ -10,6 +10,7 @@ from aiohttp import web
 from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
+from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
 from swiftlet.timestamp import ZERO
@@ -19,7 +20,7 @@ def _nothing_yet(account: str) -> AccountInfo:
     return AccountInfo(account, ZERO, ZERO, 0, 0, 0, {})
 
 
-def account_headers(info: AccountInfo) -> dict[str, str]:
+def account_headers(call: Call, info: AccountInfo) -> dict[str, str]:
     """Totals and metadata as response headers."""
     headers = {
         "X-Account-Container-Count": str(info.container_count),
@@ -29,7 +30,13 @@ def account_headers(info: AccountInfo) -> dict[str, str]:
         "X-Put-Timestamp": info.put_timestamp.normal,
         "Accept-Ranges": "bytes",
     }
-    return headers | dict(info.metadata)
+    return headers | unprivileged(info.metadata, call.owner)
+
+
+def new_metadata(call: Call) -> dict[str, str]:
+    """What a PUT or POST changes of an account's metadata, its ACL included; "" removes an item."""
+    items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
+    return unprivileged(items | account_acl(call.request.headers), call.owner)
 
 
 async def head(call: Call) -> web.Response:
@@ -38,7 +45,7 @@ async def head(call: Call) -> web.Response:
         info = await call.api.listings.account_info(call.path.account)
     except NotFound:
         info = _nothing_yet(call.path.account)
-    return web.Response(status=204, headers=account_headers(info))
+    return web.Response(status=204, headers=account_headers(call, info))
 
 
 async def get(call: Call) -> web.Response:
@@ -46,7 +53,7 @@ async def get(call: Call) -> web.Response:
     query = parse_listing(call.query, call.api.options.limits.account_listing_limit)
     media_type = choose_type(call.query, call.request.headers.get("Accept"))
     info, rows = await _page(call, query)
-    return render(rows, media_type, "account", call.path.account, account_headers(info))
+    return render(rows, media_type, "account", call.path.account, account_headers(call, info))
 
 
 async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
@@ -60,23 +67,26 @@ async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[Cont
 async def post(call: Call) -> web.Response:
     """POST /v1/{account}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
-    items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
+    items = new_metadata(call)
     try:
         await call.api.listings.post_account(call.path.account, call.api.clock.next(), items)
     except NotFound:
         await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
+    call.api.accounts.forget(call.path.account)
     return web.Response(status=204)
 
 
 async def put(call: Call) -> web.Response:
     """PUT /v1/{account}: create (201) or update (202)."""
     refuse_unsupported(call.request.headers)
-    items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
+    items = new_metadata(call)
     created = await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
+    call.api.accounts.forget(call.path.account)
     return web.Response(status=201 if created else 202)
 
 
 async def delete(call: Call) -> web.Response:
     """DELETE /v1/{account}: 204, 409 while it has containers."""
     await call.stamped(lambda timestamp: call.api.listings.delete_account(call.path.account, timestamp))
+    call.api.accounts.forget(call.path.account)
     return web.Response(status=204)

@@ -8,12 +8,12 @@ import structlog
 from aiohttp import hdrs, web
 
 from swiftlet.api import accounts, containers, copy_object, delete_object, get_object, info, objects, put_object, tokens
+from swiftlet.api.access import TokenAccess
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
 from swiftlet.api.problems import ApiError, answer, status_of
 from swiftlet.api.reports import ManyProblems
-from swiftlet.auth.identity import Identity, authorize
-from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.errors import SwiftletError
 from swiftlet.names import Path, parse_path
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
@@ -108,11 +108,11 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
         return web.Response(status=200, headers={"Allow": ", ".join([*handlers, "OPTIONS"])})
     if request.method not in handlers:
         raise _not_allowed(request.method, list(handlers))
-    identity = _authenticate(api, request)
+    access = _authenticate(api, request)
     # What COPY does to its path is reading; the destination is authorised by the handler.
-    authorize(identity, "GET" if request.method == "COPY" else request.method, path)
+    owner = await access.require("GET" if request.method == "COPY" else request.method, path)
     query = parse_query(request.rel_url.raw_query_string)
-    return await handlers[request.method](Call(api, request, path, query, identity))
+    return await handlers[request.method](Call(api, request, path, query, access, owner))
 
 
 def _not_allowed(method: str, allowed: list[str]) -> ApiError:
@@ -120,8 +120,8 @@ def _not_allowed(method: str, allowed: list[str]) -> ApiError:
     return ApiError(405, f"{method} is not allowed here; {names} are", {"Allow": names})
 
 
-def _authenticate(api: SwiftApi, request: web.Request) -> Identity:
+def _authenticate(api: SwiftApi, request: web.Request) -> TokenAccess:
+    """The rights of who sent the request: of anybody without a token; Unauthorized for a token that is not good."""
     token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
-    if not token:
-        raise Unauthorized("send X-Auth-Token; tokens are at /auth/v1.0")
-    return api.tokens.check(token)
+    identity = api.tokens.check(token) if token else None
+    return TokenAccess(api.containers, api.accounts, identity, request.headers.get("Referer"))

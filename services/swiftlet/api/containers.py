@@ -7,6 +7,7 @@ from aiohttp import web
 from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
+from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.model import ContainerInfo
 
 
@@ -21,7 +22,13 @@ def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
         "X-Storage-Policy": call.api.options.policies.name_of(info.policy),
         "Accept-Ranges": "bytes",
     }
-    return headers | dict(info.metadata)
+    return headers | unprivileged(info.metadata, call.owner)
+
+
+def new_metadata(call: Call) -> dict[str, str]:
+    """What a PUT or POST changes of a container's metadata, its ACLs included; "" removes an item."""
+    items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
+    return unprivileged(items | container_acls(call.request.headers), call.owner)
 
 
 async def head(call: Call) -> web.Response:
@@ -42,7 +49,7 @@ async def put(call: Call) -> web.Response:
     """PUT /v1/{account}/{container}: create (201) or update metadata (202)."""
     refuse_unsupported(call.request.headers)
     options = call.api.options
-    items = collect(call.request.headers, CONTAINER_META, options.limits)
+    items = new_metadata(call)
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
     default = options.default_policy.index
@@ -58,7 +65,7 @@ async def put(call: Call) -> web.Response:
 async def post(call: Call) -> web.Response:
     """POST /v1/{account}/{container}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
-    items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
+    items = new_metadata(call)
     await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items)
     call.api.containers.forget(call.path.account, call.container)
     return web.Response(status=204)

@@ -8,7 +8,6 @@ from swiftlet.api.copying import named_object
 from swiftlet.api.core import Call
 from swiftlet.api.problems import ApiError
 from swiftlet.api.put_object import put_at
-from swiftlet.auth.identity import authorize
 
 
 async def copy(call: Call) -> web.StreamResponse:
@@ -19,5 +18,5 @@ async def copy(call: Call) -> web.StreamResponse:
     if "X-Copy-From" in headers:
         raise ApiError(400, "COPY takes its source from the path; X-Copy-From is for PUT")
     destination = named_object(call, "Destination", "Destination-Account")
-    authorize(call.identity, "PUT", destination)
+    await call.access.require("PUT", destination)
     return await put_at(call, destination, source=call.path)

@@ -9,11 +9,12 @@ from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
+from swiftlet.api.access import Access
+from swiftlet.api.account_cache import AccountCache
 from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.listings import says_yes
 from swiftlet.api.problems import ApiError
 from swiftlet.auth.failures import FailureLimit
-from swiftlet.auth.identity import Identity
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.errors import Superseded
@@ -67,11 +68,13 @@ class SwiftApi:
     clock: TimestampClock
     options: ApiOptions
     containers: ContainerCache = field(init=False)
+    accounts: AccountCache = field(init=False)
 
     def __post_init__(self) -> None:
-        """Build the cache on top of the listings."""
-        cache = ContainerCache(self.listings.container_info, self.options.container_info_ttl_s)
-        object.__setattr__(self, "containers", cache)
+        """Build the caches on top of the listings."""
+        ttl_s = self.options.container_info_ttl_s
+        object.__setattr__(self, "containers", ContainerCache(self.listings.container_info, ttl_s))
+        object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,10 @@ class Call:
     request: web.Request
     path: Path
     query: Mapping[str, str]
-    identity: Identity
+    access: Access
+    """The sender's rights, for whatever else the request touches."""
+    owner: bool = False
+    """Whether the sender is an owner of the account in the path."""
 
     @property
     def container(self) -> str:

@@ -20,7 +20,6 @@ from swiftlet.api.segment_stream import Source
 from swiftlet.api.segments import Segment
 from swiftlet.api.slo import open_segments
 from swiftlet.api.storing import NewObject
-from swiftlet.auth.identity import authorize
 from swiftlet.errors import InvalidName
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path, decode
@@ -103,7 +102,7 @@ def _limit(reader: Reader) -> int:
 
 async def list_page(reader: Reader, account: str, container: str, prefix: str, marker: str = "") -> list[ObjectRow]:
     """One page of the segments behind `marker`; NotFound when the container is not there."""
-    authorize(reader.call.identity, "GET", Path(account, container))
+    await reader.call.access.require("GET", Path(account, container))
     query = ListingQuery(limit=_limit(reader), marker=marker, prefix=prefix)
     _, rows = await reader.call.api.listings.list_objects(account, container, query)
     return [row for row in rows if not isinstance(row, Subdir)]

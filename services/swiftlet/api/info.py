@@ -43,6 +43,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             "allow_async_delete": False,
         },
         "dlo": {"container_listing_limit": limits.container_listing_limit},
+        "tempauth": {"account_acls": True},
     }
 
 

@@ -29,11 +29,8 @@ OBJECT_HEADERS = frozenset(
 
 _UNSUPPORTED = frozenset(
     {
-        "X-Container-Read",
-        "X-Container-Write",
         "X-Container-Sync-To",
         "X-Container-Sync-Key",
-        "X-Account-Access-Control",
         "X-Versions-Location",
         "X-History-Location",
         "X-Versions-Enabled",
@@ -80,7 +77,7 @@ def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None
     total = 0
     for full, value in items.items():
         name_size = len(full) - len(prefix)
-        value_size = _size(full, value)
+        value_size = utf8_size(full, value)
         if not name_size:
             raise ApiError(400, f"Metadata name cannot be empty: write {prefix}NAME: value")
         if name_size > limits.max_meta_name_length:
@@ -103,7 +100,8 @@ def check_object_items(metadata: Mapping[str, str], limits: LimitsSection) -> No
     _check({name: value for name, value in metadata.items() if name.startswith(OBJECT_META)}, OBJECT_META, limits)
 
 
-def _size(name: str, value: str) -> int:
+def utf8_size(name: str, value: str) -> int:
+    """Bytes of UTF-8; 400 for what is none."""
     try:
         return len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -117,6 +115,6 @@ def object_metadata(headers: Mapping[str, str], limits: LimitsSection) -> dict[s
     for name, value in headers.items():
         full = canonical(name)
         if full in OBJECT_HEADERS and value:
-            _size(full, value)
+            utf8_size(full, value)
             items[full] = value
     return items

@@ -14,7 +14,6 @@ from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import overtaken
 from swiftlet.api.write_conditions import check_write
-from swiftlet.auth.identity import authorize
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PostRecord
 from swiftlet.names import Path
@@ -54,7 +53,7 @@ async def _new_type(call: Call) -> str | None:
 
 async def delete_one(call: Call, path: Path) -> None:
     """Delete an object with the rights of the request's sender; NotFound when there was none."""
-    authorize(call.identity, "DELETE", path)
+    await call.access.require("DELETE", path)
 
     async def write(policy: int) -> None:
         written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))

@@ -15,7 +15,6 @@ from swiftlet.api.core import Call
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.segment_stream import Source
 from swiftlet.api.segments import MAX_DEPTH, BrokenSegment
-from swiftlet.auth.identity import authorize
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ObjectInfo
 from swiftlet.names import Path
@@ -114,14 +113,14 @@ class Reader:
 
     async def get(self, path: Path, start: int = 0, stop: int | None = None, newest: bool = False) -> Stored:
         """An object with its bytes `[start, stop)` on their way, or as much of them as there are."""
-        authorize(self.call.identity, "GET", path)
+        await self.call.access.require("GET", path)
         objects = self.call.api.objects
         download = await with_policy(self.call.api, path, lambda policy: objects.get(path, policy, start, stop, newest))
         return Stored(self.call, path, download.info, download)
 
     async def head(self, path: Path, newest: bool = False) -> Stored:
         """An object whose bytes are not wanted yet."""
-        authorize(self.call.identity, "HEAD", path)
+        await self.call.access.require("HEAD", path)
         objects = self.call.api.objects
         info = await with_policy(self.call.api, path, lambda policy: objects.head(path, policy, newest))
         return Stored(self.call, path, info)

@@ -9,6 +9,8 @@ from swiftlet.errors import Forbidden
 from swiftlet.names import Path
 
 READ_METHODS = frozenset({"GET", "HEAD"})
+RESELLER_PREFIX = "AUTH_"
+"""Before the account's name in storage URLs, as in TempAuth."""
 
 
 class Role(StrEnum):
@@ -35,6 +37,18 @@ class Identity:
     def __str__(self) -> str:
         """`account:user`."""
         return f"{self.account}:{self.user}"
+
+    @property
+    def tenant(self) -> str:
+        """The account as its users log in with it and as ACLs name it: without the prefix of storage URLs."""
+        return self.account.removeprefix(RESELLER_PREFIX)
+
+
+def is_owner(identity: Identity, account: str) -> bool:
+    """Whether the roles make this user an owner of the account: one who sees and sets ACLs and signing keys."""
+    if Role.RESELLER_ADMIN in identity.roles:
+        return True
+    return identity.account == account and Role.ADMIN in identity.roles
 
 
 def authorize(identity: Identity, method: str, path: Path) -> None:

@@ -23,11 +23,8 @@ import yaml
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from swiftlet.auth.identity import Identity, Role
+from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.errors import SettingsError, Unauthorized
-
-RESELLER_PREFIX = "AUTH_"
-"""Before the account's name in storage URLs, as in TempAuth."""
 
 # argon2id at the lower of RFC 9106's recommended cost points for constrained memory: a login costs tens of
 # milliseconds of CPU and 19 MiB, a token then lasts a day.

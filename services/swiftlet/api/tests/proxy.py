@@ -16,7 +16,7 @@ from yarl import URL
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
-from swiftlet.auth.identity import Identity, Role
+from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users, hash_secret
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
@@ -83,6 +83,19 @@ class Proxy:
     ) -> Answer:
         """A whole answer."""
         async with await self.open(method, path, headers, data, query) as response:
+            return Answer(response.status, response.headers.copy(), await response.read())
+
+    def token_of(self, login: str, *roles: Role) -> dict[str, str]:
+        """The token header of `account:user`."""
+        account, _, user = login.partition(":")
+        identity = Identity(RESELLER_PREFIX + account, user, frozenset(roles))
+        return {"X-Auth-Token": self.api.tokens.issue(identity)[0]}
+
+    async def anonymous(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: Any = None, query: str = ""
+    ) -> Answer:
+        """A whole answer to a request without a token."""
+        async with self.client.request(method, self.url(path, query), headers=headers, data=data) as response:
             return Answer(response.status, response.headers.copy(), await response.read())
 
     @property
