@@ -94,6 +94,10 @@ image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make
 	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
+.PHONY: image-check
+image-check: setup ## build the image; its size, its user, that everything starts read-only; and its bill of materials
+	@hack/image-check
+
 .PHONY: sbom
 sbom: setup ## what the image is made of, as CycloneDX in build/sbom.json; ROOT= its root file system, for Debian's packages
 	@hack/sbom "$(ROOT)"
