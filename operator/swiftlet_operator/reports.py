@@ -130,8 +130,14 @@ def _count(value: object) -> int | None:
 
 
 def _moment(value: object) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None  # type: ignore[arg-type]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        moment = float(value)
+    except OverflowError:
+        # JSON's integers have any size.
+        return None
+    return moment if math.isfinite(moment) else None
 
 
 def _text(value: object) -> str | None:

@@ -48,6 +48,8 @@ _MOST_NAMED = 5
 Phase = Literal["accept", "sign", "forget"]
 _NEXT: Mapping[Phase, Phase | None] = {"accept": "sign", "sign": "forget", "forget": None}
 _REASONS: Mapping[Phase, str] = {"accept": "NewKeyAccepted", "sign": "NewKeySigns", "forget": "OldKeyForgotten"}
+ROTATING = frozenset(_REASONS.values())
+"""Reasons of a rotation that goes its way, while `KeysRotated` is False."""
 
 
 class Holder(NamedTuple):

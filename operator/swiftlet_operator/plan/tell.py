@@ -15,13 +15,15 @@ from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, USER, Kind
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
-from swiftlet_operator.plan.keys import KeyPlan
+from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
 """Conditions whose change is no trouble either way."""
+_EXPECTED = {"KeysRotated": ROTATING}
+"""Reasons that are no trouble although their condition is not as it should be in the end."""
 
 
 def cluster_status(
@@ -111,7 +113,8 @@ def events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
         old = before.get(fact.type)
         if fact.status == "Unknown" or old == (fact.status, fact.reason):
             continue
-        bad = fact.type not in _NEITHER and fact.is_true == (fact.type in _GOOD_WHEN_FALSE)
+        calm = fact.type in _NEITHER or fact.reason in _EXPECTED.get(fact.type, ())
+        bad = not calm and fact.is_true == (fact.type in _GOOD_WHEN_FALSE)
         if old is None and not (bad and fact.type == "SpecValid"):
             continue
         message = f"{fact.type} is {fact.status}: {fact.message}"

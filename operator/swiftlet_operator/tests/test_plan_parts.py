@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from swiftlet.crd import Condition, Fact
 from swiftlet_operator.build.site import Group
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.plan.lost import _stands_on_lost_node
 from swiftlet_operator.plan.rollout import _next
 from swiftlet_operator.plan.sync import Published, behind, caught_up, in_order
+from swiftlet_operator.plan.tell import events
 from swiftlet_operator.plan.workloads import Domain, limits
 from swiftlet_operator.reports import SERVING, DeviceReport, Report, RingReport
 from swiftlet_operator.status import merge_patch
@@ -195,3 +197,16 @@ def test_a_merge_patch_takes_entries_out() -> None:
         "list": [],
         "new": {"q": 1},
     }
+
+
+@pytest.mark.parametrize(
+    ("reason", "type_"), [("NewKeyAccepted", "Normal"), ("OldKeyForgotten", "Normal"), ("TooManyKeys", "Warning")]
+)
+def test_only_a_rotation_that_is_stuck_is_a_warning(reason: str, type_: str) -> None:
+    one = cluster("minimal")
+    before = Condition("KeysRotated", "True", "Current", "", 3, "2026-11-21T00:00:00Z")
+    world = World(replace(one, conditions=(before,)), now_s=0)
+
+    found = events(world, [Fact("KeysRotated", "False", reason, "")])
+
+    assert [one.type for one in found if one.reason == reason] == [type_]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swiftlet_operator.manifests import Manifest
@@ -71,14 +71,19 @@ def test_what_is_no_report_is_none(body: bytes) -> None:
     assert parse_report("object", body) is None
 
 
-_LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+_BEYOND_FLOATS = 10**400
+_LEAF = st.none() | st.booleans() | st.integers() | st.just(_BEYOND_FLOATS) | st.floats() | st.text(max_size=5)
 _RING = st.dictionaries(st.sampled_from(["held", "behind", "syncedAt", "ringVersion"]), _LEAF, max_size=4)
 _RINGS = _LEAF | st.dictionaries(st.just("object-0"), _LEAF | _RING, max_size=1)
 _DEVICE = _LEAF | st.fixed_dictionaries({"rings": _RINGS, "capacityBytes": _LEAF, "state": _LEAF})
 _FIELD = _LEAF | st.lists(_LEAF, max_size=2) | st.dictionaries(st.sampled_from(["object-0", "d0"]), _DEVICE, max_size=2)
 
 
+# No deadline: on a busy machine any example may take long.
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*FULL, "users"]), _FIELD, max_size=4))
+@example({"startedAt": _BEYOND_FLOATS, "rings": {"object-0": _BEYOND_FLOATS}})
+@example({"devices": {"d0": {"rings": {"object-0": {"syncedAt": -_BEYOND_FLOATS, "held": _BEYOND_FLOATS}}}}})
 def test_any_damage_is_a_report_that_knows_less(fields: dict[str, object]) -> None:
     report = parse_report("object", json.dumps({**fields, "service": "object"}).encode())
 
