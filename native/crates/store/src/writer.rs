@@ -19,7 +19,7 @@ use crate::record::{self, CHUNK, Header, Kind};
 use crate::store::{Inner, check_footer, put_op};
 
 /// After this many bytes a large upload starts its data on the way to the disk and looks at the reserve.
-const STEP_BYTES: u64 = 32 * 1024 * 1024;
+const STEP_BYTES: u64 = 256 * 1024 * 1024;
 
 fn xxh3_only() -> Hasher {
     Hasher::new(Digests { md5: false, xxh3: true })
