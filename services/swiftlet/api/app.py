@@ -7,10 +7,22 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 from aiohttp import hdrs, web
 
-from swiftlet.api import accounts, containers, copy_object, delete_object, get_object, info, objects, put_object, tokens
-from swiftlet.api.access import TokenAccess
+from swiftlet.api import (
+    accounts,
+    containers,
+    copy_object,
+    delete_object,
+    get_object,
+    info,
+    objects,
+    put_object,
+    temp_url,
+    tokens,
+)
+from swiftlet.api.access import Access, TokenAccess
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
+from swiftlet.api.finishing import finish
 from swiftlet.api.problems import ApiError, answer, status_of
 from swiftlet.api.reports import ManyProblems
 from swiftlet.errors import SwiftletError
@@ -65,6 +77,7 @@ def add_api_routes(app: web.Application, api: SwiftApi) -> None:
             return _problem(request, error)
         return None
 
+    app.on_response_prepare.append(finish)
     # `[\s\S]`: the router matches decoded paths, and a name may contain a newline.
     app.router.add_route("*", r"/{tail:[\s\S]*}", handle, expect_handler=expect)
 
@@ -108,10 +121,15 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
         return web.Response(status=200, headers={"Allow": ", ".join([*handlers, "OPTIONS"])})
     if request.method not in handlers:
         raise _not_allowed(request.method, list(handlers))
-    access = _authenticate(api, request)
+    query = parse_query(request.rel_url.raw_query_string)
+    access: Access
+    if api.options.tempurl.enabled and temp_url.is_temp_url(query):
+        request, access = await temp_url.admit(api, request, path, query)
+        query = {}
+    else:
+        access = _authenticate(api, request)
     # What COPY does to its path is reading; the destination is authorised by the handler.
     owner = await access.require("GET" if request.method == "COPY" else request.method, path)
-    query = parse_query(request.rel_url.raw_query_string)
     return await handlers[request.method](Call(api, request, path, query, access, owner))
 
 

@@ -21,6 +21,7 @@ from swiftlet.errors import Superseded
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
+from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import LimitsSection, PolicySection
 from swiftlet.timestamp import Timestamp, TimestampClock
@@ -41,6 +42,10 @@ class ApiOptions:
     small_object_bytes: int = 1 << 20
     container_info_ttl_s: float = 10.0
     storage_url: str | None = None
+    tempurl: TempUrlSection = field(default_factory=TempUrlSection)
+    formpost: FormPostSection = field(default_factory=FormPostSection)
+    cors: CorsSection = field(default_factory=CorsSection)
+    rate_limits: RateLimitsSection = field(default_factory=RateLimitsSection)
 
     @property
     def default_policy(self) -> PolicySection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from swiftlet import __version__
-from swiftlet.api.core import SwiftApi
+from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
 
@@ -44,7 +44,15 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
         },
         "dlo": {"container_listing_limit": limits.container_listing_limit},
         "tempauth": {"account_acls": True},
-    }
+    } | _access(api.options)
+
+
+def _access(options: ApiOptions) -> dict[str, object]:
+    """Ways in without a token, as far as they are on."""
+    shown: dict[str, object] = {}
+    if options.tempurl.enabled:
+        shown["tempurl"] = options.tempurl.model_dump(mode="json", exclude={"enabled"})
+    return shown
 
 
 async def get(api: SwiftApi, request: web.Request) -> web.Response:

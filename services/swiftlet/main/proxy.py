@@ -108,6 +108,10 @@ def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
         small_object_bytes=settings.proxy.small_object_bytes,
         container_info_ttl_s=settings.proxy.container_info_ttl_s,
         storage_url=settings.proxy.storage_url,
+        tempurl=settings.tempurl,
+        formpost=settings.formpost,
+        cors=settings.cors,
+        rate_limits=settings.rate_limits,
     )
 
 

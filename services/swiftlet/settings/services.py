@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.base import Section
 from swiftlet.settings.policies import Policies, check_policies, read_policies
 from swiftlet.settings.sections import (
@@ -69,6 +70,12 @@ class ProxySettings(ServiceSettings):
     limits: LimitsSection = Field(default=LimitsSection(), description="Limits of the API.")
     auth: AuthSection = Field(default=AuthSection(), description="Who may use the API.")
     quota: QuotaSection = Field(default=QuotaSection(), description="The limits of accounts and containers.")
+    tempurl: TempUrlSection = Field(default=TempUrlSection(), description="Temporary URLs.")
+    formpost: FormPostSection = Field(default=FormPostSection(), description="Uploads from signed HTML forms.")
+    cors: CorsSection = Field(default=CorsSection(), description="Requests from scripts of other sites.")
+    rate_limits: RateLimitsSection = Field(
+        default=RateLimitsSection(), description="How often accounts and containers may be used; off by default."
+    )
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 

@@ -114,6 +114,7 @@ async def proxy_of(
     client_timeout_s: float = 10.0,
     storage_url: str | None = None,
     limits: LimitsSection | None = None,
+    **sections: Any,
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored and nothing else."""
     users = root / "users.yaml"
@@ -127,6 +128,7 @@ async def proxy_of(
         small_object_bytes=SMALL,
         container_info_ttl_s=ttl_s,
         storage_url=storage_url,
+        **sections,
     )
     api = SwiftApi(
         listings=cluster.listings,
