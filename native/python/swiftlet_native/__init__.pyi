@@ -20,6 +20,12 @@ __all__ = [
     "StoreError",
     "StoreReader",
     "StoreWriter",
+    "TransportBuffer",
+    "TransportChunk",
+    "TransportNode",
+    "TransportPeer",
+    "TransportTicket",
+    "TransportUpload",
     "__version__",
     "md5",
     "xxh3_64",
@@ -207,3 +213,95 @@ class Store:
 
     def close(self) -> None:
         """Let go of the device; open readers stay valid."""
+
+@final
+class TransportChunk:
+    """Bytes in the transport's memory: a read-only buffer. The memory is in use as long as this or a view of it is."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class TransportBuffer:
+    """Memory for a chunk, to be filled and then shared."""
+
+    def write(self, offset: int, data: Buffer, /) -> None:
+        """Copy bytes in. ValueError outside of it, or after `freeze`."""
+
+    def freeze(self, length: int, /) -> TransportChunk:
+        """Share the first bytes; once."""
+
+@final
+class TransportTicket:
+    """A call that was made."""
+
+    def cancel(self) -> None:
+        """End it, unless it is over: a "failed" event."""
+
+@final
+class TransportUpload:
+    """A call whose body is sent piece by piece."""
+
+    def send(self, chunk: TransportChunk, /) -> bool:
+        """Send a chunk, without a copy; the same one may go to several peers. False: 8 MiB wait already."""
+
+    def end(self, footer: Buffer, /) -> None:
+        """The body is complete: commit."""
+
+    def cancel(self) -> None:
+        """End it without committing, unless it has ended."""
+
+@final
+class TransportPeer:
+    """Somebody to call. What becomes of a call is told by events under its token."""
+
+    def call(
+        self, token: int, method: int, timeout_s: float, trace: str, header: Buffer, body: Buffer
+    ) -> TransportTicket:
+        """Make a call with its whole body. ValueError for what is over a limit; all else is an event."""
+
+    def upload(
+        self, token: int, method: int, timeout_s: float, trace: str, header: Buffer, size: int | None
+    ) -> TransportUpload:
+        """Make a call whose body follows."""
+
+@final
+class TransportNode:
+    """This process's end of the transport: its threads, its memory, its keys. See docs/transport.md."""
+
+    def __new__(
+        cls,
+        name: str,
+        machine: str,
+        keys: list[bytes],
+        *,
+        pool_bytes: int,
+        threads: int = 1,
+        socket_directory: PathLike[str] | str | None = None,
+    ) -> TransportNode: ...
+    def listen(self, host: str, port: int, /) -> int:
+        """Take connections, by TCP and, with a directory, on the same node. Gives the port."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while there are events."""
+
+    def events(self) -> list[tuple[int, str, object]]:
+        """All events since the last time: (token, what, value).
+
+        "sent": bytes that have left. "reply": (status, header, size or None, TransportChunk or None, whole).
+        "chunk": TransportChunk. "end": footer. "failed": (kind, text), the kind being one of unreachable, lost,
+        deadline, cancelled, overloaded, no-memory, remote, invalid. "memory": TransportBuffer or None.
+        A reply that is whole, "end", "failed" and "memory" are the last ones of their token.
+        """
+
+    def peer(self, name: str, host: str | None, port: int, /) -> TransportPeer:
+        """Somebody to call; kept for good, so ask once per peer."""
+
+    def reserve(self, token: int, size: int, timeout_s: float, /) -> None:
+        """Wait for memory for a chunk: a "memory" event, with None when the time is over."""
+
+    def set_keys(self, keys: list[bytes], /) -> None:
+        """From now on handshakes use these keys, the first one by preference."""
+
+    def report(self) -> list[dict[str, object]]:
+        """Counters of each peer; `latency_buckets`[n]: requests that took less than 2^n µs."""

@@ -6,6 +6,7 @@
 mod buffer;
 mod hash;
 mod store;
+mod transport;
 
 /// The compiled half of the package `swiftlet_native`.
 #[pyo3::pymodule]
@@ -16,6 +17,11 @@ mod _native {
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
     #[pymodule_export]
     use super::store::{Store, StoreError, StoreReader, StoreWriter};
+
+    #[pymodule_export]
+    use super::transport::{
+        TransportBuffer, TransportChunk, TransportNode, TransportPeer, TransportTicket, TransportUpload,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -32,6 +32,12 @@ impl Completions {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Make the descriptor readable, for an owner who keeps events of its own beside these.
+    pub fn notify(&self) {
+        // It can only fail when the counter is full, and then it is readable anyway.
+        let _ = rustix::io::write(&self.ready, &1_u64.to_ne_bytes());
+    }
+
     /// Take out all that is there.
     #[must_use]
     pub fn drain(&self) -> Vec<Event> {
@@ -71,8 +77,7 @@ impl Sink for Completions {
         queue.append(events);
         drop(queue);
         if was_empty {
-            // It can only fail when the counter is full, and then it is readable anyway.
-            let _ = rustix::io::write(&self.ready, &1_u64.to_ne_bytes());
+            self.notify();
         }
     }
 }

@@ -35,6 +35,9 @@ pub(crate) use stream::Stream;
 
 /// Reads in one turn, so that one busy connection does not keep others waiting.
 const READS: usize = 8;
+/// Behind a part of a chunk that is read straight into its memory, so much is read too: enough for the head of the
+/// frame that follows, little enough for its data to go straight into memory as well.
+const SPILL_BYTES: usize = 4096;
 /// Our own region's number: there is one per process.
 const REGION: u32 = 1;
 
@@ -130,6 +133,8 @@ pub(crate) struct Connection {
     /// The beginning of a frame of which the rest has not come.
     partial: Vec<u8>,
     taking: Taking,
+    /// Whether the last frame that has come brought data.
+    bulk: bool,
     outbox: Outbox,
     writing: bool,
     wanted_write: bool,
@@ -169,6 +174,7 @@ impl Connection {
             decoder: Decoder::default(),
             partial: Vec::new(),
             taking: Taking::Frame,
+            bulk: false,
             outbox: Outbox::default(),
             writing: true,
             wanted_write: true,
@@ -267,11 +273,13 @@ impl Connection {
                 _ => &mut [],
             };
             let direct = slot.len();
-            let room = direct + scratch.len();
+            // After data more data is likely: of that, too, only the head should come into the scratch.
+            let bulk = direct > SPILL_BYTES || direct == 0 && mem::take(&mut self.bulk);
+            let spill = if bulk { SPILL_BYTES } else { scratch.len() };
             let read = if direct > 0 {
-                self.link.read(&mut [IoSliceMut::new(slot), IoSliceMut::new(scratch)])
+                self.link.read(&mut [IoSliceMut::new(slot), IoSliceMut::new(&mut scratch[..spill])])
             } else {
-                self.link.read(&mut [IoSliceMut::new(scratch)])
+                self.link.read(&mut [IoSliceMut::new(&mut scratch[..spill])])
             };
             let Some(read) = unless_blocked(read)? else { break };
             if read == 0 {
@@ -285,7 +293,7 @@ impl Connection {
             if read > direct {
                 self.parse(around, &scratch[..read - direct])?;
             }
-            if read < room {
+            if read < direct + spill {
                 break;
             }
         }

@@ -52,7 +52,7 @@ impl Config {
             keys,
             pool,
             threads: 1,
-            window_bytes: 4 << 20,
+            window_bytes: 2 << 20,
             max_streams: 1024,
             inline_bytes: 4 << 20,
             max_connections: 1024,

@@ -63,6 +63,13 @@ impl Outbox {
         self.segments.push_back(Segment::Chunk(chunk));
     }
 
+    /// The body behind its frame, if it has one.
+    pub(crate) fn extend(&mut self, chunk: Option<Chunk>) {
+        if let Some(chunk) = chunk {
+            self.push(chunk);
+        }
+    }
+
     pub(crate) fn push_file(&mut self, file: Arc<File>, offset: u64, bytes: usize) {
         self.bytes += bytes;
         self.segments.push_back(Segment::File(file, offset, bytes));

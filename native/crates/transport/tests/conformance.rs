@@ -48,9 +48,12 @@ fn small_requests_are_answered(carrier: Carrier) {
             assert!(outcome.header == header && outcome.body == body);
         }
     }
+    let probe = Call { header: vec![1], body: Body::Chunk(vec![2, 3].into()), ..call(0) };
+    let outcome = client.ask(&peer, probe);
+    assert_eq!((outcome.header, outcome.body, outcome.error), (vec![1], vec![2, 3], None));
     let counted = peer.metrics().snapshot();
-    assert_eq!((counted.requests, counted.errors, counted.connects, counted.carrier), (20, 0, 1, Some(carrier)));
-    assert_eq!(counted.latency.iter().sum::<u64>(), 20);
+    assert_eq!((counted.requests, counted.errors, counted.connects, counted.carrier), (21, 0, 1, Some(carrier)));
+    assert_eq!(counted.latency.iter().sum::<u64>(), 21);
     eventually("all small memory comes back", || server.pool().stat().used_bytes == 0);
     let report = server.report();
     assert!(report.len() == 1 && report[0].is_client && report[0].name == "client");

@@ -28,8 +28,14 @@ impl Outflow {
     #[must_use]
     pub fn has_room(&self, length: usize) -> bool {
         !self.ended
-            && self.offered - self.sent + self.lent_bytes + length as u64 <= OFFERED_BYTES
+            && self.in_flight() + length as u64 <= OFFERED_BYTES
             && self.waiting.len() + self.lent.len() < OFFERED_CHUNKS
+    }
+
+    /// Bytes that were offered and are not yet sent, or lent and not yet given back.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.offered - self.sent + self.lent_bytes
     }
 
     /// Offer the next chunk, to be sent when it is granted. Gives its offset.

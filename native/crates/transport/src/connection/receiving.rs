@@ -189,6 +189,7 @@ impl Connection {
             stream.flow.inflow.admit(offset, head.body_bytes as u64)?;
         }
         if head.body_bytes > 0 {
+            self.bulk = true;
             self.taking = Taking::Data { stream: id, left: head.body_bytes };
         }
         Ok(())

@@ -18,6 +18,9 @@ use crate::api::{Answer, Body, Error, Incoming, Responder, Submit, What};
 use crate::pool::Chunk;
 use crate::reactor::{Around, refuse};
 
+/// The method that the transport itself answers, with what came: to measure a peer, or to see whether it is there.
+pub(crate) const PROBE: u16 = 0;
+
 /// A body that travels inside its message, if it is small.
 fn inline(body: Body, around: &Around<'_>) -> Result<Option<Chunk>, Body> {
     match body {
@@ -91,9 +94,7 @@ impl Connection {
             Ok(body) => {
                 stream.flow.outflow.end();
                 self.frame(Kind::Request, END, id, &[&meta, &call.header], inline_bytes);
-                if let Some(body) = body {
-                    self.outbox.push(body);
-                }
+                self.outbox.extend(body);
                 self.streams.insert(id, stream);
             }
             Err(body) => {
@@ -195,6 +196,13 @@ impl Connection {
         self.last_stream = id;
         let request = Request::decode(meta)?;
         self.metrics.requests.fetch_add(1, Relaxed);
+        if request.method == PROBE && head.has(END) && complete {
+            let bytes = body.as_ref().map_or(0, Chunk::len);
+            let meta = Reply { status: 0, body_bytes: bytes as u64, header: request.header }.encode();
+            self.frame(Kind::Reply, END, id, &[&meta, request.header], bytes);
+            self.outbox.extend(body);
+            return Ok(());
+        }
         let limits = around.settings.limits(false);
         let inline_bytes = body.as_ref().map_or(0, Chunk::len);
         let too_many = self.streams.len() >= limits.streams as usize
@@ -255,9 +263,7 @@ impl Connection {
                 stream.flow.outflow.end();
                 let bytes = body.as_ref().map_or(0, Chunk::len);
                 self.frame(Kind::Reply, END, id, &[&meta, &header], bytes);
-                if let Some(body) = body {
-                    self.outbox.push(body);
-                }
+                self.outbox.extend(body);
                 self.finish_if_over(around, id);
             }
             Err(body) => {

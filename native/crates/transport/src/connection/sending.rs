@@ -17,7 +17,7 @@ use crate::reactor::Around;
 /// As much data as is queued for the link ahead of frames of other requests.
 const QUEUED_BYTES: usize = 1 << 20;
 /// Data of one stream before it is the next one's turn.
-const SLICE_BYTES: usize = 512 << 10;
+const SLICE_BYTES: usize = 1 << 20;
 /// What one connection writes in one turn of the loop.
 const TURN_BYTES: usize = 8 << 20;
 
@@ -104,11 +104,14 @@ impl Connection {
     /// Offer what there is room for. `false`: the stream is gone.
     fn offer(&mut self, around: &mut Around<'_>, id: u64) -> bool {
         let lends = self.link.lends() && self.limits.lent;
+        // More than the receiver takes at once would only lie about, and be out of the cache when its turn comes.
+        let ahead = u64::from(self.limits.window_bytes).max(CHUNK_BYTES as u64);
         loop {
             let Some(stream) = self.streams.get_mut(&id) else { return false };
             if stream.items.len() == stream.offered {
                 // One at a time: a source is asked only when its piece can be offered.
-                if !stream.flow.outflow.has_room(CHUNK_BYTES) {
+                let outflow = &stream.flow.outflow;
+                if !outflow.has_room(CHUNK_BYTES) || outflow.in_flight() + CHUNK_BYTES as u64 > ahead {
                     return true;
                 }
                 match stream.source.as_mut().map_or(Next::Later, |source| source.next()) {
@@ -135,7 +138,8 @@ impl Connection {
                 self.end_stream(around, id, Reason::Failed, error);
                 return false;
             }
-            if !stream.flow.outflow.has_room(length) {
+            let outflow = &stream.flow.outflow;
+            if !outflow.has_room(length) || outflow.in_flight() + length as u64 > ahead {
                 return true;
             }
             if lends {

@@ -1,0 +1,111 @@
+"""The transport from Python: one call per request, events through one descriptor, memory without copies."""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBE = 0
+WAIT_S = 20.0
+
+
+def make_node(name: str, directory: Path | None = None, key: bytes = b"secret") -> TransportNode:
+    """A node with little memory."""
+    return TransportNode(name, "machine", [key], pool_bytes=4 << 20, socket_directory=directory)
+
+
+def wait(node: TransportNode, token: int) -> tuple[str, object]:
+    """The next event under this token."""
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        if select.select([node], [], [], 1.0)[0]:
+            for got, what, value in node.events():
+                assert got == token
+                return what, value
+    raise TimeoutError
+
+
+def connected(tmp_path: Path, same_node: bool) -> tuple[TransportNode, TransportNode, TransportPeer]:
+    """A server, a client and the server as the client's peer."""
+    directory = tmp_path if same_node else None
+    server, client = make_node("server", directory), make_node("client", directory)
+    port = server.listen("127.0.0.1", 0)
+    return server, client, client.peer("server", None if same_node else "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("same_node", [False, True])
+def test_a_probe_comes_back_and_is_counted(tmp_path: Path, same_node: bool) -> None:
+    server, client, peer = connected(tmp_path, same_node)
+    peer.call(7, PROBE, 5.0, "tx1", b"header", bytearray(b"body"))
+
+    what, value = wait(client, 7)
+
+    assert what == "reply"
+    assert isinstance(value, tuple)
+    status, header, size, body, whole = value
+    assert (status, header, size, whole) == (0, b"header", 4, True)
+    assert isinstance(body, TransportChunk)
+    assert (bytes(body), len(body), memoryview(body).readonly) == (b"body", 4, True)
+    (report,) = client.report()
+    assert (report["transport"], report["requests"], report["errors"]) == ("same-node" if same_node else "tcp", 1, 0)
+    assert [row["peer"] for row in server.report()] == ["client"]
+
+
+def test_memory_is_waited_for_filled_and_sent(tmp_path: Path) -> None:
+    _server, client, peer = connected(tmp_path, same_node=False)
+    buffers = []
+    for token in range(3):
+        client.reserve(token, 1 << 20, 5.0)
+        what, buffer = wait(client, token)
+        assert what == "memory"
+        assert isinstance(buffer, TransportBuffer)
+        buffers.append(buffer)
+    client.reserve(3, 1 << 20, 0.05)
+    assert wait(client, 3) == ("memory", None)
+
+    buffers[0].write(2, b"abc")
+    with pytest.raises(ValueError, match="outside"):
+        buffers[0].write((1 << 20) - 1, b"ab")
+    chunk = buffers[0].freeze(5)
+    with pytest.raises(ValueError, match="frozen"):
+        buffers[0].freeze(5)
+    assert bytes(chunk)[2:] == b"abc"
+
+    upload = peer.upload(9, 1, 5.0, "tx1", b"", None)
+    assert upload.send(chunk)
+    upload.end(b"footer")
+    what, value = wait(client, 9)
+    assert what == "failed"  # nobody answers method 1 there
+    assert isinstance(value, tuple)
+    assert value[0] == "remote"
+
+
+def test_who_can_not_be_reached_is_told_from_who_is_refused() -> None:
+    client = make_node("client")
+    client.peer("nobody", None, 0).call(1, PROBE, 5.0, "", b"", b"")
+    assert wait(client, 1) == ("failed", ("unreachable", "not reachable: no address"))
+
+    server = make_node("server", key=b"another")
+    peer = client.peer("server", "127.0.0.1", server.listen("127.0.0.1", 0))
+    peer.call(2, PROBE, 5.0, "", b"", b"")
+    what, value = wait(client, 2)
+    assert what == "failed"
+    assert "no common key" in str(value)
+
+
+def test_what_is_over_a_limit_is_refused_at_once() -> None:
+    client = make_node("client")
+    peer = client.peer("nobody", None, 0)
+    with pytest.raises(ValueError, match="over the limit"):
+        peer.call(1, PROBE, 5.0, "", bytes(65537), b"")
+    with pytest.raises(ValueError, match="timeout"):
+        peer.call(1, PROBE, 0.0, "", b"", b"")
+    with pytest.raises(ValueError, match="1 MiB"):
+        client.reserve(1, (1 << 20) + 1, 1.0)
