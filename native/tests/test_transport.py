@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import select
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
 PROBE = 0
 WAIT_S = 20.0
@@ -52,7 +54,8 @@ def test_a_probe_comes_back_and_is_counted(tmp_path: Path, same_node: bool) -> N
     status, header, size, body, whole = value
     assert (status, header, size, whole) == (0, b"header", 4, True)
     assert isinstance(body, TransportChunk)
-    assert (bytes(body), len(body), memoryview(body).readonly) == (b"body", 4, True)
+    view = memoryview(cast("Buffer", body))
+    assert (bytes(view), len(body), view.readonly) == (b"body", 4, True)
     (report,) = client.report()
     assert (report["transport"], report["requests"], report["errors"]) == ("same-node" if same_node else "tcp", 1, 0)
     assert [row["peer"] for row in server.report()] == ["client"]
@@ -76,7 +79,7 @@ def test_memory_is_waited_for_filled_and_sent(tmp_path: Path) -> None:
     chunk = buffers[0].freeze(5)
     with pytest.raises(ValueError, match="frozen"):
         buffers[0].freeze(5)
-    assert bytes(chunk)[2:] == b"abc"
+    assert bytes(cast("Buffer", chunk))[2:] == b"abc"
 
     upload = peer.upload(9, 1, 5.0, "tx1", b"", None)
     assert upload.send(chunk)

@@ -9,6 +9,7 @@ Rules that hold for all of it:
 - Every object may be used from several threads at once.
 """
 
+import sys
 from os import PathLike
 from typing import Final, TypeAlias, final
 
@@ -216,10 +217,14 @@ class Store:
 
 @final
 class TransportChunk:
-    """Bytes in the transport's memory: a read-only buffer. The memory is in use as long as this or a view of it is."""
+    """Bytes in the transport's memory: a read-only buffer. The memory is in use as long as this or a view of it is.
+
+    Below Python 3.12 a buffer has no method that says so, and types have to be told by a cast.
+    """
 
     def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class TransportBuffer:
