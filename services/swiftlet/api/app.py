@@ -11,6 +11,7 @@ from swiftlet.api import (
     accounts,
     containers,
     copy_object,
+    cors,
     delete_object,
     get_object,
     info,
@@ -118,7 +119,8 @@ async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
 async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamResponse:
     handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
     if request.method == "OPTIONS":
-        return web.Response(status=200, headers={"Allow": ", ".join([*handlers, "OPTIONS"])})
+        return await cors.options(api, request, path, [*handlers, "OPTIONS"])
+    await cors.note_origin(api, request, path)
     if request.method not in handlers:
         raise _not_allowed(request.method, list(handlers))
     query = parse_query(request.rel_url.raw_query_string)

@@ -34,6 +34,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             "container_listing_limit": limits.container_listing_limit,
             "account_listing_limit": limits.account_listing_limit,
             "valid_api_versions": ["v1", "v1.0"],
+            "strict_cors_mode": api.options.cors.strict,
         },
         "slo": {
             "max_manifest_segments": limits.slo_max_manifest_segments,
