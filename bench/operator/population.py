@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from bench.operator.reports import ADDRESS
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CLUSTER,
@@ -60,7 +61,16 @@ class Population:
     server: ApiServer
     kube: Kube
     count: int
+    ports: Mapping[str, int]
+    """Where the pods' services report."""
     made: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def devices() -> list[str]:
+        """Of a cluster's storage pods, as in rings."""
+        pool = CLUSTER_SPEC["pools"][0]
+        each = pool["replicas"] // len(ZONES)
+        return [f"store-{pool['name']}-{zone}-{ordinal}/d0" for zone in ZONES for ordinal in range(each)]
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Namespace and name of every cluster."""
@@ -117,13 +127,22 @@ class Population:
         name, namespace = f"{name_of(one)}-{ordinal}", one["metadata"]["namespace"]
         template = one["spec"]["template"]
         zone = template["metadata"]["labels"].get("swiftlet.io/zone", ZONES[ordinal % len(ZONES)])
+        containers = [
+            {"name": made["name"], "image": "swiftlet", "ports": [{"containerPort": self.ports[made["name"]]}]}
+            for made in template["spec"]["containers"]
+            if made["name"] in self.ports
+        ]
         spec = {
             "nodeName": f"node-{zone}{ordinal % NODES_PER_ZONE}",
-            "containers": [{"name": "c", "image": "swiftlet"}],
+            "containers": containers or [{"name": "other", "image": "other"}],
         }
         await self._create(POD, namespace, name, {"spec": spec}, template["metadata"]["labels"])
         moment = datetime.fromtimestamp(time.time() - 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": moment}]}
+        ready = {
+            "podIP": ADDRESS,
+            "podIPs": [{"ip": ADDRESS}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": moment}],
+        }
         await self.kube.patch(POD, namespace, name, {"status": ready}, "status")
 
     async def missing(self) -> list[str]:
@@ -131,9 +150,10 @@ class Population:
         wrong = []
         for one in await self.kube.list(CLUSTER, None):
             conditions = {c["type"]: c for c in (one.get("status") or {}).get("conditions") or []}
-            ready = conditions.get("StorageAvailable", {}), conditions.get("ContainersAvailable", {})
-            if not all(fact.get("status") == "True" for fact in ready):
-                wrong.append(f"{one['metadata']['namespace']}: {[fact.get('message') for fact in ready]}")
+            ready, degraded = conditions.get("Ready", {}), conditions.get("Degraded", {})
+            if (ready.get("status"), degraded.get("status")) != ("True", "False"):
+                told = ready.get("message"), degraded.get("message")
+                wrong.append(f"{one['metadata']['namespace']}: {told}")
         rings = [one for one in await self.kube.list(RING, None) if (one.get("status") or {}).get("version")]
         if len(rings) < 4 * self.count:
             wrong.append(f"{len(rings)} of {4 * self.count} rings have a version")

@@ -3,7 +3,7 @@
     make bench-operator            # or: .venv/bin/python -m bench.operator.run --clusters 100 --rest 120
 
 Starts an API server (`hack/apiserver`; no kubelets, no controllers) and one real operator process beside it, makes the
-clusters with two policies, three users and a quota each, plays the pods, and measures in phases:
+clusters with two policies, three users and a quota each, plays the pods and their reports, and measures in phases:
 
 birth    all clusters are made at once, rings and Secrets with them, until nothing is written any more
 change   a user is added to every cluster, one after the other
@@ -35,6 +35,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from bench.operator.population import Population
+from bench.operator.reports import served
 from swiftlet_operator.kube import connected
 from swiftlet_operator.tests.apiserver import FIX, ApiServer, hyperkube, kube_bin, running
 
@@ -232,8 +233,8 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
     os.environ["KUBECONFIG"] = str(server.kubeconfig)
     operator = Operator(server, log)
     try:
-        async with connected(60.0) as kube:
-            population = Population(server, kube, clusters)
+        async with connected(60.0) as kube, served(Population.devices()) as ports:
+            population = Population(server, kube, clusters, ports)
             await population.nodes()
             phases = Measure(operator)
             await population.make()

@@ -7,6 +7,7 @@ that somebody changed. Fields that others added are theirs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,8 @@ _MERGED = frozenset(
 """Lists of Kubernetes objects to which others may add entries."""
 _QUANTITIES = frozenset({"requests", "limits"})
 _MAX_EVENT_CHARS = 1000
+AT_A_TIME = 4
+"""Chains of a cluster that are applied at the same time."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,10 +77,11 @@ async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[
             return written
     for manifest in actions.create:
         await _create(kube, manifest, may_write, written)
-    for chain in actions.apply:
-        for manifest in chain:
-            if not await _apply(kube, world, manifest, may_write, written):
-                break
+    turns = asyncio.Semaphore(AT_A_TIME)
+    chains = (_apply_chain(kube, world, chain, may_write, written, turns) for chain in actions.apply)
+    for error in await asyncio.gather(*chains, return_exceptions=True):
+        if error is not None:
+            raise error
     for patch in actions.patch:
         may_write()
         with _noting(written, f"{patch.kind.kind} {patch.name}"):
@@ -134,6 +138,21 @@ async def _apply(kube: Kube, world: World, manifest: Manifest, may_write: Callab
         await kube.apply(wanted)
         written.count += 1
     return not noted.failed
+
+
+async def _apply_chain(
+    kube: Kube,
+    world: World,
+    chain: Sequence[Manifest],
+    may_write: Callable[[], None],
+    written: Written,
+    turns: asyncio.Semaphore,
+) -> None:
+    """One after the other; what comes after one that failed is left alone."""
+    for manifest in chain:
+        async with turns:
+            if not await _apply(kube, world, manifest, may_write, written):
+                return
 
 
 class _noting:

@@ -1,7 +1,8 @@
-"""What kopf calls: every event of every kind says which cluster to look at, and nothing more.
+"""What kopf calls: every event of our own kinds says which cluster to look at, and nothing more.
 
-Only event handlers: kopf then keeps neither its own finalizer nor its own annotations on the objects. Nothing hangs
-on an event that got lost; every cluster is looked at again by itself.
+Children and pods are watched beside kopf, which would read all of each of them. Only event handlers: kopf then keeps
+neither its own finalizer nor its own annotations on the objects. Nothing hangs on an event that got lost; every cluster
+is looked at again by itself.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import kopf
 
-from swiftlet_operator.kube import Kube, log_in
+from swiftlet_operator.kube import WATCH_TIMEOUT_S, HttpKube, Kube, Metadata, log_in
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
@@ -27,15 +28,13 @@ from swiftlet_operator.manifests import (
     POD,
     Kind,
     name_of,
-    selector,
 )
 from swiftlet_operator.observe import SATELLITES, cluster_of
 from swiftlet_operator.reconcile import Key
+from swiftlet_operator.watch import follow
 from swiftlet_operator.workqueue import WorkQueue
 
 REQUEST_TIMEOUT_S = 30.0
-WATCH_TIMEOUT_S = 300
-"""Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
 WORKERS = 3
 """Clusters at a time. Deciding takes the processor: more of them would take turns at it and each take longer. Fewer
 would all stand still while one cluster's requests time out."""
@@ -66,14 +65,8 @@ def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, le
         return liveness(heart, leader, time.monotonic())
 
     for kind in (CLUSTER, *SATELLITES):
-        _on_events(registry, kind, enqueue, None)
-    for kind in (*CHILD_KINDS, POD):
-        _on_events(registry, kind, enqueue, _OWNED)
+        kopf.on.event(*_selector(kind), registry=registry, id=f"enqueue-{kind.plural}")(enqueue)
     kopf.on.probe(registry=registry, id="sweep")(alive)
-
-
-def _on_events(registry: kopf.OperatorRegistry, kind: Kind, handler: Any, labels: Mapping[str, str] | None) -> None:
-    kopf.on.event(*_selector(kind), registry=registry, labels=labels, id=f"enqueue-{kind.plural}")(handler)
 
 
 def key_of(body: Mapping[str, Any]) -> Key | None:
@@ -83,6 +76,17 @@ def key_of(body: Mapping[str, Any]) -> Key | None:
         return Key(namespace, name_of(body))
     name = cluster_of(body) or (body["metadata"].get("labels") or {}).get(INSTANCE_LABEL)
     return Key(namespace, name) if namespace and name else None
+
+
+def watches(kube: HttpKube, queue: WorkQueue, leader: Leader, namespace: str | None) -> list[Awaitable[None]]:
+    """One for each kind of what is ours by its label; each runs until cancelled."""
+
+    def tell(metadata: Metadata) -> None:
+        key = key_of({"metadata": metadata})
+        if key is not None and leader.leads:
+            queue.add(key)
+
+    return [follow(kube, kind, namespace, _OWNED, tell) for kind in (*CHILD_KINDS, POD)]
 
 
 def liveness(heart: Heart, leader: Leader, now: float) -> str:
@@ -109,9 +113,6 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.watching.server_timeout = WATCH_TIMEOUT_S
     settings.watching.client_timeout = WATCH_TIMEOUT_S + REQUEST_TIMEOUT_S
-    # Of what is not ours by its kind the API server sends us what is ours by its label.
-    for kind in (*CHILD_KINDS, POD):
-        settings.watching.label_selectors[_selector(kind)] = selector(_OWNED)
     settings.queueing.worker_limit = WORKERS
     # Events of ours are written with the plan; kopf's would only say that a handler ran.
     settings.posting.enabled = False

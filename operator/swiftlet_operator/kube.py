@@ -32,6 +32,9 @@ MAX_WAIT_S = 5.0
 _MAX_REASON = 500
 LOGIN_LIFE_S = 60.0
 """A service account's token changes on disk; the file is read again after this time."""
+WATCH_TIMEOUT_S = 300
+"""Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 
 _log = logging.getLogger(__name__)
@@ -78,6 +81,30 @@ class Kube(Protocol):
         ...
 
 
+Metadata = Mapping[str, Any]
+"""The `metadata` of an object."""
+Heads = tuple[list[Metadata], str]
+"""The metadata of objects, and the version of their list."""
+
+
+class Watching(Protocol):
+    """What a watch asks of an API server. All methods raise KubeError and its subclasses."""
+
+    async def heads(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> Heads:
+        """The metadata of all objects of a namespace (of all when None) with these labels, and the list's version."""
+        ...
+
+    def changes(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str], since: str
+    ) -> AsyncIterator[tuple[str, Metadata | None]]:
+        """Versions after `since` as they come, each with the metadata of what was made, changed or deleted.
+
+        None for a version at which nothing has changed. Ends after a time; KubeUnavailable when the connection ends
+        earlier, another KubeError when the API server does not know about the time since then any more.
+        """
+        ...
+
+
 class HttpKube:
     """The API server over HTTP."""
 
@@ -102,6 +129,43 @@ class HttpKube:
             if not following:
                 return found
             query["continue"] = following
+
+    async def heads(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> Heads:
+        query = {"limit": str(PAGE_SIZE), "labelSelector": selector(labels)}
+        found: list[Metadata] = []
+        while True:
+            page = await self._ask("GET", _url(kind, namespace), query, missing=None, accept=_METADATA.format("List"))
+            if page is None:
+                raise KubeError(f"{kind.plural}: the API server knows no such kind")
+            found += [item["metadata"] for item in page.get("items") or []]
+            following = page["metadata"].get("continue")
+            if not following:
+                return found, str(page["metadata"]["resourceVersion"])
+            query["continue"] = following
+
+    async def changes(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str], since: str
+    ) -> AsyncIterator[tuple[str, Metadata | None]]:
+        url = _url(kind, namespace)
+        query = {
+            "labelSelector": selector(labels),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": since,
+            "timeoutSeconds": str(WATCH_TIMEOUT_S),
+        }
+        headers = {**self._login.headers(), "Accept": _METADATA.format("")}
+        assert self._session.timeout.total is not None
+        # As long as a watch lasts, and then as long as for any other answer.
+        timeout = aiohttp.ClientTimeout(total=WATCH_TIMEOUT_S + self._session.timeout.total)
+        try:
+            async with self._session.get(url, params=query, headers=headers, timeout=timeout) as response:
+                if response.status >= 400:
+                    raise _error(response.status, f"watching {url}", await response.text())
+                async for line in _lines(response.content):
+                    yield _change(f"watching {url}", line)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise KubeUnavailable(f"watching {url}: {error or type(error).__name__}") from error
 
     async def serves(self, kind: Kind) -> bool:
         resources = await self._ask("GET", kind.path, missing=None) or {}
@@ -148,14 +212,15 @@ class HttpKube:
         content_type: str = "application/json",
         *,
         missing: None,
+        accept: str = "application/json",
     ) -> Manifest | None:
         """The answer as data; `missing` for 404. What was not even begun because of too many requests is sent again."""
         for _ in range(TRIES - 1):
             try:
-                return await self._once(method, url, query, body, content_type, missing=missing)
+                return await self._once(method, url, query, body, content_type, missing=missing, accept=accept)
             except _TooManyRequests as error:
                 await asyncio.sleep(error.wait_s)
-        return await self._once(method, url, query, body, content_type, missing=missing)
+        return await self._once(method, url, query, body, content_type, missing=missing, accept=accept)
 
     async def _once(
         self,
@@ -166,8 +231,9 @@ class HttpKube:
         content_type: str = "application/json",
         *,
         missing: None,
+        accept: str,
     ) -> Manifest | None:
-        headers = {**self._login.headers(), "Accept": "application/json"}
+        headers = {**self._login.headers(), "Accept": accept}
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
@@ -231,7 +297,7 @@ async def connected(timeout_s: float) -> AsyncIterator[HttpKube]:
     context = await asyncio.to_thread(login.ssl_context)
     async with aiohttp.ClientSession(
         login.server.rstrip("/"),
-        connector=aiohttp.TCPConnector(ssl=context, limit=20),
+        connector=aiohttp.TCPConnector(ssl=context, limit=30),
         timeout=aiohttp.ClientTimeout(total=timeout_s),
     ) as session:
         yield HttpKube(session, login)
@@ -243,6 +309,31 @@ class _TooManyRequests(KubeUnavailable):
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
         self.wait_s = wait_s
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length; what follows the last line's end was cut off and is no line."""
+    rest = bytearray()
+    async for piece in content.iter_any():
+        *whole, last = piece.split(b"\n")
+        for line in whole:
+            rest += line
+            yield bytes(rest)
+            rest.clear()
+        rest += last
+
+
+def _change(what: str, line: bytes) -> tuple[str, Metadata | None]:
+    """A watch's event."""
+    try:
+        event = json.loads(line)
+        type_, one = event["type"], event["object"]
+        if type_ == "ERROR":
+            raise _error(int(one.get("code") or 500), what, json.dumps(one))
+        metadata: Metadata = one["metadata"]
+        return str(metadata["resourceVersion"]), None if type_ == "BOOKMARK" else metadata
+    except (ValueError, LookupError, TypeError) as error:
+        raise KubeError(f"{what}: {error!r} in {line[:_MAX_REASON]!r}") from error
 
 
 def _seconds(text: str | None) -> float:

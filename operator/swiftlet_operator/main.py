@@ -20,6 +20,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,16 +28,19 @@ import kopf
 
 from swiftlet import __version__
 from swiftlet.errors import SettingsError, SwiftletError
-from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep
+from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep, watches
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
 from swiftlet_operator.metrics import LEADS, served
 from swiftlet_operator.passwords import Passwords
+from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.statusz import reporter
 from swiftlet_operator.workqueue import WorkQueue
 from swiftlet_operator.world import Defaults
 
+DECIDING = 2
+"""Clusters that are decided about at a time."""
 _CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
 """Loggers that have a line for every event and every probe."""
 
@@ -90,7 +94,11 @@ async def run(options: Options) -> None:
     async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s)
         LEADS.set_function(lambda: float(leader.leads))
-        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking)
+        loop = asyncio.get_running_loop()
+        # Each thread that decides leaves memory behind that no other one uses.
+        loop.set_default_executor(ThreadPoolExecutor(DECIDING))
+        rebalances = Rebalances(lambda key: loop.call_soon_threadsafe(queue.add, key))
+        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of)
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())
         registry = kopf.OperatorRegistry()
@@ -104,13 +112,15 @@ async def run(options: Options) -> None:
             # Without one kopf asks for the name of the user that it runs as, and the image has a number only.
             identity=cast(Any, options.identity),
         )
-        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), watching]
+        others = watches(kube, queue, leader, options.watched)
+        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), *others, watching]
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # The lease goes last: who takes over finds nobody writing.
             await queue.close()
+            rebalances.close()
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.wait([task])

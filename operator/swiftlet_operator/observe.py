@@ -83,6 +83,7 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         quotas=_parsed(quotas, QUOTA, parse_storage_quota, unreadable),
         users=views,
         unreadable=tuple(unreadable),
+        own={(one["kind"], name_of(one)): one for one in (manifest, *rings, *policies, *quotas, *users)},
         children=children,
         pods=tuple(pods),
         claims=tuple(claims),

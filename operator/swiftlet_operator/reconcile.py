@@ -15,6 +15,7 @@ from swiftlet_operator.manifests import CLUSTER, Manifest, name_of
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
 from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
+from swiftlet_operator.rings import Rebalance, Rebalancer
 from swiftlet_operator.status import write_statuses
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Defaults
@@ -35,7 +36,8 @@ class Key:
 class Reconciler:
     """What reconciling needs besides the cluster's name.
 
-    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are.
+    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are, and
+    `rebalancer` is for the rings of one cluster.
     """
 
     kube: Kube
@@ -44,6 +46,7 @@ class Reconciler:
     may_write: Callable[[], None]
     now_s: Callable[[], int]
     reporter: Reporter
+    rebalancer: Callable[[Key], Rebalancer] = lambda _: Rebalance.run
 
     async def reconcile(self, key: Key) -> float | None:
         """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
@@ -64,13 +67,13 @@ class Reconciler:
             await self._tell(manifest, [Fact("Ready", "False", "Forbidden", f"{_ROLE}: {error}")], now_s)
             raise
         # Rings and hashes take their time; other clusters and the probes don't wait for them.
-        actions = await asyncio.to_thread(decide, world, self.defaults, self.fresh)
+        actions = await asyncio.to_thread(decide, world, self.defaults, self.fresh, self.rebalancer(key))
         written = await apply(self.kube, world, actions, self.may_write)
         if actions.release and not written.failures:
             await release(self.kube, world, self.may_write)
             return None
         statuses = _with_failures(actions.status, written.failures)
-        told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
+        told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write, world.own)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
             _log.info("%s/%s: %d objects and %d statuses written", key.namespace, key.name, written.count, told)

@@ -20,7 +20,7 @@ import hashlib
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -36,7 +36,7 @@ GATE_S = 15.0
 """While a rebalance waits for devices they are asked again after this time."""
 MOST_NAMED = 3
 """Names in a message; of the others it says how many there are."""
-_REMEMBERED = 32
+_REMEMBERED = 8
 """Rings whose measures are kept; each is some hundred kilobytes."""
 
 
@@ -133,6 +133,29 @@ class Known:
     assigned: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A rebalance, or a first layout, that is due: all that may take the processor for long.
+
+    `builder` is `saved` as it was changed for `task`; `changed` says whether it was.
+    """
+
+    task: Task
+    builder: RingBuilder
+    saved: Saved | None
+    changed: bool
+    now_s: int
+
+    def run(self) -> Outcome:
+        """Do it, once."""
+        return _rebalance(self.task, self.builder, self.saved, self.changed, self.now_s)
+
+
+Rebalancer = Callable[[Rebalance], Outcome | None]
+"""What becomes of a rebalance; None when that is not known yet."""
+AT_WORK = "it is being laid out"
+
+
 def known(ring: str, saved: Saved) -> Known:
     """What was saved; BrokenState when it can't be read."""
     return _known(ring, saved.builder)
@@ -161,10 +184,10 @@ def look(task: Task, saved: Saved | None) -> Outcome:
     return _outcome(task, _decode(task.ring, saved.builder), saved) if saved else Outcome(task.ring, None)
 
 
-def advance(task: Task, saved: Saved | None, now_s: int) -> Outcome:
+def advance(task: Task, saved: Saved | None, now_s: int, rebalance: Rebalancer = Rebalance.run) -> Outcome:
     """One step towards the ring as it should be; BrokenState when the saved builder can't be read."""
     if saved is None:
-        return _first(task, now_s)
+        return _first(task, now_s, rebalance)
     builder = _decode(task.ring, saved.builder)
     refused = _refusal(task, builder)
     if refused is not None:
@@ -177,7 +200,10 @@ def advance(task: Task, saved: Saved | None, now_s: int) -> Outcome:
         # Not the changed builder: what it would be is found anew next time.
         kept = _decode(task.ring, saved.builder)
         return _outcome(task, kept, saved, waiting=waiting, again_in_s=again_in_s)
-    return _rebalance(task, builder, saved, changed, now_s)
+    outcome = rebalance(Rebalance(task, builder, saved, changed, now_s))
+    if outcome is not None:
+        return outcome
+    return _outcome(task, _decode(task.ring, saved.builder), saved, waiting=AT_WORK, again_in_s=GATE_S)
 
 
 def _not_now(task: Task, saved: Saved, now_s: int) -> tuple[str, float | None]:
@@ -192,7 +218,7 @@ def _not_now(task: Task, saved: Saved, now_s: int) -> tuple[str, float | None]:
     return "", None
 
 
-def _first(task: Task, now_s: int) -> Outcome:
+def _first(task: Task, now_s: int, rebalance: Rebalancer) -> Outcome:
     if task.hold:
         return Outcome(task.ring, None, waiting=task.hold)
     located = [one for one in task.wanted if one.zone is not None]
@@ -211,7 +237,8 @@ def _first(task: Task, now_s: int) -> Outcome:
     builder = RingBuilder(shape.part_power, shape.replicas, shape.min_part_hours, shape.overload)
     for one in located:
         _add(builder, one, one.weight)
-    return _rebalance(task, builder, None, True, now_s)
+    outcome = rebalance(Rebalance(task, builder, None, True, now_s))
+    return outcome if outcome is not None else Outcome(task.ring, None, waiting=AT_WORK, again_in_s=GATE_S)
 
 
 def _rebalance(task: Task, builder: RingBuilder, saved: Saved | None, changed: bool, now_s: int) -> Outcome:

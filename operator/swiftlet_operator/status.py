@@ -14,11 +14,22 @@ from swiftlet_operator.plan import StatusOf
 
 
 async def write_statuses(
-    kube: Kube, namespace: str, statuses: Sequence[StatusOf], now_s: int, may_write: Callable[[], None]
+    kube: Kube,
+    namespace: str,
+    statuses: Sequence[StatusOf],
+    now_s: int,
+    may_write: Callable[[], None],
+    seen: Mapping[tuple[str, str], Manifest] | None = None,
 ) -> int:
-    """Bring statuses up to date; how many were written. KubeError."""
+    """Bring statuses up to date; how many were written. KubeError.
+
+    `seen` are objects as they were read a moment ago, by kind and name: those whose status is right are left at that.
+    """
     count = 0
     for status in statuses:
+        before = (seen or {}).get((status.kind.kind, status.name))
+        if before is not None and status_of(before, status, now_s) == (before.get("status") or {}):
+            continue
         live = await kube.get(status.kind, namespace, status.name)
         if live is None:
             continue

@@ -40,6 +40,7 @@ class World:
     """One cluster, made at `created_s`, and everything around it as it was at `now_s`.
 
     `resource_version` is the cluster's, so that a change of its list of finalizers undoes nobody else's.
+    `own` are the cluster and the objects that refer to it as they were read, by kind and name.
     `children` are the live objects with the cluster's labels, by kind and name. `ring_objects` and others are the
     objects whose clusterRef names this cluster, `unreadable` those of them that are damaged. `secrets` are the
     Secrets that users and spec.tls name, None for one that is not there. `reports` are what the pods' services said of
@@ -57,6 +58,7 @@ class World:
     quotas: tuple[Resource[StorageQuotaSpec], ...] = ()
     users: tuple[Resource[StorageUserSpec], ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    own: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     pods: tuple[Manifest, ...] = ()
     claims: tuple[Manifest, ...] = ()

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: one pod at a time, none while another domain is not whole, all of one that is in maintenance."""
+"""PodDisruptionBudgets: one pod at a time, none while another domain is not whole, all of a zone in maintenance."""
 
 from __future__ import annotations
 

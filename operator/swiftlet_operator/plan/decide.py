@@ -39,7 +39,7 @@ from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.tell import cluster_status, events, statuses
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
-from swiftlet_operator.rings import split
+from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
 
 LOOK_AGAIN_S = 300.0
@@ -57,8 +57,8 @@ PRUNED = (SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY, SERVICE_MON
 """Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
 
 
-def decide(world: World, defaults: Defaults, fresh: Fresh) -> Actions:
-    """All that is to be done now."""
+def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer = Rebalance.run) -> Actions:
+    """All that is to be done now; a ring whose `rebalance` is not known yet stays as it is."""
     going = blocked(world)
     if world.cluster.meta.deleting and not going.is_true:
         return farewell(world)
@@ -66,7 +66,7 @@ def decide(world: World, defaults: Defaults, fresh: Fresh) -> Actions:
     valid = say.spec_valid(verdicts)
     if not valid.is_true or world.cluster.spec.paused:
         return _hands_off(world, verdicts, [valid, going])
-    states = ring_states(world)
+    states = ring_states(world, rebalance=rebalance)
     live = domains(world, states)
     return _make_true(world, defaults, fresh, verdicts, states, live, [valid, going])
 

@@ -37,7 +37,21 @@ from swiftlet_operator.plan.capacity import NO_MORE, levels
 from swiftlet_operator.plan.lost import lost_pods
 from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, outbox_is_empty
 from swiftlet_operator.problems import BrokenState
-from swiftlet_operator.rings import Outcome, Saved, Shape, Task, Wanted, advance, known, look, rebuilt, ring_of, unite
+from swiftlet_operator.rings import (
+    Outcome,
+    Rebalance,
+    Rebalancer,
+    Saved,
+    Shape,
+    Task,
+    Wanted,
+    advance,
+    known,
+    look,
+    rebuilt,
+    ring_of,
+    unite,
+)
 from swiftlet_operator.world import World
 
 PATIENCE_S = 300
@@ -66,13 +80,13 @@ class RingState:
         return self.outcome is not None and self.outcome.saved is not self.before
 
 
-def ring_states(world: World, *, hands_off: bool = False) -> list[RingState]:
+def ring_states(world: World, *, hands_off: bool = False, rebalance: Rebalancer = Rebalance.run) -> list[RingState]:
     """All rings of the cluster, each moved one step on if that is possible now and hands are not kept off."""
     drafts = [_draft(world, task) for task in _tasks(world)]
     if hands_off:
         return [_step(draft, lambda task, before: look(task, before)) for draft in drafts]
     return [
-        _step(_judged(world, draft, drafts), lambda task, before: advance(task, before, world.now_s))
+        _step(_judged(world, draft, drafts), lambda task, before: advance(task, before, world.now_s, rebalance))
         for draft in drafts
     ]
 
