@@ -13,6 +13,7 @@ from swiftlet.api import (
     copy_object,
     cors,
     delete_object,
+    form_post,
     get_object,
     info,
     objects,
@@ -123,6 +124,8 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
     await cors.note_origin(api, request, path)
     if request.method not in handlers:
         raise _not_allowed(request.method, list(handlers))
+    if api.options.formpost.enabled and form_post.is_form(request):
+        return await form_post.post(api, request, path)
     query = parse_query(request.rel_url.raw_query_string)
     access: Access
     if api.options.tempurl.enabled and temp_url.is_temp_url(query):

@@ -53,6 +53,8 @@ def _access(options: ApiOptions) -> dict[str, object]:
     shown: dict[str, object] = {}
     if options.tempurl.enabled:
         shown["tempurl"] = options.tempurl.model_dump(mode="json", exclude={"enabled"})
+    if options.formpost.enabled:
+        shown["formpost"] = {"allowed_digests": sorted(options.formpost.allowed_digests)}
     return shown
 
 

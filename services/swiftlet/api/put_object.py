@@ -19,7 +19,7 @@ from swiftlet.api.listings import says_yes
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
-from swiftlet.api.storing import NewObject, store
+from swiftlet.api.storing import Incoming, NewObject, store
 from swiftlet.api.write_conditions import check_write
 from swiftlet.names import Path
 
@@ -46,6 +46,13 @@ async def put_at(call: Call, path: Path, source: Path | None = None) -> web.Stre
     if call.query.get("multipart-manifest") != "put" and not copies:
         raise ApiError(400, "heartbeat is for copies and for manifests (multipart-manifest=put)")
     return await slo_put.with_heartbeat(call, lambda: _carry_out(new))
+
+
+async def put_body(call: Call, body: Incoming) -> web.Response:
+    """A PUT whose bytes come from elsewhere than the request's own body."""
+    new = _planned(call, call.path)
+    new.body = body
+    return await _carry_out(new)
 
 
 def _planned(call: Call, path: Path) -> NewObject:

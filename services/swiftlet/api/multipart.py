@@ -1,0 +1,172 @@
+"""multipart/form-data as it comes in (RFC 7578): one part at a time, nothing held but what a delimiter may begin in.
+
+Fault model: a body may end anywhere, have headers without end, a boundary that is no good, or parts without names.
+A part that was cut off is an error, never a shorter part. Headers and their number are bounded; data are not, whoever
+reads them sets the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+MAX_BOUNDARY = 200
+"""Characters; RFC 2046 allows 70."""
+MAX_PART_HEADERS = 8192
+"""Bytes of all headers of one part."""
+_MAX_PADDING = 256
+"""Bytes of white space behind a delimiter, or of empty lines before the first."""
+
+
+class BadForm(Exception):
+    """The body is no multipart document; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the head of a part says."""
+
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    disposition: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Those of Content-Disposition: `name`, `filename`."""
+
+
+class Multipart:
+    """A document that is read part by part."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], boundary: str) -> None:
+        """`pieces` as they arrive; BadForm for a boundary that is none."""
+        if not 0 < len(boundary) <= MAX_BOUNDARY or not boundary.isascii() or not boundary.isprintable():
+            raise BadForm("invalid boundary")
+        self._pieces = pieces
+        self._delimiter = b"\r\n--" + boundary.encode()
+        # With this the first delimiter, which may stand at the very beginning, looks like the others.
+        self._buffer = b"\r\n"
+        self._ended = False
+        self._in_part = False
+        self._begun = False
+
+    async def next_part(self) -> Part | None:
+        """The next part's head; None after the last. What is left of the one before is passed over."""
+        if not self._begun:
+            await self._begin()
+        while self._in_part:
+            await self.read()
+        if await self._is_last():
+            return None
+        part = _parse_head(await self._head())
+        self._in_part = True
+        return part
+
+    async def read(self) -> bytes:
+        """More bytes of the part; none at its end."""
+        while self._in_part:
+            found = self._buffer.find(self._delimiter)
+            if found >= 0:
+                self._in_part = False
+                data, self._buffer = self._buffer[:found], self._buffer[found + len(self._delimiter) :]
+                return data
+            safe = len(self._buffer) - len(self._delimiter) + 1
+            if safe > 0:
+                data, self._buffer = self._buffer[:safe], self._buffer[safe:]
+                return data
+            if not await self._more():
+                raise BadForm("the form ends in the middle of a part")
+        return b""
+
+    async def _more(self) -> bool:
+        if not self._ended:
+            piece = await anext(self._pieces, b"")
+            self._ended = not piece
+            self._buffer += piece
+        return not self._ended
+
+    async def _begin(self) -> None:
+        self._begun = True
+        while True:
+            text = self._buffer.lstrip(b"\r\n")
+            if len(text) >= len(self._delimiter) - 2 or len(self._buffer) > _MAX_PADDING + len(self._delimiter):
+                break
+            if not await self._more():
+                break
+        start = self._delimiter[2:]
+        if not text.startswith(start) or len(self._buffer) - len(text) > _MAX_PADDING:
+            raise BadForm("invalid starting boundary")
+        self._buffer = text[len(start) :]
+
+    async def _is_last(self) -> bool:
+        """Behind a delimiter: `--` ends the document, a line end begins a part."""
+        while len(self._buffer) < 2 and await self._more():
+            pass
+        if self._buffer.startswith(b"--"):
+            return True
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > _MAX_PADDING or not await self._more():
+                raise BadForm("a boundary is followed by neither -- nor a line end")
+        if self._buffer[:end].strip(b" \t"):
+            raise BadForm("a boundary is followed by neither -- nor a line end")
+        self._buffer = self._buffer[end:]
+        return False
+
+    async def _head(self) -> bytes:
+        """The header lines; the buffer begins with the line end before them, so that there may be none."""
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > MAX_PART_HEADERS:
+                raise BadForm(f"the headers of a part are longer than {MAX_PART_HEADERS} bytes")
+            if not await self._more():
+                raise BadForm("the form ends in the headers of a part")
+        if end > MAX_PART_HEADERS:
+            raise BadForm(f"the headers of a part are longer than {MAX_PART_HEADERS} bytes")
+        head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+        return head
+
+
+def _parse_head(head: bytes) -> Part:
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        raise BadForm("the headers of a part are not valid UTF-8") from error
+    headers: dict[str, str] = {}
+    for line in filter(None, text.split("\r\n")):
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip() or any(ord(char) < 32 and char != "\t" for char in line):
+            raise BadForm("a part has a malformed header")
+        headers.setdefault(name.strip().lower(), value.strip())
+    disposition, parameters = parse_parameters(headers.get("content-disposition", ""))
+    return Part(headers, disposition, parameters)
+
+
+def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
+    """`form-data; name="a"; filename="b"` taken apart, in one pass; of a parameter that comes twice the first counts.
+
+    In quotes a backslash stands for itself, as browsers send it, except before a quote, as other programs do.
+    """
+    value, _, rest = header.partition(";")
+    parameters: dict[str, str] = {}
+    position = 0
+    while position < len(rest):
+        equals = rest.find("=", position)
+        if equals < 0:
+            break
+        name = rest[position:equals].strip(" \t;").lower()
+        if rest[equals + 1 : equals + 2] == '"':
+            text, position = _quoted(rest, equals + 2)
+        else:
+            end = rest.find(";", equals)
+            position = len(rest) if end < 0 else end + 1
+            text = rest[equals + 1 : position].strip(" \t;")
+        parameters.setdefault(name, text)
+    return value.strip().lower(), parameters
+
+
+def _quoted(text: str, start: int) -> tuple[str, int]:
+    """The text up to the closing quote, and where to go on behind it."""
+    pieces = []
+    position = start
+    while (end := text.find('"', position)) > 0 and text[end - 1] == "\\" and end > position:
+        pieces.append(text[position : end - 1] + '"')
+        position = end + 1
+    pieces.append(text[position : end if end >= 0 else len(text)])
+    return "".join(pieces), end + 1 if end >= 0 else len(text)
