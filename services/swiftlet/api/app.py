@@ -92,7 +92,9 @@ def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
         _log.warning("request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
     if request.method == hdrs.METH_HEAD:
         response = answer(error, _realm(request))
-        return web.Response(status=status, headers={k: v for k, v in response.headers.items() if k in _KEPT})
+        return web.Response(
+            status=status, reason=response.reason, headers={k: v for k, v in response.headers.items() if k in _KEPT}
+        )
     return answer(error, _realm(request))
 
 
@@ -135,6 +137,7 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
         access = _authenticate(api, request)
     # What COPY does to its path is reading; the destination is authorised by the handler.
     owner = await access.require("GET" if request.method == "COPY" else request.method, path)
+    await api.rates.admit(request.method, path)
     return await handlers[request.method](Call(api, request, path, query, access, owner))
 
 

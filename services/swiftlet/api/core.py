@@ -14,6 +14,7 @@ from swiftlet.api.account_cache import AccountCache
 from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.listings import says_yes
 from swiftlet.api.problems import ApiError
+from swiftlet.api.rate_limits import RateLimits
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
@@ -74,12 +75,14 @@ class SwiftApi:
     options: ApiOptions
     containers: ContainerCache = field(init=False)
     accounts: AccountCache = field(init=False)
+    rates: RateLimits = field(init=False)
 
     def __post_init__(self) -> None:
         """Build the caches on top of the listings."""
         ttl_s = self.options.container_info_ttl_s
         object.__setattr__(self, "containers", ContainerCache(self.listings.container_info, ttl_s))
         object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
+        object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
 
 
 @dataclass(frozen=True, slots=True)

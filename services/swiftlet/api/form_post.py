@@ -178,6 +178,7 @@ class FormPost:
             path = parse_path(f"{base.quoted}/{quote((self._path.obj or '') + filename, safe='')}")
             request = self._request.clone(method="PUT", headers=headers, rel_url=URL(path.quoted, encoded=True))
             call = Call(self._api, request, path, {}, access)
+            await self._api.rates.admit("PUT", path)
             stored = await put_body(call, _FormFile(document, limit, self._api.options.limits.max_file_size))
         except FormError:
             raise

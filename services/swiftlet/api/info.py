@@ -55,6 +55,14 @@ def _access(options: ApiOptions) -> dict[str, object]:
         shown["tempurl"] = options.tempurl.model_dump(mode="json", exclude={"enabled"})
     if options.formpost.enabled:
         shown["formpost"] = {"allowed_digests": sorted(options.formpost.allowed_digests)}
+    rates = options.rate_limits
+    if rates.on:
+        shown["ratelimit"] = {
+            "account_ratelimit": rates.account_ratelimit,
+            "max_sleep_time_seconds": rates.max_sleep_time_s,
+            "container_ratelimits": [[step.size, step.rate] for step in rates.container_ratelimits],
+            "container_listing_ratelimits": [[step.size, step.rate] for step in rates.container_listing_ratelimits],
+        }
     return shown
 
 

@@ -45,6 +45,10 @@ _STATUS: dict[type[SwiftletError], int] = {
 }
 
 
+_REASONS = {497: "Blacklisted", 498: "Rate Limited", CLIENT_GONE: "Client Disconnect"}
+"""Of statuses that HTTP does not know."""
+
+
 def status_of(error: SwiftletError) -> int:
     """The HTTP status of a domain error; 500 for one that should never reach a client."""
     if isinstance(error, ApiError):
@@ -63,4 +67,4 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
         headers.setdefault("Retry-After", "1")
     if isinstance(error, errors.TooManyFailures):
         headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(status=status, text=f"{error}\n", headers=headers)
+    return web.Response(status=status, reason=_REASONS.get(status), text=f"{error}\n", headers=headers)
