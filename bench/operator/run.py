@@ -11,7 +11,8 @@ start    the operator is killed and started again, and looks at every cluster (t
 rest     nothing happens
 
 Durations come from the operator's histogram `swiftlet_operator_reconcile_seconds` (linear within a bucket), requests
-from its counter, memory and processor time from /proc. API server, etcd and operator share the machine.
+from its counter, memory and processor time from /proc. API server, etcd and operator share the machine, with whatever
+else runs on it: `load` is the average number of processes that wanted a core in the last minute of a phase.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Row:
     writes: float
     processor_s: float
     rss_mb: float
+    load: float
 
     def markdown(self) -> str:
         """A row of the table."""
@@ -90,7 +92,7 @@ class Row:
         return (
             f"| {self.name} | {self.seconds:.0f} | {d.count} | {_ms(d.quantile(0.5))} | {_ms(d.quantile(0.99))} "
             f"| {self.reads / self.seconds:.1f} | {self.writes:.0f} | {100 * self.processor_s / self.seconds:.0f} "
-            f"| {self.rss_mb:.0f} |"
+            f"| {1000 * self.processor_s / max(1, d.count):.0f} | {self.rss_mb:.0f} | {self.load:.0f} |"
         )
 
 
@@ -197,6 +199,7 @@ class Measure:
             writes - self._writes,
             one.processor_s() - self._processor_s,
             one.rss_mb(),
+            os.getloadavg()[0],
         )
         self.rows.append(row)
         print(row.markdown(), file=sys.stderr, flush=True)
@@ -275,8 +278,9 @@ def report(rows: Sequence[Row], clusters: int, peak_mb: float) -> tuple[str, boo
     lines += [f"| {what} | {value}{'' if fine else ' (missed)'} | {bar} |" for what, value, bar, fine in bars]
     lines += [
         "",
-        "| phase | seconds | reconciles | p50 ms | p99 ms | reads/s | writes | processor % | resident MB |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| phase | seconds | reconciles | p50 ms | p99 ms | reads/s | writes | processor % | processor ms each "
+        "| resident MB | load |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
         *(row.markdown() for row in rows),
     ]
     return "\n".join(lines), all(fine for *_, fine in bars)

@@ -297,11 +297,10 @@ def _change(builder: RingBuilder, task: Task) -> bool:
     if minimum != task.shape.min_part_hours:
         builder.set_min_part_hours(task.shape.min_part_hours)
     members = {device.name: device for device in builder.devices if device is not None}
-    held = _held(builder)
     expected = {one.name for one in task.wanted}
-    for device in members.values():
-        if device.name in expected:
-            continue
+    leaving = [device for device in members.values() if device.name not in expected]
+    held = _held(builder) if leaving else {}
+    for device in leaving:
         if device.weight > 0:
             builder.set_weight(device.id, 0)
         elif device.name in task.empty and not held.get(device.id):
