@@ -140,8 +140,8 @@ async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, name
 
 
 async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None, *, anew: bool) -> None:
-    for kind in (CLUSTER, *SATELLITES):
-        for one in await kube.list(kind, namespace):
-            key = key_of(one)
-            if key is not None and (anew or not queue.knows(key)):
-                queue.add(key)
+    found = {key_of(one): None for kind in (CLUSTER, *SATELLITES) for one in await kube.list(kind, namespace)}
+    # Only now: who is being looked at when its name comes once more is looked at again.
+    for key in found:
+        if key is not None and (anew or not queue.knows(key)):
+            queue.add(key)

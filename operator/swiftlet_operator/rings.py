@@ -307,7 +307,9 @@ def _change(builder: RingBuilder, task: Task) -> bool:
             builder.remove_device(device.id)
     for one in task.wanted:
         if one.name in members:
-            builder.set_weight(members[one.name].id, _next_weight(members[one.name].weight, one))
+            # A builder looks at all other devices whenever it is told of one.
+            if _step(members[one.name], one):
+                builder.set_weight(members[one.name].id, _next_weight(members[one.name].weight, one))
         elif one.zone is not None:
             _add(builder, one, one.weight / STEPS)
     moved = any(one.zone not in (None, device.zone) for device, one in _pairs(builder, task))

@@ -75,7 +75,7 @@ class Middleman:
         self._count += 1
         if self.busy and self._count % self.busy == 0:
             self.refused += 1
-            return web.Response(status=429, text="too many requests", headers={"Retry-After": "1"})
+            return web.Response(status=429, text="too many requests", headers={"Retry-After": "0"})
         await asyncio.sleep(self.delay_s)
         if request.method == "GET":
             self.reads += 1

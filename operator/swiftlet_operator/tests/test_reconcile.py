@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,13 @@ import yaml
 
 from swiftlet.ring import codec
 from swiftlet_operator.manifests import FINALIZER
+from swiftlet_operator.observe import observe
+from swiftlet_operator.plan import decide
 from swiftlet_operator.plan.ring_tasks import PATIENCE_S
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
 from swiftlet_operator.tests.reporters import IN_SYNC
 from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, START, Scene, own, text_of
+from swiftlet_operator.world import Defaults
 
 HOUR = 3600
 POOL = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi"}}
@@ -385,6 +389,21 @@ async def test_what_nobody_wants_any_more_goes() -> None:
     assert "store-metadata" not in scene.kube.names("Deployment")
     assert "store-redis" not in scene.kube.names("StatefulSet")
     assert "store-disks" in scene.kube.names("StatefulSet")
+
+
+async def test_a_thousand_pods_are_decided_about_in_less_than_a_second() -> None:
+    pools = [{"name": "disks", "replicas": 999, "zones": ["a", "b", "c"], "storage": {"size": "1Ti"}}]
+    scene = Scene({"pools": pools, "rings": {"partPower": 12}})
+    await scene.settle()
+    world = await observe(scene.kube, scene.told, scene.cluster, scene.now_s)
+
+    began_s = time.thread_time()
+    actions = decide(world, Defaults("swiftlet:test", "redis:test"), scene.fresh)
+    took_s = time.thread_time() - began_s
+
+    assert len(world.pods) > 999
+    assert {fact.type: fact.status for fact in actions.status[0].facts}["RingsBalanced"] == "True"
+    assert took_s < 1
 
 
 async def test_the_published_ring_names_the_pods() -> None:
