@@ -6,6 +6,7 @@ not cost more than asking for those that do. Nothing on the path of an account's
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,16 +32,16 @@ class AccountCache:
         self._clock = clock
         self._entries: OrderedDict[str, tuple[float, Mapping[str, str]]] = OrderedDict()
 
-    async def metadata(self, account: str) -> Mapping[str, str]:
-        """The account's metadata, at most `ttl_s` old; Unavailable."""
+    async def metadata(self, account: str, max_age_s: float = math.inf) -> Mapping[str, str]:
+        """The account's metadata, at most `ttl_s` and `max_age_s` old; Unavailable."""
         entry = self._entries.get(account)
-        if entry is not None and self._clock() - entry[0] < self._ttl_s:
+        if entry is not None and self._clock() - entry[0] < min(self._ttl_s, max_age_s):
             return entry[1]
-        self.forget(account)
         try:
             found = (await self._fetch(account)).metadata
         except NotFound:
             found = {}
+        self.forget(account)
         self._entries[account] = (self._clock(), found)
         if len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)

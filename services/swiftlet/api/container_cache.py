@@ -6,10 +6,12 @@ a container that was deleted meanwhile elsewhere is found out by the row that it
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+from swiftlet.errors import NotFound
 from swiftlet.model import ContainerInfo
 
 
@@ -30,17 +32,21 @@ class ContainerCache:
         self._clock = clock
         self._entries: OrderedDict[tuple[str, str], tuple[float, ContainerInfo]] = OrderedDict()
 
-    async def get(self, account: str, container: str) -> ContainerInfo:
-        """The container, at most `ttl_s` old; NotFound, Unavailable."""
+    async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
+        """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
         entry = self._entries.get((account, container))
-        if entry is not None and self._clock() - entry[0] < self._ttl_s:
+        if entry is not None and self._clock() - entry[0] < min(self._ttl_s, max_age_s):
             return entry[1]
         return await self.refresh(account, container)
 
     async def refresh(self, account: str, container: str) -> ContainerInfo:
-        """The container as it is now."""
+        """The container as it is now; what was known stays when nobody can be asked."""
+        try:
+            info = await self._fetch(account, container)
+        except NotFound:
+            self.forget(account, container)
+            raise
         self.forget(account, container)
-        info = await self._fetch(account, container)
         self._entries[account, container] = (self._clock(), info)
         if len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)

@@ -26,7 +26,7 @@ from swiftlet.api.multipart import BadForm, Multipart, Part, parse_parameters
 from swiftlet.api.problems import ApiError, status_of
 from swiftlet.api.put_object import put_body
 from swiftlet.api.reports import status_line
-from swiftlet.api.signing_keys import keys_for
+from swiftlet.api.signing_keys import access_by
 from swiftlet.auth.signatures import parse_signature
 from swiftlet.errors import InvalidName, SwiftletError
 from swiftlet.names import Path, decode, parse_path
@@ -211,11 +211,10 @@ class FormPost:
         signature = parse_signature(self._form.fields.get("signature", ""), self._api.options.formpost.allowed_digests)
         if signature is None or self._path.container is None:
             raise FormError(401, "Invalid Signature")
-        keys = await keys_for(self._api, self._path.account, self._path.container)
-        key = signature.first_fitting(keys, [self._form.message(self._signed_path)])
-        if key is None:
+        account, container, messages = self._path.account, self._path.container, [self._form.message(self._signed_path)]
+        if await access_by(self._api, account, container, signature, messages) is None:
             raise FormError(401, "Invalid Signature")
-        self._access = SignedAccess(self._path.account, self._path.container)
+        self._access = SignedAccess(account, container)
         return self._access
 
 

@@ -22,7 +22,7 @@ from swiftlet.api.core import SwiftApi
 from swiftlet.api.finishing import finish_with
 from swiftlet.api.metadata import canonical
 from swiftlet.api.problems import ApiError
-from swiftlet.api.signing_keys import keys_for
+from swiftlet.api.signing_keys import access_by
 from swiftlet.auth.signatures import parse_signature
 from swiftlet.names import Path
 from swiftlet.settings.access import TempUrlSection
@@ -122,13 +122,13 @@ async def admit(
     ):
         raise Invalid
     assert path.container is not None
-    keys = await keys_for(api, path.account, path.container)
-    key = signature.first_fitting(keys, url.messages(request.method, path))
-    if key is None:
+    messages = url.messages(request.method, path)
+    access = await access_by(api, path.account, path.container, signature, messages)
+    if access is None:
         raise Invalid
     _refuse_pointers(request)
     finish_with(request, _finisher(section, url, path, request.method))
-    return _cleaned(request, section), keys[key]
+    return _cleaned(request, section), access
 
 
 def _refuse_pointers(request: web.Request) -> None:

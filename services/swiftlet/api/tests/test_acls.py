@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api.tests.proxy import Proxy
+from swiftlet.api import access
+from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Role
-from swiftlet.placement.tests.cluster import ACCOUNT
+from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 
 READ, WRITE, ACCOUNT_ACL = "X-Container-Read", "X-Container-Write", "X-Account-Access-Control"
 
@@ -247,6 +249,7 @@ async def test_the_own_users_cost_no_look_at_any_acl(proxy: Proxy, monkeypatch: 
         asked.append(container)
         return await container_info(account, container)
 
+    monkeypatch.setattr(access, "FRESH_S", 1000.0)
     monkeypatch.setattr(proxy.api.accounts, "_fetch", of_account)
     monkeypatch.setattr(proxy.api.containers, "_fetch", of_container)
     for _ in range(3):
@@ -256,3 +259,33 @@ async def test_the_own_users_cost_no_look_at_any_acl(proxy: Proxy, monkeypatch: 
     assert (await proxy.call("GET", "c/o", proxy.token_of("other:eve"))).status == 403
     assert (await proxy.call("GET", "c/o", proxy.token_of("other:eve"))).status == 403
     assert asked == ["c", ACCOUNT]
+
+
+async def test_what_another_process_was_told_counts_at_once_when_it_lets_in(
+    proxy: Proxy, cluster: MemoryCluster, tmp_path: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.put(2)
+    monkeypatch.setattr(access, "FRESH_S", 0.0)
+    sue = proxy.token_of("other:sue")
+    async with proxy_of(cluster, tmp_path) as other:
+        assert (await other.anonymous("GET", "c/o")).status == 401
+        assert (await other.call("PUT", "c/o", sue, b"x")).status == 403
+        await share(proxy, read=".r:*")
+        await share_account(proxy, {"read-write": ["other"]})
+        assert (await other.anonymous("GET", "c/o")).status == 200
+        assert (await other.call("PUT", "c/o", sue, b"x")).status == 201
+        await share(proxy, read="")
+        assert (await other.anonymous("GET", "c/o")).status == 200, "remembered until the time is over"
+        other.api.containers.forget(ACCOUNT, "c")
+        assert (await other.anonymous("GET", "c/o")).status == 401
+
+
+async def test_strangers_do_not_make_a_proxy_forget(
+    proxy: Proxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.put(2)
+    assert (await proxy.call("GET", "c/o")).status == 200
+    monkeypatch.setattr(access, "FRESH_S", 0.0)
+    with cluster.databases_down(*cluster.container_devices()):
+        assert (await proxy.anonymous("GET", "c/o")).status in {401, 503}
+        assert (await proxy.call("GET", "c/o")).status == 200
