@@ -268,7 +268,7 @@ kind: StorageQuota
 metadata: {name: levels}
 spec:
   clusterRef: {name: lab}
-  levels: [{name: L1, containerCount: 10, containerUsage: 1Gi}]
+  levels: [{name: default}, {name: L1, containerCount: 10, containerUsage: 1Gi}]
   assignments: [{account: arts, level: L1}]
 """
 _BEN = """

@@ -21,6 +21,8 @@ from typing import Any
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
+STORE_VARIABLE = "E2E_STORE"
+"""Environment variable: the kind of store to test, `native` or `plain`; not set: the default."""
 _POLL_S = 0.05
 
 
@@ -95,6 +97,8 @@ def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster
     proxy_port, base_port = port or _free_port(), _free_port()
     command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
+    if STORE_VARIABLE in os.environ and "--store" not in options:
+        command += ["--store", os.environ[STORE_VARIABLE]]
     began = time.monotonic()
     output = data / "standalone.log"
     with output.open("wb") as log:
