@@ -144,8 +144,16 @@ class Store:
         aggregate_below: int = 1048576,
         live_share: float = 0.5,
         checkpoint_bytes: int = 268435456,
+        compact_bytes_per_s: int = 0,
         audit_bytes_per_s: int = 0,
-    ) -> Store: ...
+        threads: bool = True,
+    ) -> Store:
+        """Without `threads` nothing is done but what is called; `close` then writes no checkpoint. Rates: 0 is none."""
+
+    @staticmethod
+    def rebuild(root: str | PathLike[str], /) -> Store:
+        """Own a device, its index made anew from the volumes and written; without threads."""
+
     def create(self, place: _Place, size: int | None, aggregate_below: int | None, /) -> StoreWriter:
         """Begin a new version; up to `aggregate_below` bytes (None: the store's) it goes into a volume."""
 
@@ -199,6 +207,17 @@ class Store:
 
     def usage(self) -> tuple[int, int, int]:
         """Bytes in total and free, objects and tombstones."""
+
+    def counters(self) -> list[tuple[str, int]]:
+        """What was counted since it was opened: batches, quarantined, checkpoints, compacted (volumes), copied_bytes,
+        punched_bytes, audited_bytes, audits (times through everything)."""
+
+    def recovery(self) -> list[tuple[str, int]]:
+        """What the start found: checkpoint (1 if one was used), records and bytes read behind it, damaged records,
+        orphans (large files of nobody), dangling (slots that pointed nowhere)."""
+
+    def volumes(self) -> list[tuple[int, bool, bool, int, int]]:
+        """Number, whether it is compaction's, whether it is sealed, bytes in use, bytes held, of each volume."""
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the index, so that the next start is quick."""

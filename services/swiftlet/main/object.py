@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from swiftlet.errors import DeviceFailed
+from swiftlet.errors import DeviceFailed, StoreFormatError
 from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
@@ -17,7 +17,9 @@ from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.rows import ContainerRows
-from swiftlet.store.plain import PlainStore
+from swiftlet.store.kinds import open_store
+from swiftlet.store.native import NativeStore
+from swiftlet.store.protocol import Store
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
@@ -41,8 +43,8 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        for store in stores.values():
-            await asyncio.to_thread(store.close)
+        # At once: each may have an index to write.
+        await asyncio.gather(*(asyncio.to_thread(store.close) for store in stores.values()))
 
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
@@ -65,27 +67,37 @@ def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
     )
 
 
-def open_stores(section: ObjectSection) -> tuple[dict[str, PlainStore], dict[str, str]]:
+def open_stores(section: ObjectSection) -> tuple[dict[str, Store], dict[str, str]]:
     """The stores of all devices that can be used, and why the others can't; one that fails leaves the others serving.
 
-    DeviceFailed when none can be used.
+    DeviceFailed, or StoreFormatError for another kind of store or a newer format, when none can be used.
     """
-    stores: dict[str, PlainStore] = {}
-    failures: dict[str, DeviceFailed] = {}
+    stores: dict[str, Store] = {}
+    failures: dict[str, DeviceFailed | StoreFormatError] = {}
     for name in section.devices:
         try:
-            stores[name] = PlainStore(
-                _root(section, name),
-                reserve_bytes=section.reserve_bytes,
-                reserve_percent=section.reserve_percent,
-                require_mount=section.require_mount,
-            )
-        except DeviceFailed as error:
+            stores[name] = _open(section, name)
+        except (DeviceFailed, StoreFormatError) as error:
             _log.error("device left out", device=name, error=str(error))
             failures[name] = error
     if not stores:
         raise next(iter(failures.values()))
     return stores, {name: str(error) for name, error in failures.items()}
+
+
+def _open(section: ObjectSection, name: str) -> Store:
+    store = open_store(
+        section.store,
+        _root(section, name),
+        reserve_bytes=section.reserve_bytes,
+        reserve_percent=section.reserve_percent,
+        require_mount=section.require_mount,
+        compact_bytes_per_s=section.compact_bytes_per_s,
+        audit_bytes_per_s=section.audit_bytes_per_s,
+    )
+    if isinstance(store, NativeStore):
+        _log.info("device opened", device=name, **store.recovery())
+    return store
 
 
 def _root(section: ObjectSection, name: str) -> Path:

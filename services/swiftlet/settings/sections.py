@@ -287,6 +287,24 @@ class ObjectSection(NodeTimeouts):
     devices: tuple[DeviceName, ...] = Field(
         min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
     )
+    store: Literal["native", "plain"] = Field(
+        default="plain",
+        description="How objects lie on the devices: native packs small ones into volumes and commits those of many "
+        "clients at once; plain keeps a file per version, which people can look at. A device stays with the kind that "
+        "first wrote it: to change it, begin with an empty device and let replication fill it.",
+    )
+    compact_bytes_per_s: int = Field(
+        default=50 * MIB,
+        ge=0,
+        description="Bytes per second and device that the native store copies to get back the room of what was "
+        "deleted; 0 for as many as the device takes.",
+    )
+    audit_bytes_per_s: int = Field(
+        default=10 * MIB,
+        ge=0,
+        description="Bytes per second and device that the native store reads to find damage before a client does; 0 "
+        "for none. At 10 MiB a device of 4 TB is read in five days.",
+    )
     reserve_bytes: int = Field(
         default=0,
         ge=0,

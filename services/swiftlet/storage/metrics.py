@@ -27,6 +27,23 @@ OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for t
 ROWS = Counter(
     "swiftlet_object_rows_total", "Listing rows by their fate: listed, queued, no-container, dropped.", ["fate"]
 )
+STORE_COUNTERS = {
+    "batches": Counter("swiftlet_object_batches_total", "Groups of writes made durable by one sync.", ["device"]),
+    "quarantined": Counter(
+        "swiftlet_object_quarantined_total", "Records found damaged and taken out of service.", ["device"]
+    ),
+    "checkpoints": Counter("swiftlet_object_checkpoints_total", "Checkpoints of the index written.", ["device"]),
+    "compacted": Counter("swiftlet_object_volumes_compacted_total", "Volumes rewritten to get room back.", ["device"]),
+    "copied_bytes": Counter("swiftlet_object_compaction_bytes_total", "Bytes copied by compaction.", ["device"]),
+    "punched_bytes": Counter(
+        "swiftlet_object_punched_bytes_total", "Bytes given back in the middle of volumes.", ["device"]
+    ),
+    "audited_bytes": Counter(
+        "swiftlet_object_audited_bytes_total", "Bytes read and checked beside requests.", ["device"]
+    ),
+    "audits": Counter("swiftlet_object_audits_total", "Times that all of a device was read and checked.", ["device"]),
+}
+"""What stores count, by the names of `swiftlet.store.protocol`."""
 RECLAIMED = Counter(
     "swiftlet_object_tombstones_reclaimed_total", "Tombstones forgotten after the reclaim age.", ["device"]
 )

@@ -1,4 +1,4 @@
-"""What every `ObjectTransport` promises, as one suite of checks against one device whose store is in memory.
+"""What every `ObjectTransport` promises, as one suite of checks against one device whose store can be made to fail.
 
 A test module subclasses `ObjectTransportConformance` and says how to reach a store; pytest runs the rest.
 """
@@ -27,6 +27,7 @@ from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFoo
 from swiftlet.peers import GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
+from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
 
 ROW = RowUpdate("account", "container", (0, 2))
@@ -54,7 +55,7 @@ class Peer:
 
     transport: ObjectTransport
     device: Device
-    store: MemoryStore
+    store: FaultyStore
     rows: RowRecorder
 
     async def put(self, key: ObjectKey, moment: float, data: bytes, **metadata: str) -> WriteReply:
@@ -91,14 +92,22 @@ class ObjectTransportConformance(ABC):
     """The suite."""
 
     @abstractmethod
-    def connected(self, store: MemoryStore, rows: RowRecorder) -> AbstractAsyncContextManager[Peer]:
+    def connected(self, store: FaultyStore, rows: RowRecorder) -> AbstractAsyncContextManager[Peer]:
         """A transport to a device that is kept in `store` and tells `rows`."""
+
+    def fresh_store(self) -> FaultyStore:
+        """An empty device; in memory unless a suite says otherwise."""
+        return MemoryStore()
 
     @pytest.fixture
     async def peer(self) -> AsyncIterator[Peer]:
         """A healthy device."""
-        async with self.connected(MemoryStore(), RowRecorder()) as peer:
-            yield peer
+        store = self.fresh_store()
+        try:
+            async with self.connected(store, RowRecorder()) as peer:
+                yield peer
+        finally:
+            store.close()
 
     @pytest.mark.parametrize("size", [0, 1, 65_000, 1_048_576, 3_000_001])
     async def test_small(self, peer: Peer, size: int) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 
 from swiftlet.errors import NodeBusy
 from swiftlet.model import Usage
 from swiftlet.peers import RowUpdate
 from swiftlet.storage.device_status import DeviceStatus
-from swiftlet.storage.metrics import DEVICE_FREE, DEVICE_TOTAL, DEVICE_UP, OUTBOX_LENGTH
+from swiftlet.storage.metrics import DEVICE_FREE, DEVICE_TOTAL, DEVICE_UP, OUTBOX_LENGTH, STORE_COUNTERS
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
 from swiftlet.store.protocol import Store
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class ObjectDevice:
     pool: DevicePool
     rows: RowSender
     status: DeviceStatus
+    _counted: dict[str, int] = field(default_factory=dict)
+    """What the store had counted when it was last looked at."""
 
     def check_outbox(self, row: RowUpdate | None) -> None:
         """NodeBusy when a row that can't be delivered could not be kept either."""
@@ -37,6 +42,15 @@ class ObjectDevice:
         if usage is not None:
             DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
             DEVICE_FREE.labels(self.name).set(usage.free_bytes)
+        self._take_counters()
+
+    def _take_counters(self) -> None:
+        for name, count in self.store.counters().items():
+            more = count - self._counted.get(name, 0)
+            STORE_COUNTERS[name].labels(self.name).inc(more)
+            self._counted[name] = count
+            if name == "quarantined" and more:
+                _log.error("damage was found and set aside: device=%s records=%d", self.name, more)
 
     async def _usage(self) -> Usage:
         return await self.pool.run(self.store.usage)

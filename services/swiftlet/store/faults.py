@@ -1,4 +1,4 @@
-"""Faults to inject into a device's in-memory twin."""
+"""Faults to inject into a store: the in-memory twin, or a real one whose operations ask first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from swiftlet.errors import DeviceFailed, DiskFull
+from swiftlet.model import ObjectKey
+from swiftlet.store.protocol import Store
 
 
 @dataclass(slots=True)
@@ -74,3 +77,20 @@ class Faults:
             raise DiskFull("injected full disk")
         if due:
             raise due[0].error()
+
+
+class FaultyStore(Store, Protocol):
+    """A store that can be made to fail."""
+
+    @property
+    def faults(self) -> Faults:
+        """What ails it."""
+        ...
+
+    def flip_data(self, key: ObjectKey) -> None:
+        """Flip a bit of an object's data."""
+        ...
+
+    def flip_metadata(self, key: ObjectKey) -> None:
+        """Damage an object's metadata."""
+        ...

@@ -369,6 +369,10 @@ class MemoryStore:
             used = sum(len(held.version.data) for held in self._visible.values() if held.version)
         return Usage(self._total_bytes, 0 if self.faults.full else self._total_bytes - used, len(self._visible))
 
+    def counters(self) -> Mapping[str, int]:
+        """Nothing is counted."""
+        return {}
+
     def close(self) -> None:
         """Nothing to let go of."""
 

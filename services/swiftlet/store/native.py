@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -93,6 +94,21 @@ def _info(parts: _Info) -> ObjectInfo:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeStats:
+    """One volume in numbers."""
+
+    number: int
+    compaction: bool
+    """Whether compaction writes it."""
+    sealed: bool
+    """Whether nothing will be added any more."""
+    size: int
+    """Bytes in use, of whatever is held or not."""
+    held: int
+    """Bytes of records that count."""
+
+
 class NativeWriter:
     """A new version on its way in."""
 
@@ -172,9 +188,15 @@ class NativeStore:
         require_mount: bool = False,
         volume_bytes: int = 1 << 30,
         aggregate_below: int = 1 << 20,
+        compact_bytes_per_s: int = 0,
         audit_bytes_per_s: int = 0,
+        threads: bool = True,
     ) -> None:
-        """Own the device mounted at `root`; the larger reserve counts. DeviceFailed, DeviceLocked, StoreFormatError."""
+        """Own the device mounted at `root`; the larger reserve counts. DeviceFailed, DeviceLocked, StoreFormatError.
+
+        Compaction copies and the auditor reads so many bytes per second at most; 0 is no limit for the one and no audit
+        for the other. Without `threads` no upkeep is done, and `close` leaves the index on disk as it is.
+        """
         if require_mount and not os.path.ismount(root):
             raise errors.DeviceFailed(f"{root} is not a mount point; mount the device there")
         self._root = str(root)
@@ -188,8 +210,19 @@ class NativeStore:
                 reserve_bytes=reserve_bytes,
                 volume_bytes=volume_bytes,
                 aggregate_below=aggregate_below,
+                compact_bytes_per_s=compact_bytes_per_s,
                 audit_bytes_per_s=audit_bytes_per_s,
+                threads=threads,
             )
+
+    @classmethod
+    def rebuilt(cls, root: Path) -> Self:
+        """Own a device, its index made anew from the volumes and written to it; without threads."""
+        made = cls.__new__(cls)
+        made._root = str(root)
+        with _domain(made._root):
+            made._store = swiftlet_native.Store.rebuild(root)
+        return made
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -289,6 +322,24 @@ class NativeStore:
         """Fullness of the device."""
         with _domain(self._root):
             return Usage(*self._store.usage())
+
+    def counters(self) -> Mapping[str, int]:
+        """What was counted since the store was opened."""
+        return dict(self._store.counters())
+
+    def check(self) -> list[str]:
+        """Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile."""
+        with _domain(self._root):
+            return self._store.check()
+
+    def volumes(self) -> list[VolumeStats]:
+        """The volumes, by number."""
+        return [VolumeStats(*parts) for parts in self._store.volumes()]
+
+    def recovery(self) -> Mapping[str, int]:
+        """What the start found: `checkpoint` (1 if one was used), `records` and `bytes` read behind it, `damaged`
+        records, `orphans` (large files of nobody), `dangling` (slots that pointed nowhere)."""
+        return dict(self._store.recovery())
 
     def close(self) -> None:
         """Let go of the device and its lock; open readers stay valid."""

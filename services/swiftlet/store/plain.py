@@ -396,6 +396,10 @@ class PlainStore:
             os.stat(os.path.join(self._device.root, OBJECTS))
         return self._device.usage()
 
+    def counters(self) -> Mapping[str, int]:
+        """Nothing is counted."""
+        return {}
+
     def close(self) -> None:
         """Let go of the device and its lock; open readers stay valid."""
         self._device.close()

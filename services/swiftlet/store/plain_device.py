@@ -21,14 +21,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull
+from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, StoreFormatError
 from swiftlet.model import ObjectKey, Usage
 from swiftlet.store.failpoints import reach
+from swiftlet.store.plain_paths import names_in
 
 OBJECTS = "objects"
 TEMPORARY = "tmp"
 QUARANTINE = "quarantined"
 LOCK_FILE = ".lock"
+_NATIVE_MARK = "format"
+_NATIVE_VOLUMES = "volumes"
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FAILED = {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.EUCLEAN, errno.ENOTCONN}
@@ -38,7 +41,10 @@ class PlainDevice:
     """One mounted directory, owned until `close`."""
 
     def __init__(self, root: Path, reserve_bytes: int, reserve_percent: float, require_mount: bool) -> None:
-        """Take the device: DeviceFailed when it is not there, DeviceLocked when another process has it."""
+        """Take the device: DeviceFailed when it is not there, DeviceLocked when another process has it.
+
+        StoreFormatError for a device of the native store.
+        """
         self.root = str(root)
         self._reserve_bytes = reserve_bytes
         self._reserve_percent = reserve_percent
@@ -57,6 +63,10 @@ class PlainDevice:
                 raise
 
     def _prepare(self) -> None:
+        if holds_volumes(self.root):
+            raise StoreFormatError(
+                f"{self.root} was written by the native store; set object.store to native, or empty the device"
+            )
         for name in (OBJECTS, TEMPORARY, QUARANTINE):
             os.makedirs(os.path.join(self.root, name), exist_ok=True)
         for name in os.listdir(os.path.join(self.root, TEMPORARY)):
@@ -180,6 +190,11 @@ class PlainDevice:
         self.sync_directory(os.path.join(self.root, QUARANTINE))
         self.sync_directory(source)
         return target
+
+
+def holds_volumes(root: str) -> bool:
+    """Whether a device is the native store's: its mark is there, or volumes are that have lost it."""
+    return os.path.exists(os.path.join(root, _NATIVE_MARK)) or bool(names_in(os.path.join(root, _NATIVE_VOLUMES)))
 
 
 def _check_there(root: str, require_mount: bool) -> None:

@@ -141,6 +141,14 @@ class Store(Protocol):
         """Fullness of the device."""
         ...
 
+    def counters(self) -> Mapping[str, int]:
+        """What was counted since the store was opened, by name; never blocks. Empty for a store that counts nothing.
+
+        Known names: `batches`, `quarantined`, `checkpoints`, `compacted`, `copied_bytes`, `punched_bytes`,
+        `audited_bytes`, `audits`.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the device and its lock; open readers stay valid."""
         ...

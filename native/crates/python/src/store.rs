@@ -1,12 +1,14 @@
 //! The store of one device for Python. Every call that may touch the device lets other Python threads run.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use swiftlet_store::inspect::VolumeStats;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, Pairs, PostMeta, PutMeta, SUFFIXES};
 use swiftlet_store::{Config, Error, Object};
 
@@ -162,7 +164,7 @@ impl Store {
 impl Store {
     #[new]
     #[pyo3(signature = (root, *, reserve_bytes = 0, volume_bytes = 1073741824, aggregate_below = 1048576, live_share = 0.5,
-                        checkpoint_bytes = 268435456, audit_bytes_per_s = 0))]
+                        checkpoint_bytes = 268435456, compact_bytes_per_s = 0, audit_bytes_per_s = 0, threads = true))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -172,7 +174,9 @@ impl Store {
         aggregate_below: u64,
         live_share: f64,
         checkpoint_bytes: u64,
+        compact_bytes_per_s: u64,
         audit_bytes_per_s: u64,
+        threads: bool,
     ) -> PyResult<Self> {
         let config = Config {
             reserve_bytes,
@@ -180,10 +184,19 @@ impl Store {
             aggregate_below,
             live_share,
             checkpoint_bytes,
+            compact_bytes_per_s,
             audit_bytes_per_s,
-            threads: true,
+            threads,
         };
         py.detach(|| swiftlet_store::Store::open(&root, config)).map(Self).map_err(raise)
+    }
+
+    /// Own a device, its index made anew from the volumes.
+    #[staticmethod]
+    #[pyo3(signature = (root, /))]
+    fn rebuild(py: Python<'_>, root: PathBuf) -> PyResult<Self> {
+        let config = Config { threads: false, ..Config::default() };
+        py.detach(|| swiftlet_store::Store::rebuild(&root, config)).map(Self).map_err(raise)
     }
 
     /// Begin a new version.
@@ -304,6 +317,42 @@ impl Store {
     fn usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
         let usage = self.call(py, swiftlet_store::Store::usage)?;
         Ok((usage.total_bytes, usage.free_bytes, usage.objects))
+    }
+
+    /// What was counted since it was opened, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.0.counters();
+        let counted = [
+            ("batches", &counters.batches),
+            ("quarantined", &counters.quarantined),
+            ("checkpoints", &counters.checkpoints),
+            ("compacted", &counters.compacted),
+            ("copied_bytes", &counters.copied_bytes),
+            ("punched_bytes", &counters.punched_bytes),
+            ("audited_bytes", &counters.audited_bytes),
+            ("audits", &counters.audits),
+        ];
+        counted.into_iter().map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
+    }
+
+    /// What the start found, by name.
+    fn recovery(&self) -> Vec<(&'static str, u64)> {
+        let recovery = self.0.recovery();
+        vec![
+            ("checkpoint", u64::from(recovery.checkpoint)),
+            ("records", recovery.records),
+            ("bytes", recovery.bytes),
+            ("damaged", recovery.damaged),
+            ("orphans", recovery.orphans),
+            ("dangling", recovery.dangling),
+        ]
+    }
+
+    /// Number, whether it is compaction's, whether it is sealed, bytes in use, bytes held, of each volume.
+    fn volumes(&self, py: Python<'_>) -> Vec<(u32, bool, bool, u64, u64)> {
+        let volumes = py.detach(|| self.0.volumes());
+        let parts = |volume: VolumeStats| (volume.id, volume.compaction, volume.sealed, volume.end, volume.live_bytes);
+        volumes.into_iter().map(parts).collect()
     }
 
     /// Write a checkpoint of the index.

@@ -283,11 +283,17 @@ fn open_large(inner: &Inner, raw: &Raw) -> Result<Body, Trouble> {
         return Ok(Body::File(file, table));
     }
     // Small enough to be checked before the first byte leaves.
-    check_chunks(inner, &*file, header.size, &table)?.map_err(unsound)?;
+    check_chunks(inner, &*file, header.size, &table, &|_| true)?.map_err(unsound)?;
     Ok(Body::File(file, table))
 }
 
-fn check_chunks(inner: &Inner, file: &dyn File, size: u64, table: &[u64]) -> Result<Result<(), &'static str>> {
+fn check_chunks(
+    inner: &Inner,
+    file: &dyn File,
+    size: u64,
+    table: &[u64],
+    rest: &dyn Fn(u64) -> bool,
+) -> Result<Result<(), &'static str>> {
     let mut buffer = vec![0; size.min(CHUNK) as usize];
     for (number, sum) in table.iter().enumerate() {
         let start = number as u64 * CHUNK;
@@ -296,16 +302,20 @@ fn check_chunks(inner: &Inner, file: &dyn File, size: u64, table: &[u64]) -> Res
         if read < want || swiftlet_hash::xxh3_64(&buffer[..want]) != *sum {
             return Ok(Err("a chunk is damaged"));
         }
+        if !rest(want as u64) {
+            break;
+        }
     }
     Ok(Ok(()))
 }
 
-/// Read and check all of an object; bytes read. `ChecksumMismatch` after it was moved to quarantine.
-pub(crate) fn verify(inner: &Inner, key: &Key) -> Result<u64> {
+/// Read and check all of an object; bytes read. `ChecksumMismatch` after it was moved to quarantine. `rest` is called
+/// after each piece with its bytes, and ends the reading with false.
+pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Result<u64> {
     inner.device.check()?;
     loop {
         let Some(found) = find(inner, key)? else { return Err(Error::NotFound(None)) };
-        match check_all(inner, key, &found) {
+        match check_all(inner, key, &found, rest) {
             Ok(bytes) => {
                 inner.counters.audited_bytes.fetch_add(bytes, Ordering::Relaxed);
                 return Ok(bytes);
@@ -328,7 +338,7 @@ fn is_held(inner: &Inner, key: &Key, place: Place) -> bool {
         .is_some_and(|held| held.slot.place == place || held.extra.post.is_some_and(|post| post.place == place))
 }
 
-fn check_all(inner: &Inner, key: &Key, found: &Found) -> Result<u64, Trouble> {
+fn check_all(inner: &Inner, key: &Key, found: &Found, rest: &dyn Fn(u64) -> bool) -> Result<u64, Trouble> {
     let slot = &found.held.slot;
     let file = &*found.pinned.file;
     let raw = read_record(inner, key, file, slot.place, slot.bytes(), HEAD_BYTES)?;
@@ -340,7 +350,7 @@ fn check_all(inner: &Inner, key: &Key, found: &Found) -> Result<u64, Trouble> {
         Kind::Large => {
             put_of(&raw)?;
             let Body::File(large, table) = open_large(inner, &raw)? else { return Ok(bytes) };
-            let checked = check_chunks(inner, &*large, raw.header.size, &table)?;
+            let checked = check_chunks(inner, &*large, raw.header.size, &table, rest)?;
             checked.map_err(|what| Trouble::Unsound(slot.place, what))?;
             bytes += raw.header.size;
         }
@@ -355,6 +365,7 @@ fn check_all(inner: &Inner, key: &Key, found: &Found) -> Result<u64, Trouble> {
         load_post(inner, key, post, &*volume.file)?;
         bytes += u64::from(post.units) * ALIGN;
     }
+    rest(slot.bytes());
     Ok(bytes)
 }
 

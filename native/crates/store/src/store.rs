@@ -33,6 +33,8 @@ pub struct Config {
     pub live_share: f64,
     /// Bytes of records after which a checkpoint is written; more when the index is large.
     pub checkpoint_bytes: u64,
+    /// Bytes that compaction copies in a second when the store does it by itself, 0 for as many as the device takes.
+    pub compact_bytes_per_s: u64,
     /// Bytes that the auditor reads in a second, 0 to leave auditing to `audit`.
     pub audit_bytes_per_s: u64,
     /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and upkeep is called.
@@ -41,6 +43,8 @@ pub struct Config {
 
 /// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
 pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
+/// Tombstones that are forgotten in a batch of their own; writers that wait meanwhile come next.
+const RECLAIMED_AT_ONCE: usize = 256;
 
 impl Default for Config {
     fn default() -> Self {
@@ -50,6 +54,7 @@ impl Default for Config {
             aggregate_below: 1024 * 1024,
             live_share: 0.5,
             checkpoint_bytes: 256 * 1024 * 1024,
+            compact_bytes_per_s: 0,
             audit_bytes_per_s: 0,
             threads: true,
         }
@@ -69,8 +74,12 @@ pub struct Counters {
     pub compacted: AtomicU64,
     /// Bytes given back by holes.
     pub punched_bytes: AtomicU64,
+    /// Bytes that compaction has copied.
+    pub copied_bytes: AtomicU64,
     /// Bytes that were read to be checked.
     pub audited_bytes: AtomicU64,
+    /// Times that the auditor has been through everything.
+    pub audits: AtomicU64,
 }
 
 /// Everything that the store's threads share.
@@ -82,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     pub(crate) log: Mutex<Log>,
     pub(crate) upkeep: Mutex<Upkeep>,
+    /// Where the auditor goes on.
+    pub(crate) audited: Mutex<Option<Key>>,
     pub(crate) large: large::Numbers,
     pub(crate) counters: Counters,
     /// Bytes of records since the last checkpoint.
@@ -129,6 +140,32 @@ impl Inner {
         let answer = Arc::new(Answer::default());
         let given = Arc::clone(&answer);
         submit(Box::new(move |value| given.give(value)));
+        self.answer(&answer)
+    }
+
+    /// Ask for several things at once, so that they share batches; how many of them were done.
+    fn ask_all(&self, asked: impl Iterator<Item = (Key, Op)>) -> Result<u64> {
+        let answers: Vec<Arc<Answer>> = asked
+            .map(|(key, op)| {
+                let answer = Arc::new(Answer::default());
+                let given = Arc::clone(&answer);
+                self.queue.push(key, op, Box::new(move |value| given.give(value)));
+                answer
+            })
+            .collect();
+        // All are waited for, so that nothing is under way any more after the first error.
+        let outcomes: Vec<Result<bool>> = answers.iter().map(|answer| self.answer(answer)).collect();
+        outcomes.into_iter().try_fold(0, |done, outcome| Ok(done + u64::from(outcome?)))
+    }
+
+    /// Rest, so that work beside everything else keeps to its rate; false once the store is being closed.
+    pub(crate) fn pause(&self, pause: Duration) -> bool {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.stopping.wait_timeout_while(stopped, pause, |stopped| !*stopped);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn answer(&self, answer: &Answer) -> Result<bool> {
         if self.config.threads {
             return answer.wait();
         }
@@ -165,6 +202,18 @@ impl Store {
         Self::open_disk(RealDisk::open(root)?, config)
     }
 
+    /// Own the device at a directory, its index made anew from the volumes.
+    ///
+    /// What only a checkpoint could tell is lost: that a record at the very end of a volume was acknowledged before it
+    /// was damaged.
+    pub fn rebuild(root: &Path, config: Config) -> Result<Self> {
+        let disk = RealDisk::open(root)?;
+        recover::drop_checkpoints(&*disk)?;
+        let store = Self::open_disk(disk, config)?;
+        store.checkpoint()?;
+        Ok(store)
+    }
+
     /// A store on a disk that this process owns.
     pub fn open_disk(disk: Arc<dyn Disk>, config: Config) -> Result<Self> {
         let config = Config { aggregate_below: config.aggregate_below.min(MAX_AGGREGATE), ..config };
@@ -178,6 +227,7 @@ impl Store {
             queue: Queue::default(),
             log: Mutex::new(Log { active: None, sequence: recovered.sequence }),
             upkeep: Mutex::default(),
+            audited: Mutex::default(),
             large: large::Numbers::new(recovered.next_large),
             counters: Counters::default(),
             tail: AtomicU64::new(recovered.tail_bytes),
@@ -192,6 +242,9 @@ impl Store {
                 }
             })?);
             threads.push(spawn("store-upkeep", &inner, upkeep_loop)?);
+            if inner.config.audit_bytes_per_s > 0 {
+                threads.push(spawn("store-audit", &inner, audit_loop)?);
+            }
         }
         let store = Self { inner, recovery: recovered.recovery, threads: Mutex::new(threads) };
         for (key, place) in &recovered.forget {
@@ -290,7 +343,7 @@ impl Store {
 
     /// Read everything of an object and check it; `ChecksumMismatch` after it was moved to quarantine.
     pub fn verify(&self, key: &Key) -> Result<()> {
-        read::verify(&self.inner, key).map(|_| ())
+        read::verify(&self.inner, key, &|_| true).map(|_| ())
     }
 
     // -- partitions
@@ -332,12 +385,19 @@ impl Store {
     /// Forget tombstones older than `before`; how many went.
     pub fn reclaim(&self, before: Timestamp) -> Result<u64> {
         self.inner.device.check()?;
-        let old = upkeep::select(&self.inner, |state, _| {
-            state.newest.is_some_and(|(kind, timestamp)| kind == EntryKind::Tombstone && timestamp < before)
-        });
         let mut gone = 0;
-        for (key, _) in old {
-            gone += u64::from(self.inner.ask(key, Op::Reclaim { before })?);
+        for (policy, partition) in self.inner.index.ids() {
+            let old = self.inner.index.partition((policy, partition), |found| {
+                let held = found.iter().filter(|held| {
+                    let newest = held.state().newest;
+                    newest.is_some_and(|(kind, timestamp)| kind == EntryKind::Tombstone && timestamp < before)
+                });
+                held.map(|held| held.slot.digest()).collect::<Vec<_>>()
+            });
+            for some in old.unwrap_or_default().chunks(RECLAIMED_AT_ONCE) {
+                let keys = some.iter().map(|digest| Key { policy, partition, digest: *digest });
+                gone += self.inner.ask_all(keys.map(|key| (key, Op::Reclaim { before })))?;
+            }
         }
         Ok(gone)
     }
@@ -425,14 +485,18 @@ fn spawn(name: &str, inner: &Arc<Inner>, work: impl Fn(&Inner) + Send + 'static)
 
 /// What is done beside everything else, a little every second. What fails has failed the device, and shows there.
 fn upkeep_loop(inner: &Inner) {
-    loop {
-        let stopped = inner.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = inner.stopping.wait_timeout_while(stopped, Duration::from_secs(1), |stopped| !*stopped);
-        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
-            return;
-        }
+    while inner.pause(Duration::from_secs(1)) {
         if inner.device.check().is_ok() {
             let _ = upkeep::turn(inner);
+        }
+    }
+}
+
+/// Reads everything again and again, at its rate. A thread of its own: one large object may take minutes.
+fn audit_loop(inner: &Inner) {
+    while inner.pause(Duration::from_secs(1)) {
+        if inner.device.check().is_ok() {
+            let _ = upkeep::paced_audit(inner);
         }
     }
 }

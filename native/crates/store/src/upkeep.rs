@@ -1,10 +1,11 @@
 //! What is done beside everything else: checkpoints, compaction, holes, the auditor.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -27,6 +28,11 @@ const MAX_TAIL: u64 = 2 * 1024 * 1024 * 1024;
 /// Of a large index a checkpoint costs much: the tail may grow to so many times its size.
 const TAIL_FACTOR: u64 = 3;
 
+/// The auditor rests when so much time is due, not after every small object.
+const SHORTEST_REST: Duration = Duration::from_millis(50);
+/// The auditor looks for changes of the index's partitions after so many seconds' worth of bytes.
+const AUDIT_S: u64 = 60;
+
 /// Where upkeep is. Held while one kind of it runs, so that they never run at once.
 #[derive(Default)]
 pub(crate) struct Upkeep {
@@ -34,37 +40,44 @@ pub(crate) struct Upkeep {
     checkpoint_bytes: u64,
     /// Up to where this process's last checkpoint has each volume.
     covered: HashMap<u32, u64>,
-    audited: Option<Key>,
-    audit_due: Option<Instant>,
 }
 
 /// Do whatever is due.
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
-    let last = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).checkpoint_bytes;
-    let limit = inner.config.checkpoint_bytes.max((last * TAIL_FACTOR).min(MAX_TAIL));
-    if inner.tail.load(Ordering::Relaxed) >= limit {
-        checkpoint(inner)?;
-    }
+    checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
     punch(inner)?;
-    compact(inner)?;
-    if inner.config.audit_bytes_per_s > 0 {
-        paced_audit(inner)?;
+    compact_at(inner, inner.config.compact_bytes_per_s)?;
+    Ok(())
+}
+
+fn checkpoint_if_due(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
+    let limit = inner.config.checkpoint_bytes.max((upkeep.checkpoint_bytes * TAIL_FACTOR).min(MAX_TAIL));
+    if inner.tail.load(Ordering::Relaxed) >= limit {
+        inner.device.check()?;
+        write_checkpoint(inner, upkeep)?;
     }
     Ok(())
 }
 
-fn paced_audit(inner: &Inner) -> Result<()> {
-    let due = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).audit_due;
-    let now = Instant::now();
-    if due.is_some_and(|due| due > now) {
-        return Ok(());
-    }
-    let before = inner.counters.audited_bytes.load(Ordering::Relaxed);
-    audit(inner, inner.config.audit_bytes_per_s)?;
-    let read = inner.counters.audited_bytes.load(Ordering::Relaxed) - before;
-    let pause = Duration::from_secs_f64(read as f64 / inner.config.audit_bytes_per_s as f64);
-    inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner).audit_due = Some(now + pause);
-    Ok(())
+/// Check as much as some seconds allow. Rests in between, also in the middle of a large object.
+pub(crate) fn paced_audit(inner: &Inner) -> Result<()> {
+    let rate = inner.config.audit_bytes_per_s;
+    let unpaid = Cell::new(0);
+    let rest = |bytes: u64| {
+        unpaid.set(unpaid.get() + bytes);
+        let pause = pause_of(unpaid.get(), rate);
+        if pause < SHORTEST_REST {
+            return true;
+        }
+        unpaid.set(0);
+        inner.pause(pause)
+    };
+    audit_with(inner, rate.saturating_mul(AUDIT_S), &rest).map(|_| ())
+}
+
+/// How long so many bytes take at a rate in bytes per second; 0 is no rate.
+fn pause_of(bytes: u64, rate: u64) -> Duration {
+    if rate == 0 { Duration::ZERO } else { Duration::from_secs_f64(bytes as f64 / rate as f64) }
 }
 
 /// Names of checkpoints, oldest first.
@@ -150,6 +163,12 @@ pub(crate) fn punch(inner: &Inner) -> Result<u64> {
 
 /// Rewrite the sealed volume with the smallest live share, if that is below the limit; false when there is none.
 pub(crate) fn compact(inner: &Inner) -> Result<bool> {
+    compact_at(inner, 0)
+}
+
+/// The same at so many bytes per second, 0 for all that the device takes. Closing the store ends it in the middle: what
+/// was copied stands in two places, which is sound, and the rest waits for the next time.
+fn compact_at(inner: &Inner, rate: u64) -> Result<bool> {
     inner.device.check()?;
     let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
     let sealed = inner.volumes.all().into_iter().filter(|volume| volume.sealed.load(Ordering::Acquire));
@@ -158,28 +177,32 @@ pub(crate) fn compact(inner: &Inner) -> Result<bool> {
     else {
         return Ok(false);
     };
-    rewrite(inner, &mut upkeep, &volume)?;
-    inner.counters.compacted.fetch_add(1, Ordering::Relaxed);
-    Ok(true)
+    let whole = rewrite(inner, &mut upkeep, &volume, rate)?;
+    inner.counters.compacted.fetch_add(u64::from(whole), Ordering::Relaxed);
+    Ok(whole)
 }
 
-/// Copy what counts of a volume, then remove it.
-fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume) -> Result<()> {
+/// Copy what counts of a volume, then remove it; false when the store was closed meanwhile.
+fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Result<bool> {
     let checkpoint = checkpoints(&inner.device)?.first().and_then(|name| u64::from_str_radix(name, 16).ok());
     let (mut waiting, mut bytes) = (Vec::new(), 0);
-    let mut outcome = Ok(());
+    let mut outcome = Ok(true);
     scan::scan(&*source.file, source.id, BLOCK, &inner.device.id, &mut |header| {
-        if outcome.is_err() || !counts(inner, header, checkpoint) {
+        if !matches!(outcome, Ok(true)) || !counts(inner, header, checkpoint) {
             return;
         }
         bytes += header.record_len();
         waiting.push(*header);
         if bytes >= COPY_BYTES {
-            outcome = copy(inner, upkeep, source, &std::mem::take(&mut waiting), bytes);
+            outcome = copy(inner, upkeep, source, &std::mem::take(&mut waiting), bytes)
+                .and_then(|()| checkpoint_if_due(inner, upkeep))
+                .map(|()| rate == 0 || inner.pause(pause_of(bytes, rate)));
             bytes = 0;
         }
     })?;
-    outcome?;
+    if !outcome? {
+        return Ok(false);
+    }
     copy(inner, upkeep, source, &waiting, bytes)?;
     // What is held and could not be found is damaged.
     for (key, place) in held_in(inner, source.id) {
@@ -194,7 +217,8 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume) -> Result<()> {
     inner.volumes.remove(source.id);
     inner.device.io("remove a volume", inner.device.disk.unlink(&volume::path_of(source.id)))?;
     inner.device.disk.reach("compaction-unlinked");
-    inner.device.sync_directory(volume::DIRECTORY)
+    inner.device.sync_directory(volume::DIRECTORY)?;
+    Ok(true)
 }
 
 fn held_in(inner: &Inner, volume: u32) -> Vec<(Key, Place)> {
@@ -279,6 +303,7 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
     target.copies.fetch_add(copies.len() as u64, Ordering::Relaxed);
     target.end.store(start + raw.len() as u64, Ordering::Release);
     inner.tail.fetch_add(raw.len() as u64, Ordering::Relaxed);
+    inner.counters.copied_bytes.fetch_add(raw.len() as u64, Ordering::Relaxed);
     inner.device.disk.reach("compaction-switched");
     Ok(())
 }
@@ -299,9 +324,14 @@ fn target_for(inner: &Inner, upkeep: &mut Upkeep, need: u64) -> Result<Arc<Volum
 
 /// Check about so many bytes from where the last call ended, in the order of partitions; what was found damaged.
 pub(crate) fn audit(inner: &Inner, bytes: u64) -> Result<Vec<Key>> {
+    audit_with(inner, bytes, &|_| true)
+}
+
+/// The same, `rest` being called with the number of bytes after each piece; it ends the audit with false.
+fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<Vec<Key>> {
     inner.device.check()?;
-    let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut from = upkeep.audited.take();
+    let mut audited = inner.audited.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut from = audited.take();
     let (mut damaged, mut read) = (Vec::new(), 0);
     for id in inner.index.ids() {
         if from.is_some_and(|from| id < (from.policy, from.partition)) {
@@ -322,10 +352,10 @@ pub(crate) fn audit(inner: &Inner, bytes: u64) -> Result<Vec<Key>> {
             skip = None;
             let key = Key { policy: id.0, partition: id.1, digest };
             if read >= bytes {
-                upkeep.audited = Some(key);
+                *audited = Some(key);
                 return Ok(damaged);
             }
-            match read::verify(inner, &key) {
+            match read::verify(inner, &key, rest) {
                 Ok(count) => read += count,
                 Err(Error::ChecksumMismatch(_)) => damaged.push(key),
                 Err(Error::NotFound(_)) => {}
@@ -333,6 +363,7 @@ pub(crate) fn audit(inner: &Inner, bytes: u64) -> Result<Vec<Key>> {
             }
         }
     }
+    inner.counters.audits.fetch_add(1, Ordering::Relaxed);
     Ok(damaged)
 }
 

@@ -19,6 +19,8 @@ const HEAD: usize = 40;
 const MAX_VOLUME: u32 = (1 << 24) - 1;
 /// Dead records below this size are left to compaction.
 const PUNCH_BYTES: u64 = 64 * 1024;
+/// At most this part of what is free is allocated for a volume in advance.
+const ALLOCATED_SHARE: u64 = 16;
 /// Holes that are remembered until they can be punched.
 const MAX_HOLES: usize = 4096;
 
@@ -249,7 +251,9 @@ impl Volumes {
     ) -> Result<Arc<Volume>> {
         let disk = &device.disk;
         disk.reach("volume-created");
-        device.io("allocate a volume", file.allocate(size))?;
+        // On a small or nearly full device a volume takes its space as it grows.
+        let (_, free) = device.io("ask for free space", disk.space())?;
+        device.io("allocate a volume", file.allocate(size.min((free / ALLOCATED_SHARE).max(BLOCK))))?;
         disk.reach("volume-allocated");
         let head = pack_head(id, compaction, &device.id);
         device.io("write a volume's head", file.write_at(&[IoSlice::new(&head)], 0))?;

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,6 +23,7 @@ from swiftlet.main.standalone.prepare import (
     write_users,
 )
 from swiftlet.main.standalone.supervise import Signals, Supervisor, command_of
+from swiftlet.store.kinds import StoreKind, kind_of
 from swiftlet.web.sockets import PortInUse, listen
 
 _STOP_S = DRAIN_S + 10.0
@@ -48,6 +50,11 @@ _STOP_S = DRAIN_S + 10.0
 )
 @click.option("--user", help="ACCOUNT:USER of the admin; kept for later starts.  [first start: test:tester]")
 @click.option("--key", help="Secret of the admin; kept for later starts.  [first start: a random one]")
+@click.option(
+    "--store",
+    type=click.Choice(["native", "plain"]),
+    help="How objects lie on the devices; fixed by the first start.  [what the devices have; at first: native]",
+)
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Whether services that die come back.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -60,6 +67,7 @@ def standalone(
     workers: int,
     user: str | None,
     key: str | None,
+    store: StoreKind | None,
     restart: bool,
     ready_file: Path | None,
     quiet: bool,
@@ -75,7 +83,7 @@ def standalone(
         pid = stop_running(layout.lock, timeout_s=3 * _STOP_S)
         _say(f"stopped (process {pid})", quiet)
         return
-    options = Options(layout.data, host, port, base_port, workers, user, key)
+    options = Options(layout.data, host, port, base_port, workers, user, key, store)
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):
@@ -119,6 +127,7 @@ def prepare(options: Options) -> Plan:
     from swiftlet.main.standalone.rings import write_rings
 
     layout = Layout(options.data)
+    options = replace(options, store=options.store or store_in(layout))
     _check_port(options.host, options.port)
     secrets = load_or_make_secrets(layout, options)
     write_users(layout, secrets)
@@ -126,6 +135,11 @@ def prepare(options: Options) -> Plan:
     write_rings(plan)
     write_settings(plan)
     return plan
+
+
+def store_in(layout: Layout) -> StoreKind | None:
+    """The kind of store that the devices have; None when none has any."""
+    return next((kind for root in sorted(layout.devices.iterdir()) if (kind := kind_of(root)) is not None), None)
 
 
 def port_is_free(port: int) -> bool:

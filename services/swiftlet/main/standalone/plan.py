@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet.errors import SettingsError
+from swiftlet.store.kinds import StoreKind
 
 HOST = "127.0.0.1"
 """Of the storage services: they are nobody's business but the proxy's."""
@@ -30,6 +31,8 @@ class Options:
     """`account:user`; None keeps what the data directory knows, `test:tester` at first."""
     key: str | None = None
     """The user's secret; None keeps it, or makes one at first."""
+    store: StoreKind | None = None
+    """How objects lie on the devices; None leaves it to the settings' default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]
     ports = free_ports(options.base_port, is_free, options.port)
     objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(ports)) for n in range(1, OBJECT_DEVICES + 1))
     containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
-    make = _Maker(layout, secrets)
+    make = _Maker(layout, secrets, options.store)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
     services.append(make.replicator(next(ports), objects))
@@ -160,8 +163,9 @@ def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]
 class _Maker:
     """Makes service plans with what they have in common."""
 
-    def __init__(self, layout: Layout, secrets: Secrets) -> None:
+    def __init__(self, layout: Layout, secrets: Secrets, store: StoreKind | None) -> None:
         self._layout = layout
+        self._store = {} if store is None else {"store": store}
         self._common: dict[str, Any] = {
             "cluster": {
                 "name": "standalone",
@@ -181,7 +185,8 @@ class _Maker:
         return {"host": HOST, "port": device.port, "devices_dir": str(self._layout.devices), "devices": [device.name]}
 
     def object_server(self, number: int, device: DevicePlan) -> ServicePlan:
-        return self._service(f"object-{number}", "object", device.port, object=self._storage(device))
+        section = self._storage(device) | self._store
+        return self._service(f"object-{number}", "object", device.port, object=section)
 
     def container_server(self, number: int, device: DevicePlan) -> ServicePlan:
         return self._service(f"container-{number}", "container", device.port, container=self._storage(device))

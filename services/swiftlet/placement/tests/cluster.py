@@ -28,6 +28,7 @@ from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.rows import ContainerRows
+from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 
@@ -92,7 +93,7 @@ class MemoryCluster:
         self.rings = OneRing(make_ring(devices, replicas))
         self.ring = self.rings.ring
         self.devices = [device for device in self.ring.devices if device is not None]
-        self.stores = {device.address: MemoryStore() for device in self.devices}
+        self.stores: dict[str, FaultyStore] = {device.address: MemoryStore() for device in self.devices}
         self.databases = {
             device.name: ListingStore(root / device.host, HASH_PATH, device=device.host) for device in self.devices
         }
@@ -134,7 +135,7 @@ class MemoryCluster:
         """The devices of a container's database."""
         return self.ring.primaries(self.container_partition(container))
 
-    def store(self, device: Device) -> MemoryStore:
+    def store(self, device: Device) -> FaultyStore:
         """What a device holds."""
         return self.stores[device.address]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.protocol import Store
-
-RAM = "/dev/shm" if os.path.isdir("/dev/shm") else None
+from swiftlet.store.tests.faulty_native import RAM, find_put, flip_in_place
 
 
 def data_file(root: str, key: ObjectKey) -> Path:
@@ -51,27 +49,6 @@ class TestPlainStore(StoreConformance):
         flip(data_file(self.root, key), store.stat(key).size + 2)
 
 
-def find_put(root: str, key: ObjectKey) -> tuple[Path, int, int]:
-    """The volume with an object's PUT, where its metadata begins, and where its data does."""
-    for path in sorted(Path(root).glob("volumes/*")):
-        content = path.read_bytes()
-        at = content.find(key.digest)
-        while at >= 24:
-            magic, _version, kind, _policy, _partition, length = struct.unpack_from(">4sBBHII", content, at - 24)
-            if (magic, kind) == (b"SWLR", 1):
-                return path, at + 104, at + 104 + length
-            at = content.find(key.digest, at + 1)
-    raise AssertionError("no such record")
-
-
-def flip_in_place(path: Path, offset: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes((byte ^ 1,)))
-
-
 class TestNativeStore(StoreConformance):
     root = ""
 
@@ -86,11 +63,11 @@ class TestNativeStore(StoreConformance):
                 store.close()
 
     def flip_data(self, store: Store, key: ObjectKey) -> None:
-        path, _, data = find_put(self.root, key)
+        path, _, data = find_put(Path(self.root), key)
         flip_in_place(path, data)
 
     def flip_metadata(self, store: Store, key: ObjectKey) -> None:
-        path, metadata, _ = find_put(self.root, key)
+        path, metadata, _ = find_put(Path(self.root), key)
         flip_in_place(path, metadata + 8)
 
 

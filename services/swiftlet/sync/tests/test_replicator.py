@@ -14,6 +14,8 @@ from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
+from swiftlet.store.memory import MemoryStore
+from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.sync.copies import SMALL_BYTES
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
@@ -21,11 +23,14 @@ from swiftlet.sync.report import RoundReport
 NAMES = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(12)]
 
 
-@pytest.fixture
-async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+@pytest.fixture(params=[MemoryStore, FaultyNativeStore], ids=["memory", "native"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
+        made.stores.update({address: request.param() for address in made.stores})
         made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
         yield made
+        for store in made.stores.values():
+            store.close()
 
 
 async def round_of(cluster: MemoryCluster, *devices: Device) -> RoundReport:
@@ -231,7 +236,9 @@ async def test_a_damaged_object_does_not_hold_up_those_behind_it(cluster: Memory
     damaged = paths[3]
     cluster.store(first).flip_data(cluster.key(damaged))
     report = await round_of(cluster, first)
-    assert (report.pushed, report.failed) == (14, 2)
+    assert report.pushed == 14
+    # A store that checks before it serves has set it aside when it is asked: then there is nothing to push.
+    assert report.failed in (0, 2)
     for path in paths:
         assert (cluster.info(second, path) is not None) is (path != damaged)
         assert (cluster.info(third, path) is not None) is (path != damaged)

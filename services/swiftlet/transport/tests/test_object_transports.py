@@ -14,7 +14,8 @@ from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.object_conformance import ObjectTransportConformance, Peer, RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
-from swiftlet.store.memory import MemoryStore
+from swiftlet.store.faults import FaultyStore
+from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
 
@@ -25,7 +26,7 @@ def device_at(port: int) -> Device:
 
 class TestInProcess(ObjectTransportConformance):
     @asynccontextmanager
-    async def connected(self, store: MemoryStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+    async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         device = device_at(6200)
         transport = MemoryObjectTransport({device.address: store}, rows)
         yield Peer(transport, device, store, rows)
@@ -35,7 +36,7 @@ class TestHttp(ObjectTransportConformance):
     key: ClusterKey | None = None
 
     @asynccontextmanager
-    async def connected(self, store: MemoryStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+    async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         with tempfile.TemporaryDirectory() as directory:
             outboxes = {"d1": Outbox(Path(directory) / "outbox")}
             app = create_object_app(devices={"d1": store}, outboxes=outboxes, row_sink=rows, key=self.key)
@@ -52,3 +53,8 @@ class TestHttp(ObjectTransportConformance):
 
 class TestHttpSigned(TestHttp):
     key = ClusterKey(b"the cluster's key")
+
+
+class TestHttpOverVolumes(TestHttp):
+    def fresh_store(self) -> FaultyStore:
+        return FaultyNativeStore()
