@@ -57,7 +57,9 @@ def authorize(identity: Identity, method: str, path: Path) -> None:
         return
     if identity.account != path.account:
         raise Forbidden(f"{identity} has no access to account {path.account}")
-    if method in READ_METHODS and identity.roles:
+    if not identity.roles:
+        raise Forbidden(f"{identity} has no role in account {path.account}, and no ACL lets in")
+    if method in READ_METHODS:
         return
     if path.container is None:
         _authorize_account_write(identity, method)
