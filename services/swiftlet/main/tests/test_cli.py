@@ -22,7 +22,18 @@ def test_help_lists_all_commands_without_loading_them() -> None:
         "assert not heavy, heavy"
     )
     shown = subprocess.run([sys.executable, "-c", code, SOURCES], capture_output=True, text=True, check=True).stdout
-    for name in ("standalone", "proxy", "object", "container", "metadata", "replicator", "ring", "settings", "version"):
+    for name in (
+        "standalone",
+        "proxy",
+        "object",
+        "container",
+        "metadata",
+        "replicator",
+        "ring",
+        "settings",
+        "store",
+        "version",
+    ):
         assert f"\n  {name} " in shown
 
 

@@ -20,7 +20,7 @@ from swiftlet.names import HashPath
 from swiftlet.ring.codec import save
 from swiftlet.settings import ContainerSettings, ObjectSettings
 from swiftlet.store.conformance import NAME, at, key_of, put
-from swiftlet.store.plain import PlainStore
+from swiftlet.store.kinds import StoreKind, open_store
 from swiftlet.timestamp import Timestamp
 
 RINGS_OF_ALL = ("account", "container", "object-0")
@@ -43,11 +43,12 @@ def with_rings(device: Path, tmp_path: Path) -> dict[str, bytes]:
     return found
 
 
-def test_a_store_leaves_them_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["native", "plain"])
+def test_a_store_leaves_them_alone(tmp_path: Path, kind: StoreKind) -> None:
     device = tmp_path / "d0"
     cached = with_rings(device, tmp_path)
     for _ in range(2):
-        store = PlainStore(device)
+        store = open_store(kind, device)
         for number in range(8):
             put(store, key_of(number), 1, b"data")
         assert store.policies() == [0]

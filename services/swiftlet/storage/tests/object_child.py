@@ -1,4 +1,7 @@
-"""An object server in a process of its own, to be killed. Arguments: the device's directory. Prints its port."""
+"""An object server in a process of its own, to be killed.
+
+Arguments: the kind of store, the device's directory. Prints its port.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from aiohttp import web
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
-from swiftlet.store.plain import PlainStore
+from swiftlet.store.kinds import StoreKind, open_store
 
 
-async def serve(root: Path) -> None:
+async def serve(kind: StoreKind, root: Path) -> None:
     """Serve one device until killed."""
-    store = PlainStore(root)
+    store = open_store(kind, root)
     app = create_object_app(devices={"d1": store}, outboxes={"d1": Outbox(root / "outbox")}, row_sink=RowRecorder())
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -26,4 +29,4 @@ async def serve(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1])))
+    asyncio.run(serve("native" if sys.argv[1] == "native" else "plain", Path(sys.argv[2])))

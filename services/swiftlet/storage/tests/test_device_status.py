@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from swiftlet.errors import DeviceFailed
+from swiftlet.errors import ChecksumMismatch, DeviceFailed, StoreFormatError
 from swiftlet.main.object import open_stores
 from swiftlet.model import Usage
 from swiftlet.settings import ObjectSection
@@ -20,8 +21,11 @@ from swiftlet.storage.device_status import SILENT_S, DeviceStatus
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_server import ObjectServer, add_object_routes
 from swiftlet.storage.outbox import Outbox
+from swiftlet.store.conformance import key_of, put
+from swiftlet.store.kinds import StoreKind, open_store
 from swiftlet.store.memory import MemoryStore
 from swiftlet.store.plain import PlainStore
+from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
 
@@ -125,6 +129,46 @@ def test_devices_that_can_not_be_opened_are_told_of(tmp_path: Path) -> None:
     assert list(stores) == ["d0"]
     assert list(unused) == ["d1"]
     stores["d0"].close()
+
+
+@pytest.mark.parametrize(("written", "set_to"), [("plain", "native"), ("native", "plain")])
+def test_a_device_of_the_other_kind_of_store_is_left_out(tmp_path: Path, written: StoreKind, set_to: StoreKind) -> None:
+    for name in ("d0", "d1"):
+        (tmp_path / name).mkdir()
+    store = open_store(written, tmp_path / "d0")
+    put(store, key_of(1), 1, b"data")
+    store.close()
+    stores, unused = open_stores(ObjectSection(devices_dir=tmp_path, devices=("d0", "d1"), store=set_to))
+    assert list(stores) == ["d1"]
+    assert f"set object.store to {written}" in unused["d0"]
+    stores["d1"].close()
+    with pytest.raises(StoreFormatError, match=f"set object.store to {written}"):
+        open_stores(ObjectSection(devices_dir=tmp_path, devices=("d0",), store=set_to))
+
+
+async def test_what_a_store_counts_is_among_the_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = FaultyNativeStore()
+    server = ObjectServer({"counted": store}, {"counted": Outbox(tmp_path)}, RowRecorder())
+    device = server.devices["counted"]
+
+    def counted(name: str) -> float | None:
+        return REGISTRY.get_sample_value(f"swiftlet_object_{name}_total", {"device": "counted"})
+
+    put(store, key_of(1), 1, b"data")
+    await device.measure()
+    assert counted("batches") == 1
+    put(store, key_of(2), 1, b"data")
+    store.flip_data(key_of(2))
+    with pytest.raises(ChecksumMismatch):
+        store.verify(key_of(2))
+    await device.measure()
+    assert counted("batches") == 3, "the second PUT, and that the damaged object does not count"
+    assert counted("quarantined") == 1
+    assert caplog.messages == ["damage was found and set aside: device=counted records=1"]
+    await device.measure()
+    assert counted("quarantined") == 1
+    device.pool.close()
+    store.close()
 
 
 def test_a_plain_store_whose_device_went_away_says_so(tmp_path: Path) -> None:
