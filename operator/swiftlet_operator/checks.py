@@ -65,7 +65,8 @@ def policies_of(world: World) -> tuple[Policy, ...]:
     if not made:
         return (IMPLICIT,)
     if all(policy.index for policy in made) and _live_policies(world).get(0) == IMPLICIT.name:
-        return (Policy(0, IMPLICIT.name, default=False), *made)
+        # A first policy of one's own changes nothing for who names none, unless it says so.
+        return (Policy(0, IMPLICIT.name, default=not any(policy.default for policy in made)), *made)
     return made
 
 

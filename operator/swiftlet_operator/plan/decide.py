@@ -78,7 +78,7 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     facts = [*known, *_serving(world, states, live), say.progressing(world, {}, live), *_unknown()]
     return Actions(
         patch=_finalizer(world),
-        status=(cluster_status(world, facts), *statuses(world, verdicts, states)),
+        status=(cluster_status(world, facts), *statuses(world, verdicts, states, hands_off=True)),
         events=events(world, facts),
         again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from swiftlet.crd import Fact
+from swiftlet.crd import Fact, Resource
 from swiftlet.crd.conditions import rfc3339
 from swiftlet_operator.build import Site
 from swiftlet_operator.build.names import ring_map
@@ -19,6 +20,9 @@ from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
 
+_WAITS = (
+    "nothing becomes part of StorageCluster {name} while it is paused or its SpecValid is not True; see its conditions"
+)
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
 """Conditions whose change is no trouble either way."""
@@ -48,17 +52,26 @@ def cluster_status(
     return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
 
 
-def statuses(world: World, verdicts: Sequence[Verdict], states: Sequence[RingState]) -> list[StatusOf]:
-    """What the objects around the cluster are told."""
+def statuses(
+    world: World, verdicts: Sequence[Verdict], states: Sequence[RingState], *, hands_off: bool = False
+) -> list[StatusOf]:
+    """What the objects around the cluster are told; with `hands_off`, nothing new becomes part of it."""
     wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
     outcomes = {state.task.ring: state for state in states}
     found = []
+
+    def told(kind: Kind, one: Resource[Any], fields: Mapping[str, object]) -> None:
+        if hands_off and not _is_part(one) and (kind.kind, one.meta.name) not in wrong:
+            fact = Fact("Ready", "False", "ClusterWaits", _WAITS.format(name=world.cluster.meta.name))
+            found.append(StatusOf(kind, one.meta.name, one.meta.generation, (fact,), fields))
+        else:
+            found.append(_simple(kind, one.meta.name, one.meta.generation, wrong, fields))
+
     for kind, resources in ((POLICY, world.policies), (QUOTA, world.quotas)):
         for one in resources:
-            found.append(_simple(kind, one.meta.name, one.meta.generation, wrong, {}))
+            told(kind, one, {})
     for user in world.users:
-        fields: dict[str, object] = {"secretName": credentials_name(user)}
-        found.append(_simple(USER, user.meta.name, user.meta.generation, wrong, fields))
+        told(USER, user, {"secretName": credentials_name(user)})
     for ring in world.ring_objects:
         state = outcomes.get(ring.spec.ring_name)
         if state is not None:
@@ -71,8 +84,16 @@ def statuses(world: World, verdicts: Sequence[Verdict], states: Sequence[RingSta
     return found
 
 
+def _is_part(one: Resource[Any]) -> bool:
+    """Whether an object, as it is now, has been made part of the cluster already."""
+    return any(
+        found.type == "Ready" and found.status == "True" and found.observed_generation == one.meta.generation
+        for found in one.conditions
+    )
+
+
 def _simple(
-    kind: Kind, name: str, generation: int, wrong: dict[tuple[str, str], Verdict], fields: dict[str, object]
+    kind: Kind, name: str, generation: int, wrong: dict[tuple[str, str], Verdict], fields: Mapping[str, object]
 ) -> StatusOf:
     verdict = wrong.get((kind.kind, name))
     if verdict is not None:

@@ -316,6 +316,39 @@ async def test_a_second_policy_gets_a_ring_of_its_own() -> None:
     assert "store-ring-object-1-0" in scene.kube.names("ConfigMap")
 
 
+async def test_a_first_policy_of_ones_own_leaves_the_implicit_one_the_default() -> None:
+    scene = await settled()
+    scene.kube.put(own("StoragePolicy", "wide", {"index": 1, "name": "wide", "replicas": 2}))
+    await scene.step()
+
+    assert scene.condition("SpecValid") == ("True", "Valid")
+    policies = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["policies.yaml"])
+    assert policies == [
+        {"index": 0, "name": "Policy-0", "default": True},
+        {"index": 1, "name": "wide", "default": False},
+    ]
+
+
+async def test_who_comes_while_the_cluster_is_paused_is_told_to_wait() -> None:
+    scene = await settled()
+    scene.kube.find("StorageCluster", "store")["spec"]["paused"] = True
+    scene.kube.put(own("StorageUser", "late", {"account": "test", "user": "late", "roles": ["admin"]}))
+    await scene.step()
+    conditions = scene.kube.find("StorageUser", "late")["status"]["conditions"]
+    assert [(one["status"], one["reason"]) for one in conditions] == [("False", "ClusterWaits")]
+
+    scene.kube.find("StorageCluster", "store")["spec"]["paused"] = False
+    await scene.step()
+    conditions = scene.kube.find("StorageUser", "late")["status"]["conditions"]
+    assert [(one["status"], one["reason"]) for one in conditions] == [("True", "Accepted")]
+    assert "late-credentials" in scene.kube.names("Secret")
+
+    scene.kube.find("StorageCluster", "store")["spec"]["paused"] = True
+    await scene.step()
+    conditions = scene.kube.find("StorageUser", "late")["status"]["conditions"]
+    assert [(one["status"], one["reason"]) for one in conditions] == [("True", "Accepted")]
+
+
 async def test_an_index_is_not_given_to_another_policy() -> None:
     scene = await settled()
     scene.kube.put(own("StoragePolicy", "gold", {"index": 0, "name": "gold", "default": True}))
