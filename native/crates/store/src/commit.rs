@@ -32,9 +32,9 @@ pub(crate) enum Op {
     /// A version; the header lacks its place only.
     Put { header: Header, metadata: Vec<u8>, data: Vec<u8> },
     /// A tombstone.
-    Delete { timestamp: Timestamp, name: Vec<u8> },
+    Delete { timestamp: Timestamp, name: Vec<u8>, row: u32 },
     /// Metadata.
-    Post(PostMeta),
+    Post { meta: PostMeta, row: u32 },
     /// Forget it if this is still its entry.
     Remove(Entry),
     /// Forget its tombstone if it and everything else is older.
@@ -203,17 +203,19 @@ fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
             Ok(false) => Plan::Answer(Ok(false)),
             Err(error) => Plan::Answer(Err(error)),
         }),
-        Op::Delete { timestamp, name } => {
+        Op::Delete { timestamp, name, row } => {
             let write = merge::check_delete(&state, timestamp)?;
             let newest = timestamp.max(state.tombstone().unwrap_or(0));
             let answer = if state.data().is_some() { Ok(true) } else { Err(Error::NotFound(Some(newest))) };
             if !write {
                 return Ok(Plan::Answer(answer));
             }
-            let header = Header::new(Kind::Tombstone, key, timestamp);
+            let header = Header { row, ..Header::new(Kind::Tombstone, key, timestamp) };
             Ok(Plan::Write { header, metadata: record::pack_tombstone(&name), data: Vec::new(), answer })
         }
-        Op::Post(new) => decide_post(inner, key, held.as_ref(), &state, new),
+        Op::Post { meta, row } => decide_post(inner, key, held.as_ref(), &state, (meta, row)),
+        // With what was forgotten its row would be lost.
+        Op::Remove(_) | Op::Reclaim { .. } if inner.owed.has(&key) => Ok(unchanged()),
         Op::Remove(entry) => Ok(if state.entry(key.digest) == Some(entry) { forget(inner, key) } else { unchanged() }),
         Op::Reclaim { before } => {
             let newest = state.tombstone().max(state.post.map(|post| post.0));
@@ -236,7 +238,13 @@ fn forget(inner: &Inner, key: Key) -> Plan {
     Plan::Write { header, metadata: Vec::new(), data: Vec::new(), answer: Ok(true) }
 }
 
-fn decide_post(inner: &Inner, key: Key, held: Option<&Held>, state: &State, new: PostMeta) -> Result<Plan> {
+fn decide_post(
+    inner: &Inner,
+    key: Key,
+    held: Option<&Held>,
+    state: &State,
+    (new, row): (PostMeta, u32),
+) -> Result<Plan> {
     let Some(data) = state.data() else { return Err(Error::NotFound(state.tombstone())) };
     let old = match held.and_then(|held| held.extra.post) {
         Some(post) => read::post_at(inner, &key, &post)?,
@@ -249,6 +257,7 @@ fn decide_post(inner: &Inner, key: Key, held: Option<&Held>, state: &State, new:
             header: Header {
                 content_type_timestamp: post.content_type_timestamp,
                 delete_at: post.delete_at,
+                row,
                 ..Header::new(Kind::Post, key, post.timestamp)
             },
             metadata: record::pack_post(&post),
@@ -331,6 +340,7 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
     for record in records {
         let header = &record.header;
         let applied = inner.index.apply(header);
+        inner.owed.note(header);
         if applied.held {
             inner.volumes.hold(header.place, (header.record_len() / record::ALIGN) as u32);
         } else if header.kind == Kind::Forget {

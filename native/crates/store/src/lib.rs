@@ -13,6 +13,7 @@ pub mod inspect;
 mod large;
 pub mod merge;
 pub mod model;
+mod owed;
 mod quarantine;
 mod read;
 mod record;
@@ -26,6 +27,7 @@ mod writer;
 
 pub use commit::Done;
 pub use error::{Error, Result};
+pub use owed::OwedRow;
 pub use read::{Object, Range};
 pub use recover::Recovery;
 pub use store::{Config, Counters, MAX_AGGREGATE, Store};

@@ -110,6 +110,8 @@ pub(crate) struct Header {
     pub place: Place,
     /// A forget's highest volume number.
     pub watermark: u32,
+    /// Container replicas that have to hear of it, as bits.
+    pub row: u32,
 }
 
 /// What stands where a header should.
@@ -142,6 +144,7 @@ impl Header {
             metadata_xxh3: EMPTY_XXH3,
             place: Place(0),
             watermark: 0,
+            row: 0,
         }
     }
 
@@ -196,6 +199,7 @@ impl Header {
             field.copy_from_slice(&value.to_be_bytes());
         }
         out[112..116].copy_from_slice(&self.watermark.to_be_bytes());
+        out[116..120].copy_from_slice(&self.row.to_be_bytes());
         let check = header_check(&out, device);
         out[CHECK..].copy_from_slice(&check.to_be_bytes());
         out
@@ -229,6 +233,7 @@ impl Header {
             metadata_xxh3: u64_at(raw, 96),
             place,
             watermark: u32_at(raw, 112),
+            row: u32_at(raw, 116),
         };
         let believable = header.metadata_len <= MAX_METADATA
             && header.size < 1 << 48

@@ -16,6 +16,7 @@ use crate::index::Index;
 use crate::index::checkpoint::{self, Reach};
 use crate::large;
 use crate::model::Key;
+use crate::owed::Owed;
 use crate::quarantine;
 use crate::record::{ALIGN, BLOCK, DeviceId, Header, Kind, Place};
 use crate::scan;
@@ -54,6 +55,7 @@ pub(crate) struct Recovered {
     pub(crate) next_large: u64,
     pub(crate) tail_bytes: u64,
     pub(crate) recovery: Recovery,
+    pub(crate) owed: Owed,
     /// What was found damaged and has to be forgotten for good.
     pub(crate) forget: Vec<(Key, Place)>,
 }
@@ -84,7 +86,12 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
     let mut recovery = Recovery { checkpoint: reach.is_some(), ..Recovery::default() };
     let reach = reach.unwrap_or_default();
     let mut tail = Tail::read(&device, &opened, &reach)?;
-    tail.replay(&device, &opened, &index)?;
+    let (owed, known) = Owed::load(&device)?;
+    tail.replay(&device, &opened, &index, &|header| {
+        if header.sequence >= known {
+            owed.note(header);
+        }
+    })?;
     device.disk.reach("recovery-replayed");
     let volumes = Volumes::default();
     for (opened, end) in opened.iter().zip(&tail.ends) {
@@ -113,6 +120,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
         index,
         next_large,
         recovery,
+        owed,
     })
 }
 
@@ -284,7 +292,7 @@ impl Tail {
     }
 
     /// Merge what counts.
-    fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index) -> Result<()> {
+    fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index, note: &dyn Fn(&Header)) -> Result<()> {
         for (key, sequence) in &self.forgets {
             // The checkpoint has seen older ones, and may have seen what came after them.
             if *sequence >= self.from {
@@ -295,6 +303,9 @@ impl Tail {
         let forgets = &self.forgets;
         let mut apply = |header: &Header| {
             let counts = forgets.get(&header.key).is_none_or(|forget| header.sequence > *forget);
+            if counts {
+                note(header);
+            }
             if counts && header.kind != Kind::Forget && !index.apply(header).held && header.kind == Kind::Post {
                 early.push(*header);
             }

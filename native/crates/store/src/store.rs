@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::index::{Index, PartitionId};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
+use crate::owed::Owed;
 use crate::read::{self, Object};
 use crate::record::{self, Header, Kind};
 use crate::recover::{self, Recovery};
@@ -95,6 +96,7 @@ pub(crate) struct Inner {
     pub(crate) audited: Mutex<Option<Key>>,
     pub(crate) large: large::Numbers,
     pub(crate) counters: Counters,
+    pub(crate) owed: Owed,
     /// Bytes of records since the last checkpoint.
     pub(crate) tail: AtomicU64,
     stopped: Mutex<bool>,
@@ -191,7 +193,7 @@ impl Inner {
 
 /// All objects of all storage policies on one device. Safe to use from many threads.
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     recovery: Recovery,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -230,6 +232,7 @@ impl Store {
             audited: Mutex::default(),
             large: large::Numbers::new(recovered.next_large),
             counters: Counters::default(),
+            owed: recovered.owed,
             tail: AtomicU64::new(recovered.tail_bytes),
             stopped: Mutex::new(false),
             stopping: Condvar::new(),
@@ -284,6 +287,18 @@ impl Store {
 
     /// Store a small object that is here as a whole; `done` is called once it is durable, or not.
     pub fn submit_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, done: Done) {
+        self.check_and_push_put(key, meta, footer, data, 0, done);
+    }
+
+    pub(crate) fn check_and_push_put(
+        &self,
+        key: Key,
+        meta: &PutMeta,
+        footer: &Footer,
+        data: Vec<u8>,
+        row: u32,
+        done: Done,
+    ) {
         if let Err(error) = self.inner.device.check().and_then(|()| self.inner.device.check_room(data.len() as u64)) {
             return done(Err(error));
         }
@@ -291,7 +306,7 @@ impl Store {
             return done(Err(Error::SizeMismatch(format!("{} bytes are too many for a volume", data.len()))));
         }
         match check_footer(footer, data.len() as u64, swiftlet_hash::xxh3_64(&data)) {
-            Ok(()) => self.inner.queue.push(key, put_op(key, meta, footer, data), done),
+            Ok(()) => self.inner.queue.push(key, put_op(key, meta, footer, data, row), done),
             Err(error) => done(Err(error)),
         }
     }
@@ -303,10 +318,7 @@ impl Store {
 
     /// Merge POSTed metadata; `done` is called once it is durable, or not.
     pub fn submit_post(&self, key: Key, meta: PostMeta, done: Done) {
-        match self.inner.device.check_room(0) {
-            Ok(()) => self.inner.queue.push(key, Op::Post(meta), done),
-            Err(error) => done(Err(error)),
-        }
+        self.submit_post_owing(key, meta, 0, done);
     }
 
     /// Merge POSTed metadata.
@@ -316,7 +328,7 @@ impl Store {
 
     /// Store a tombstone; goes on at the reserve. `done` is called once it is durable, or not.
     pub fn submit_delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, done: Done) {
-        self.inner.queue.push(key, Op::Delete { timestamp, name }, done);
+        self.submit_delete_owing(key, timestamp, name, 0, done);
     }
 
     /// Store a tombstone; `NotFound` once it is durable when there was nothing to delete.
@@ -502,11 +514,12 @@ fn audit_loop(inner: &Inner) {
 }
 
 /// What a version of a small object asks for.
-pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>) -> Op {
+pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32) -> Op {
     let header = Header {
         size: footer.size,
         delete_at: meta.delete_at,
         data_xxh3: footer.xxh3,
+        row,
         ..Header::new(Kind::Put, key, meta.timestamp)
     };
     Op::Put { header, metadata: record::pack_put(meta, &footer.etag), data }

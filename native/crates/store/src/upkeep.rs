@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::index::checkpoint::{self, Reach};
 use crate::merge::State;
 use crate::model::{Key, Timestamp};
+use crate::owed;
 use crate::quarantine;
 use crate::read;
 use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Place};
@@ -45,6 +46,7 @@ pub(crate) struct Upkeep {
 /// Do whatever is due.
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
     checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
+    owed::write_if_due(inner)?;
     punch(inner)?;
     compact_at(inner, inner.config.compact_bytes_per_s)?;
     Ok(())
@@ -125,6 +127,7 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     disk.reach("checkpoint-written");
     inner.device.sync(&*file)?;
     disk.reach("checkpoint-synced");
+    owed::write(inner)?;
     inner.device.io("place a checkpoint", disk.rename(&temporary, &path))?;
     disk.reach("checkpoint-renamed");
     inner.device.sync_directory(DIRECTORY)?;

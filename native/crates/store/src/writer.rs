@@ -110,12 +110,18 @@ pub struct Writer {
     buffer: Vec<u8>,
     large: Option<LargeFile>,
     dead: bool,
+    row: u32,
 }
 
 impl Writer {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, size: Option<u64>, limit: u64) -> Self {
         let buffer = Vec::with_capacity(size.filter(|size| *size <= limit).unwrap_or(0) as usize);
-        Self { inner, key, limit, buffer, large: None, dead: false }
+        Self { inner, key, limit, buffer, large: None, dead: false, row: 0 }
+    }
+
+    /// These container replicas (bits) have to hear of the version.
+    pub fn owe(&mut self, row: u32) {
+        self.row = row;
     }
 
     /// Append bytes; an error ends the writer.
@@ -208,7 +214,7 @@ impl Writer {
         self.check_alive()?;
         let Some(large) = &mut self.large else {
             check_footer(footer, self.buffer.len() as u64, swiftlet_hash::xxh3_64(&self.buffer))?;
-            return Ok(put_op(self.key, meta, footer, std::mem::take(&mut self.buffer)));
+            return Ok(put_op(self.key, meta, footer, std::mem::take(&mut self.buffer), self.row));
         };
         let device = &self.inner.device;
         if large.checks.chunk.size() > 0 {
@@ -228,6 +234,7 @@ impl Writer {
             large: large.number,
             delete_at: meta.delete_at,
             data_xxh3: footer.xxh3,
+            row: self.row,
             ..Header::new(Kind::Large, self.key, meta.timestamp)
         };
         let mut metadata = record::pack_put(meta, &footer.etag);

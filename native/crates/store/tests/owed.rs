@@ -1,0 +1,128 @@
+//! Rows that are owed: as durable as their writes, gone when they are settled, never forgotten by a crash.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{config, content, footer, key, put_meta, random};
+use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::{Done, Error, Store};
+
+fn wait(store: &Store, submit: impl FnOnce(Done)) -> Result<bool, Error> {
+    let (tell, told) = mpsc::channel();
+    submit(Box::new(move |outcome| drop(tell.send(outcome))));
+    store.commit_pending();
+    told.recv().expect("an answer")
+}
+
+fn put(store: &Store, number: u64, timestamp: u64, row: u32) -> Result<bool, Error> {
+    let data = content(timestamp, 100);
+    wait(store, |done| {
+        store.submit_put_owing(key(number), &put_meta(timestamp), &footer(&data), data.clone(), row, done);
+    })
+}
+
+fn owed(store: &Store) -> BTreeSet<(u64, u32)> {
+    store.owed(1000, Duration::ZERO).iter().map(|owed| (owed.timestamp, owed.row)).collect()
+}
+
+fn open(disk: &Arc<SimulatedDisk>) -> Store {
+    Store::open_disk(Arc::clone(disk) as _, config()).expect("opened")
+}
+
+#[test]
+fn a_row_is_owed_until_it_is_settled_over_starts() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk);
+    put(&store, 1, 10, 1).expect("put");
+    put(&store, 2, 11, 2).expect("put");
+    put(&store, 3, 12, 0).expect("put");
+    assert_eq!(owed(&store), [(10, 1), (11, 2)].into());
+    store.settle(&[(key(1), 10)]);
+    store.checkpoint().expect("a checkpoint");
+    put(&store, 4, 13, 4).expect("put");
+    drop(store);
+    let disk = disk.after_crash(Fate::default());
+    let store = open(&disk);
+    assert_eq!(owed(&store), [(11, 2), (13, 4)].into(), "one from the file, one from the tail");
+    store.settle(&[(key(2), 11), (key(4), 13)]);
+    store.checkpoint().expect("a checkpoint");
+    drop(store);
+    let store = open(&disk.after_crash(Fate::default()));
+    assert_eq!(owed(&store), [].into());
+}
+
+#[test]
+fn a_newer_row_is_not_settled_by_an_older_one_and_its_object_is_not_forgotten() {
+    let store = open(&SimulatedDisk::new(2, Fate::default()));
+    put(&store, 1, 10, 1).expect("put");
+    put(&store, 1, 20, 2).expect("put");
+    store.settle(&[(key(1), 10)]);
+    assert_eq!(owed(&store), [(20, 3)].into());
+    let id = (key(1).policy, key(1).partition);
+    let entry = store.entries(id, key(1).suffix()).expect("entries")[0];
+    assert_eq!(store.remove(key(1), entry), Ok(false), "with it its row would be lost");
+    store.settle(&[(key(1), 20)]);
+    assert_eq!(store.remove(key(1), entry), Ok(true));
+    assert_eq!(store.owed(10, Duration::from_secs(60)), []);
+}
+
+#[test]
+fn a_deletion_owes_its_row_and_a_refused_write_none() {
+    let store = open(&SimulatedDisk::new(3, Fate::default()));
+    put(&store, 1, 20, 0).expect("put");
+    assert_eq!(put(&store, 1, 10, 1), Err(Error::Superseded(20)));
+    assert_eq!(owed(&store), [].into());
+    wait(&store, |done| store.submit_delete_owing(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
+    assert_eq!(owed(&store), [(30, 1)].into());
+}
+
+#[test]
+fn no_crash_loses_a_row_of_an_acknowledged_write() {
+    for seed in 0..400 {
+        let mut random = random(seed);
+        let disk = SimulatedDisk::new(seed, Fate { crash_after: Some(40 + random.below(300)), ..Fate::default() });
+        let (mut due, mut clock) = (BTreeSet::new(), 100);
+        let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) else { continue };
+        for _ in 0..60 {
+            clock += 1;
+            if put(&store, clock, clock, 1).is_ok() {
+                due.insert(clock);
+            }
+            match random.below(8) {
+                0 => {
+                    let some: Vec<u64> = due.iter().copied().filter(|_| random.below(2) == 0).collect();
+                    store.settle(&some.iter().map(|at| (key(*at), *at)).collect::<Vec<_>>());
+                    due.retain(|at| !some.contains(at));
+                }
+                1 => drop(store.checkpoint()),
+                2 => drop(store.compact()),
+                _ => {}
+            }
+        }
+        drop(store);
+        let store = open(&disk.after_crash(Fate::default()));
+        let found: BTreeSet<u64> = owed(&store).iter().map(|(timestamp, _)| *timestamp).collect();
+        assert!(due.is_subset(&found), "seed {seed}: lost {:?}", due.difference(&found));
+    }
+}
+
+#[test]
+fn a_damaged_file_is_not_believed() {
+    let disk = SimulatedDisk::new(4, Fate::default());
+    let store = open(&disk);
+    put(&store, 1, 10, 1).expect("put");
+    store.checkpoint().expect("a checkpoint");
+    put(&store, 2, 11, 1).expect("put");
+    drop(store);
+    let disk = disk.after_crash(Fate::default());
+    for bit in [0, 70, 300, 500] {
+        let copy = disk.copy();
+        copy.flip("owed", bit);
+        let store = open(&copy);
+        assert_eq!(owed(&store), [(11, 1)].into(), "what the tail has is owed all the same");
+    }
+}
