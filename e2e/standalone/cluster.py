@@ -71,7 +71,7 @@ class Cluster:
         """Start a killed service again and wait until it is ready."""
         with Path(self.services[service]["log"]).open("ab") as log:
             self._restarted[service] = subprocess.Popen(
-                self.services[service]["command"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=_environment()
+                self.services[service]["command"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment()
             )
         _wait(
             lambda: _ready(self.url(service)), START_WITHIN_S, f"{service} to be ready; see {self.log(service)[-2000:]}"
@@ -102,7 +102,7 @@ def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster
     began = time.monotonic()
     output = data / "standalone.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment())
     try:
         _wait(lambda: ready_file.exists() or process.poll() is not None, START_WITHIN_S, "the store to be ready")
         if not ready_file.exists():
@@ -125,7 +125,8 @@ def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster
     )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The environment of a service: without settings of the caller's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
     return {**kept, "PYTHONPATH": str(SOURCES)}
 
