@@ -38,6 +38,7 @@ REQUEST_TIMEOUT_S = 30.0
 WORKERS = 3
 """Clusters at a time. Deciding takes the processor: more of them would take turns at it and each take longer. Fewer
 would all stand still while one cluster's requests time out."""
+IDLE_S = 0.5
 SWEEP_S = 60.0
 STALE_S = 3 * SWEEP_S
 """Without a complete sweep for so long, while we lead, the operator is not alive."""
@@ -113,7 +114,10 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.watching.server_timeout = WATCH_TIMEOUT_S
     settings.watching.client_timeout = WATCH_TIMEOUT_S + REQUEST_TIMEOUT_S
-    settings.queueing.worker_limit = WORKERS
+    # A worker of kopf's is for one object, and stays for this long after its last event. To limit their number would be
+    # to limit how many objects may change in that time; what ours do is put a name into the queue.
+    settings.queueing.worker_limit = None
+    settings.queueing.idle_timeout = IDLE_S
     # Events of ours are written with the plan; kopf's would only say that a handler ran.
     settings.posting.enabled = False
     settings.scanning.disabled = False

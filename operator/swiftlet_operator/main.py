@@ -41,6 +41,9 @@ from swiftlet_operator.world import Defaults
 
 DECIDING = 2
 """Clusters that are decided about at a time."""
+SWITCH_S = 0.001
+"""A thread that computes lets others in after this time; with Python's own 5 ms every answer of the API server would
+wait so long for its turn while a ring is made."""
 _CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
 """Loggers that have a line for every event and every probe."""
 
@@ -143,6 +146,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(run(options_of(os.environ)))
     except SwiftletError as error:

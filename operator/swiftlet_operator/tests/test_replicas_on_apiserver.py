@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import pytest
 
 from swiftlet_operator.apply import AT_A_TIME
+from swiftlet_operator.handlers import SWEEP_S
 from swiftlet_operator.manifests import LEASE, RING, SECRET
 from swiftlet_operator.tests.apiserver import ApiServer, _free_ports
 from swiftlet_operator.tests.middleman import Middleman
@@ -143,6 +144,28 @@ async def _is(value: Awaitable[str], start: str) -> bool:
 
 async def _some(cluster: Cluster, middleman: Middleman) -> bool:
     return len(middleman.writes) > 6 and await cluster.kube.get(SECRET, cluster.namespace, "store-keys") is not None
+
+
+async def test_many_objects_that_change_at_once_are_seen_at_once(
+    apiserver: ApiServer, kube: Counting, middleman: Middleman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(apiserver, kube, "minimal")
+    names = [f"user-{index}" for index in range(20)]
+    async with operating(cluster, monkeypatch, middleman):
+        await until("it leads", lambda: _is(holder(cluster), "one"))
+        for name in names:
+            # Each of another cluster, so that no event stands for another one.
+            await add_user(cluster, name, of=name)
+        # Before the next sweep, which would find them as well.
+        await until("all are told", lambda: _all_told(cluster, names), SWEEP_S / 3)
+
+
+async def _all_told(cluster: Cluster, names: Sequence[str]) -> bool:
+    # The last ones first: while one of them is waited for the others need no look.
+    for name in reversed(names):
+        if not await told(cluster, name)():
+            return False
+    return True
 
 
 async def test_a_slow_and_busy_api_server_is_waited_for(

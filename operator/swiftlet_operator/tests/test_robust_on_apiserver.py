@@ -118,14 +118,14 @@ def versions(found: dict[str, Manifest]) -> dict[str, str]:
     return {name: one["metadata"]["resourceVersion"] for name, one in found.items() if not name.startswith(playing)}
 
 
-async def add_user(cluster: Cluster, name: str) -> None:
+async def add_user(cluster: Cluster, name: str, of: str = "store") -> None:
     """A StorageUser."""
     await cluster.kube.create(
         {
             "apiVersion": USER.api_version,
             "kind": USER.kind,
             "metadata": {"name": name, "namespace": cluster.namespace},
-            "spec": {"clusterRef": {"name": "store"}, "account": "test", "user": name},
+            "spec": {"clusterRef": {"name": of}, "account": "test", "user": name},
         }
     )
 
