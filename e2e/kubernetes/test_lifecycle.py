@@ -303,20 +303,27 @@ def test_a_node_loses_its_power_and_comes_back(namespace: Namespace, client: Cli
 
 
 def test_a_node_is_lost_for_good_and_its_pod_gets_a_new_device(namespace: Namespace, client: ClientPod) -> None:
-    before = {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
+    before = claims(namespace)
     gone = [name for name, pod in storage_pods(namespace).items() if pod["spec"].get("nodeName") == LOST_NODE]
     assert gone
+
+    def replaced() -> str | None:
+        kept = [name for name in gone if claims(namespace).get(f"d0-{name}") == before[f"d0-{name}"]]
+        return f"{kept} have their old volumes" if kept else in_sync(namespace)
+
     try:
         with client.load() as load:
             cluster("down", LOST_NODE)
             run("kubectl", "delete", "node", LOST_NODE)
-            eventually("the store on the other nodes", DONE_WITHIN_S, settled(namespace, 3, lambda: in_sync(namespace)))
+            eventually("the store on the other nodes", DONE_WITHIN_S, settled(namespace, 3, replaced))
             load.finish()
-        claims = {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
-        for name in gone:
-            assert claims[f"d0-{name}"] != before[f"d0-{name}"]
     finally:
         cluster("up")
+
+
+def claims(namespace: Namespace) -> dict[str, str]:
+    """The volumes that pods asked for, by name; another one of the same name has another identity."""
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
 
 
 def in_sync(namespace: Namespace) -> str | None:
@@ -324,7 +331,11 @@ def in_sync(namespace: Namespace) -> str | None:
     behind = []
     for name in storage_pods(namespace):
         path = f"/api/v1/namespaces/{namespace.name}/pods/http:{name}:6400/proxy/statusz"
-        for device, found in json.loads(run("kubectl", "get", "--raw", path))["devices"].items():
+        try:
+            report = json.loads(run("kubectl", "get", "--raw", path))
+        except Failed as error:
+            return str(error)[-200:]
+        for device, found in report["devices"].items():
             rings = found["rings"].values()
             behind += [device for ring in rings if ring["behind"] or ring["unchecked"] or not ring["syncedAt"]]
     return f"{behind} are behind" if behind else None
@@ -344,7 +355,7 @@ def cluster(*command: str) -> None:
 
 def test_it_is_deleted_and_restored_from_its_volumes(namespace: Namespace, client: ClientPod) -> None:
     client.python("-c", _KEEP)
-    claims = {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
+    before = claims(namespace)
     namespace.kubectl("delete", "storagecluster", NAME, "--wait=false")
     eventually("the refusal", 60, lambda: None if conditions(namespace)["DeletionBlocked"].startswith("True") else "")
     assert is_ready(next(iter(storage_pods(namespace).values())))
@@ -354,8 +365,7 @@ def test_it_is_deleted_and_restored_from_its_volumes(namespace: Namespace, clien
         return ", ".join(all_pods(namespace)) or None
 
     eventually("the deletion", DONE_WITHIN_S, pods_are_gone)
-    kept = {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
-    assert kept == claims
+    assert claims(namespace) == before
     namespace.apply(_STORE)
     namespace.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
     eventually("the objects", DONE_WITHIN_S, lambda: objects_are_back(client))
