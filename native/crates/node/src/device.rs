@@ -1,0 +1,167 @@
+//! One device of the server: its store, its threads, and what it takes on.
+//!
+//! Fault model: a device may be slow, full, failed or not there at all, while others serve; peers may ask for more than
+//! it can do. So each has threads of its own, a number of requests that it has at once and bytes that they may hold. A
+//! request has at most one job at a time: the queue is never longer than the number of requests.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use swiftlet_store::Store;
+
+use crate::status::{Refusal, Status};
+
+/// What a device takes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Threads that read and write large bodies.
+    pub threads: usize,
+    /// Requests at work; above it the answer is `NodeBusy`.
+    pub max_requests: usize,
+    /// Bytes of bodies held outside of the transport's pool; above it the answer is `NodeBusy`.
+    pub buffer_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { threads: 4, max_requests: 512, buffer_bytes: 256 << 20 }
+    }
+}
+
+/// What a device has done and is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Requests at work.
+    pub requests: usize,
+    /// Bytes held for them.
+    pub buffered_bytes: usize,
+    /// Requests that were refused because there were too many.
+    pub refused: u64,
+}
+
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: Mutex<Jobs>,
+    woken: Condvar,
+}
+
+impl Queue {
+    fn push(&self, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.closed {
+            drop(jobs);
+            return; // and with the job its responder, which says so
+        }
+        jobs.waiting.push_back(job);
+        drop(jobs);
+        self.woken.notify_one();
+    }
+
+    /// Carry jobs out until the queue is closed. A panic ends its job alone.
+    pub(crate) fn work(&self) {
+        loop {
+            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            while jobs.waiting.is_empty() && !jobs.closed {
+                jobs = self.woken.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            }
+            let Some(job) = jobs.waiting.pop_front() else { return };
+            drop(jobs);
+            // Its responder is dropped as the stack unwinds, and the peer is told that the handler failed.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.closed = true;
+        let waiting = std::mem::take(&mut jobs.waiting);
+        drop(jobs);
+        self.woken.notify_all();
+        drop(waiting);
+    }
+}
+
+/// A device, or why it can't be used.
+pub(crate) struct Device {
+    store: Result<Arc<Store>, String>,
+    pub(crate) queue: Arc<Queue>,
+    limits: Limits,
+    requests: AtomicUsize,
+    buffered: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl Device {
+    pub(crate) fn new(store: Result<Arc<Store>, String>, limits: Limits) -> Self {
+        Self {
+            store,
+            queue: Arc::default(),
+            limits,
+            requests: AtomicUsize::new(0),
+            buffered: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn store(&self) -> Result<&Arc<Store>, Refusal> {
+        self.store.as_ref().map_err(|why| Refusal::new(Status::DeviceFailed, why))
+    }
+
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.queue.push(Box::new(job));
+    }
+
+    pub(crate) fn stats(&self) -> DeviceStats {
+        DeviceStats {
+            requests: self.requests.load(Relaxed),
+            buffered_bytes: self.buffered.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+
+    /// Take a request on.
+    pub(crate) fn admit(self: &Arc<Self>) -> Result<Permit, Refusal> {
+        if self.requests.fetch_add(1, Relaxed) >= self.limits.max_requests {
+            self.requests.fetch_sub(1, Relaxed);
+            self.refused.fetch_add(1, Relaxed);
+            return Err(Refusal::new(Status::NodeBusy, "too many requests at work on the device"));
+        }
+        Ok(Permit { device: Arc::clone(self), bytes: 0 })
+    }
+}
+
+/// A request that was taken on, and the bytes that it holds; given back when it is dropped.
+pub(crate) struct Permit {
+    pub(crate) device: Arc<Device>,
+    bytes: usize,
+}
+
+impl Permit {
+    /// Hold so many bytes more.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let device = &self.device;
+        if device.buffered.fetch_add(bytes, Relaxed).saturating_add(bytes) > device.limits.buffer_bytes {
+            device.buffered.fetch_sub(bytes, Relaxed);
+            device.refused.fetch_add(1, Relaxed);
+            return Err(Refusal::new(Status::NodeBusy, "too many bytes are held for requests at work on the device"));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.device.buffered.fetch_sub(self.bytes, Relaxed);
+        self.device.requests.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,19 @@
+//! The object server over the native transport, and its client. Knows no Python.
+//!
+//! [`Server`] answers the methods of `docs/transport.md` from the stores of one process: requests are received,
+//! checked, hashed and written in native threads. [`Client`] is the other half. What requests and answers look like is
+//! in [`message`], without any I/O.
+
+mod client;
+mod codec;
+mod device;
+mod download;
+pub mod message;
+mod server;
+mod status;
+mod upload;
+
+pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};
+pub use device::{DeviceStats, Limits};
+pub use server::Server;
+pub use status::{Refusal, Status};

@@ -1,0 +1,475 @@
+//! Requests and answers as `docs/transport.md` has them, without any I/O.
+
+use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, SUFFIXES, Suffix};
+
+pub use crate::codec::Malformed;
+use crate::codec::{Reader, Writer};
+
+/// Keys in a `settle`.
+pub const MAX_SETTLED: usize = 1000;
+
+/// What is asked of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Store a version; its data is the body. A footer of None stands behind the body.
+    Put {
+        /// Where.
+        key: Key,
+        /// Everything but the data.
+        meta: PutMeta,
+        /// Size and checksums, if they are known already.
+        footer: Option<Footer>,
+        /// Container replicas that have to hear of it, as bits; 0 for none.
+        row: u32,
+    },
+    /// Read bytes `[start, stop)`.
+    Get {
+        /// Where.
+        key: Key,
+        /// First byte.
+        start: u64,
+        /// The byte behind the last one; beyond the end is the end.
+        stop: u64,
+    },
+    /// Describe.
+    Head(Key),
+    /// Merge metadata.
+    Post {
+        /// Where.
+        key: Key,
+        /// What is set.
+        meta: PostMeta,
+        /// As of `Put`.
+        row: u32,
+    },
+    /// Store a tombstone.
+    Delete {
+        /// Where.
+        key: Key,
+        /// Of the deletion.
+        timestamp: u64,
+        /// `/account/container/object`.
+        name: Vec<u8>,
+        /// As of `Put`.
+        row: u32,
+    },
+    /// Forget a copy, if it is still this one.
+    Remove {
+        /// Where.
+        key: Key,
+        /// What was seen.
+        entry: Entry,
+    },
+    /// Policies with anything on the device.
+    Policies,
+    /// Partitions of a policy with anything in them.
+    Partitions(u16),
+    /// Set hashes of a partition's suffixes.
+    Suffixes(u16, u32),
+    /// What is held in a suffix.
+    Entries(u16, u32, Suffix),
+    /// These versions' rows are listed.
+    Settle(Vec<(Key, u64)>),
+}
+
+/// Numbers of methods, as the transport carries them; 0 is its own.
+mod method {
+    pub(super) const PUT: u16 = 1;
+    pub(super) const GET: u16 = 2;
+    pub(super) const HEAD: u16 = 3;
+    pub(super) const POST: u16 = 4;
+    pub(super) const DELETE: u16 = 5;
+    pub(super) const REMOVE: u16 = 6;
+    pub(super) const POLICIES: u16 = 7;
+    pub(super) const PARTITIONS: u16 = 8;
+    pub(super) const SUFFIXES: u16 = 9;
+    pub(super) const ENTRIES: u16 = 10;
+    pub(super) const SETTLE: u16 = 11;
+}
+
+fn put_key(out: &mut Writer, key: &Key) {
+    out.u16(key.policy);
+    out.u32(key.partition);
+    out.raw(&key.digest);
+}
+
+fn take_key(from: &mut Reader<'_>) -> Result<Key, Malformed> {
+    Ok(Key { policy: from.u16()?, partition: from.u32()?, digest: from.digest()? })
+}
+
+fn put_footer(out: &mut Writer, footer: &Footer) {
+    out.u64(footer.size);
+    out.u64(footer.xxh3);
+    out.text(&footer.etag);
+}
+
+fn take_footer(from: &mut Reader<'_>) -> Result<Footer, Malformed> {
+    let (size, xxh3) = (from.u64()?, from.u64()?);
+    Ok(Footer { size, etag: from.text()?, xxh3 })
+}
+
+fn put_entry(out: &mut Writer, entry: &Entry) {
+    out.raw(&entry.digest);
+    out.u8(entry.kind as u8);
+    out.u64(entry.timestamp);
+    out.u64(entry.meta_timestamp);
+    out.u64(entry.content_type_timestamp);
+}
+
+const ENTRY_BYTES: usize = 41;
+
+fn take_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    let digest = from.digest()?;
+    let kind = match from.u8()? {
+        1 => EntryKind::Data,
+        2 => EntryKind::Tombstone,
+        _ => return Err(Malformed("an entry of an unknown kind")),
+    };
+    let (timestamp, meta_timestamp) = (from.u64()?, from.u64()?);
+    Ok(Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp: from.u64()? })
+}
+
+/// With a row the name is `/account/container/object`, none of them empty.
+fn check_row(row: u32, name: &[u8]) -> Result<(), Malformed> {
+    if row == 0 {
+        return Ok(());
+    }
+    let mut parts = name.splitn(4, |byte| *byte == b'/');
+    let rooted = parts.next().is_some_and(<[u8]>::is_empty);
+    if rooted && (0..3).all(|_| parts.next().is_some_and(|part| !part.is_empty())) {
+        Ok(())
+    } else {
+        Err(Malformed("a row for a name that is not in a container"))
+    }
+}
+
+/// A footer as it stands behind a body.
+///
+/// # Errors
+/// An ETag over the limit.
+pub fn encode_footer(footer: &Footer) -> Result<Vec<u8>, Malformed> {
+    let mut out = Writer::default();
+    put_footer(&mut out, footer);
+    out.finish()
+}
+
+/// The inverse of `encode_footer`.
+///
+/// # Errors
+/// It is none.
+pub fn decode_footer(raw: &[u8]) -> Result<Footer, Malformed> {
+    let mut from = Reader(raw);
+    let footer = take_footer(&mut from)?;
+    from.end()?;
+    Ok(footer)
+}
+
+impl Request {
+    /// The transport's number for it.
+    #[must_use]
+    pub fn method(&self) -> u16 {
+        match self {
+            Self::Put { .. } => method::PUT,
+            Self::Get { .. } => method::GET,
+            Self::Head(_) => method::HEAD,
+            Self::Post { .. } => method::POST,
+            Self::Delete { .. } => method::DELETE,
+            Self::Remove { .. } => method::REMOVE,
+            Self::Policies => method::POLICIES,
+            Self::Partitions(_) => method::PARTITIONS,
+            Self::Suffixes(..) => method::SUFFIXES,
+            Self::Entries(..) => method::ENTRIES,
+            Self::Settle(_) => method::SETTLE,
+        }
+    }
+
+    /// The header, for this device.
+    ///
+    /// # Errors
+    /// Something in it is over its limit.
+    pub fn encode(&self, device: &str) -> Result<Vec<u8>, Malformed> {
+        let mut out = Writer::default();
+        out.text(device.as_bytes());
+        match self {
+            Self::Put { key, meta, footer, row } => {
+                put_key(&mut out, key);
+                out.u32(*row);
+                out.u64(meta.timestamp);
+                out.u64(meta.delete_at);
+                out.text(&meta.name);
+                out.text(&meta.content_type);
+                out.pairs(&meta.metadata);
+                out.pairs(&meta.sysmeta);
+                out.u8(u8::from(footer.is_some()));
+                footer.iter().for_each(|footer| put_footer(&mut out, footer));
+            }
+            Self::Get { key, start, stop } => {
+                put_key(&mut out, key);
+                out.u64(*start);
+                out.u64(*stop);
+            }
+            Self::Head(key) => put_key(&mut out, key),
+            Self::Post { key, meta, row } => {
+                put_key(&mut out, key);
+                out.u32(*row);
+                out.u64(meta.timestamp);
+                out.u64(meta.delete_at);
+                out.pairs(&meta.metadata);
+                out.u8(u8::from(meta.content_type.is_some()));
+                out.text(meta.content_type.as_deref().unwrap_or_default());
+                out.u64(meta.content_type_timestamp);
+            }
+            Self::Delete { key, timestamp, name, row } => {
+                put_key(&mut out, key);
+                out.u32(*row);
+                out.u64(*timestamp);
+                out.text(name);
+            }
+            Self::Remove { key, entry } => {
+                put_key(&mut out, key);
+                put_entry(&mut out, entry);
+            }
+            Self::Policies => {}
+            Self::Partitions(policy) => out.u16(*policy),
+            Self::Suffixes(policy, partition) => {
+                out.u16(*policy);
+                out.u32(*partition);
+            }
+            Self::Entries(policy, partition, suffix) => {
+                out.u16(*policy);
+                out.u32(*partition);
+                out.u16(*suffix);
+            }
+            Self::Settle(settled) => {
+                if settled.len() > MAX_SETTLED {
+                    return Err(Malformed("too many rows at once"));
+                }
+                out.u32(settled.len() as u32);
+                for (key, timestamp) in settled {
+                    put_key(&mut out, key);
+                    out.u64(*timestamp);
+                }
+            }
+        }
+        out.finish()
+    }
+
+    /// The inverse of `method` and `encode`: the device and what is asked of it.
+    ///
+    /// # Errors
+    /// It is no request.
+    pub fn decode(number: u16, header: &[u8]) -> Result<(String, Self), Malformed> {
+        let mut from = Reader(header);
+        let device = String::from_utf8(from.text()?).map_err(|_| Malformed("a device that is no text"))?;
+        let request = Self::take(number, &mut from)?;
+        from.end()?;
+        Ok((device, request))
+    }
+
+    fn take(number: u16, from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match number {
+            method::PUT => {
+                let (key, row) = (take_key(from)?, from.u32()?);
+                let (timestamp, delete_at) = (from.u64()?, from.u64()?);
+                let (name, content_type) = (from.text()?, from.text()?);
+                let (metadata, sysmeta) = (from.pairs()?, from.pairs()?);
+                let footer = if from.flag()? { Some(take_footer(from)?) } else { None };
+                check_row(row, &name)?;
+                let meta = PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at };
+                Self::Put { key, meta, footer, row }
+            }
+            method::GET => Self::Get { key: take_key(from)?, start: from.u64()?, stop: from.u64()? },
+            method::HEAD => Self::Head(take_key(from)?),
+            method::POST => {
+                let (key, row) = (take_key(from)?, from.u32()?);
+                let (timestamp, delete_at, metadata) = (from.u64()?, from.u64()?, from.pairs()?);
+                let (typed, content_type) = (from.flag()?, from.text()?);
+                let content_type = typed.then_some(content_type);
+                let meta =
+                    PostMeta { timestamp, metadata, content_type, content_type_timestamp: from.u64()?, delete_at };
+                Self::Post { key, meta, row }
+            }
+            method::DELETE => {
+                let (key, row) = (take_key(from)?, from.u32()?);
+                let (timestamp, name) = (from.u64()?, from.text()?);
+                check_row(row, &name)?;
+                Self::Delete { key, timestamp, name, row }
+            }
+            method::REMOVE => Self::Remove { key: take_key(from)?, entry: take_entry(from)? },
+            method::POLICIES => Self::Policies,
+            method::PARTITIONS => Self::Partitions(from.u16()?),
+            method::SUFFIXES => Self::Suffixes(from.u16()?, from.u32()?),
+            method::ENTRIES => {
+                let (policy, partition, suffix) = (from.u16()?, from.u32()?, from.u16()?);
+                if suffix >= SUFFIXES {
+                    return Err(Malformed("a suffix that there is not"));
+                }
+                Self::Entries(policy, partition, suffix)
+            }
+            method::SETTLE => {
+                let count = from.count(30)?;
+                if count > MAX_SETTLED {
+                    return Err(Malformed("too many rows at once"));
+                }
+                let settled = (0..count).map(|_| Ok((take_key(from)?, from.u64()?)));
+                Self::Settle(settled.collect::<Result<_, Malformed>>()?)
+            }
+            _ => return Err(Malformed("an unknown method")),
+        })
+    }
+}
+
+/// The answer to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Whether a row is owed, durably, until it is settled: `queued` in the words of `docs/wire.md`.
+    pub owed: bool,
+    /// For DELETE: whether there was an object.
+    pub existed: bool,
+}
+
+impl Written {
+    /// The header of the answer.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        vec![u8::from(self.owed), u8::from(self.existed)]
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader(header);
+        let written = Self { owed: from.flag()?, existed: from.flag()? };
+        from.end()?;
+        Ok(written)
+    }
+}
+
+/// The answer to GET and HEAD: the object, and the xxh3 of the body if it is known before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The object.
+    pub info: Info,
+    /// Of the bytes of this answer; None: stands behind them.
+    pub body_xxh3: Option<u64>,
+}
+
+impl Found {
+    /// The header of the answer.
+    ///
+    /// # Errors
+    /// Something is over its limit.
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
+        let info = &self.info;
+        let mut out = Writer::default();
+        out.u64(info.timestamp);
+        put_footer(&mut out, &Footer { size: info.size, etag: info.etag.clone(), xxh3: info.xxh3 });
+        out.u64(info.meta_timestamp);
+        out.u64(info.content_type_timestamp);
+        out.u64(info.delete_at);
+        out.text(&info.name);
+        out.text(&info.content_type);
+        out.pairs(&info.metadata);
+        out.pairs(&info.sysmeta);
+        out.u8(u8::from(self.body_xxh3.is_some()));
+        out.u64(self.body_xxh3.unwrap_or(0));
+        out.finish()
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader(header);
+        let timestamp = from.u64()?;
+        let Footer { size, etag, xxh3 } = take_footer(&mut from)?;
+        let (meta_timestamp, content_type_timestamp, delete_at) = (from.u64()?, from.u64()?, from.u64()?);
+        let (name, content_type) = (from.text()?, from.text()?);
+        let (metadata, sysmeta) = (from.pairs()?, from.pairs()?);
+        let (known, body_xxh3) = (from.flag()?, from.u64()?);
+        from.end()?;
+        let info = Info {
+            name,
+            timestamp,
+            size,
+            etag,
+            xxh3,
+            content_type,
+            metadata,
+            sysmeta,
+            meta_timestamp,
+            content_type_timestamp,
+            delete_at,
+        };
+        Ok(Self { info, body_xxh3: known.then_some(body_xxh3) })
+    }
+}
+
+/// Lists of numbers and hashes travel as bodies: they may be long.
+pub mod lists {
+    use super::{ENTRY_BYTES, Entry, Malformed, Reader, Suffix, Writer, put_entry, take_entry};
+
+    /// Policies or partitions.
+    #[must_use]
+    pub fn encode_numbers(numbers: &[u32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode_numbers(raw: &[u8]) -> Result<Vec<u32>, Malformed> {
+        whole(raw, 4, |from| from.u32())
+    }
+
+    /// Suffixes and their set hashes.
+    #[must_use]
+    pub fn encode_suffixes(suffixes: &[(Suffix, u128)]) -> Vec<u8> {
+        let mut raw = Vec::with_capacity(suffixes.len() * 18);
+        for (suffix, sum) in suffixes {
+            raw.extend_from_slice(&suffix.to_be_bytes());
+            raw.extend_from_slice(&sum.to_be_bytes());
+        }
+        raw
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode_suffixes(raw: &[u8]) -> Result<Vec<(Suffix, u128)>, Malformed> {
+        whole(raw, 18, |from| Ok((from.u16()?, from.digest().map(u128::from_be_bytes)?)))
+    }
+
+    /// Entries.
+    #[must_use]
+    pub fn encode_entries(entries: &[Entry]) -> Vec<u8> {
+        let mut out = Writer::default();
+        entries.iter().for_each(|entry| put_entry(&mut out, entry));
+        out.into_bytes()
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode_entries(raw: &[u8]) -> Result<Vec<Entry>, Malformed> {
+        whole(raw, ENTRY_BYTES, take_entry)
+    }
+
+    fn whole<T>(
+        raw: &[u8],
+        each: usize,
+        take: impl Fn(&mut Reader<'_>) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        if !raw.len().is_multiple_of(each) {
+            return Err(Malformed("cut off"));
+        }
+        let mut from = Reader(raw);
+        (0..raw.len() / each).map(|_| take(&mut from)).collect()
+    }
+}

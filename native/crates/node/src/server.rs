@@ -1,0 +1,352 @@
+//! The server: what is asked for goes to its device, and what it comes to goes back.
+//!
+//! Small writes are handed to the store in the I/O thread, which never waits for the device: the store's own thread
+//! commits them in batches and answers. Everything that reads, and bodies that come in chunks, go to the device's threads.
+//!
+//! Fault model: peers may send anything, more than anybody can hold, and go away at any time; a device may fail. Each
+//! request is answered with one of [`Status`], or given up at its deadline by the transport. A device that
+//! is not here answers like a failed one, so that callers go elsewhere.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use swiftlet_store::model::Key;
+use swiftlet_store::{Done, Error, MAX_AGGREGATE, Object, Store};
+use swiftlet_transport::{Answer, Body, Chunk, Handler, Incoming, Receiver, Responder};
+
+use crate::device::{Device, DeviceStats, Limits, Permit};
+use crate::download;
+use crate::message::{Found, Request, Written, lists};
+use crate::status::{Refusal, Status};
+use crate::upload::{self, Asked};
+
+/// The devices of one process and what can be asked of them. Dropped, it ends its threads; the stores stay the
+/// caller's to close.
+pub struct Server {
+    devices: HashMap<String, Arc<Device>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    aggregate_below: u64,
+}
+
+impl Server {
+    /// Start the threads. `devices`: by name, a store, or why there is none. `aggregate_below`: as the stores have it.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(
+        devices: impl IntoIterator<Item = (String, Result<Arc<Store>, String>)>,
+        limits: Limits,
+        aggregate_below: u64,
+    ) -> std::io::Result<Self> {
+        let devices: HashMap<_, _> =
+            devices.into_iter().map(|(name, store)| (name, Arc::new(Device::new(store, limits)))).collect();
+        let server = Self { devices, threads: Mutex::default(), aggregate_below: aggregate_below.min(MAX_AGGREGATE) };
+        for (name, device) in &server.devices {
+            for at in 0..limits.threads.max(1) {
+                let queue = Arc::clone(&device.queue);
+                let thread = std::thread::Builder::new().name(format!("{name}-{at}")).spawn(move || queue.work())?;
+                server.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            }
+        }
+        Ok(server)
+    }
+
+    /// What the devices do, by name.
+    #[must_use]
+    pub fn stats(&self) -> HashMap<String, DeviceStats> {
+        self.devices.iter().map(|(name, device)| (name.clone(), device.stats())).collect()
+    }
+
+    /// End the threads; what waited is given up.
+    pub fn stop(&self) {
+        self.devices.values().for_each(|device| device.queue.close());
+        for thread in std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner)) {
+            // A job that panics ends its job alone; a thread that has ended is what is wanted here.
+            let _ = thread.join();
+        }
+    }
+
+    fn begin(&self, incoming: Incoming, responder: Responder) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
+        let (device, request) = match Request::decode(incoming.method, &incoming.header) {
+            Ok(decoded) => decoded,
+            Err(malformed) => return Err(Refused::new(responder, malformed.into())),
+        };
+        let Some(device) = self.devices.get(&device) else {
+            let refusal = Refusal::new(Status::DeviceFailed, "there is no device of that name here");
+            return Err(Refused::new(responder, refusal));
+        };
+        let (store, permit) = match device.store().and_then(|store| Ok((Arc::clone(store), device.admit()?))) {
+            Ok(taken) => taken,
+            Err(refusal) => return Err(Refused::new(responder, refusal)),
+        };
+        let work = Work { store, permit, responder, deadline: incoming.deadline };
+        match (request, incoming.body) {
+            (Request::Put { key, meta, footer, row }, None) => {
+                let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
+                let asked = Asked { key, meta, footer, row, size, aggregate_below: None };
+                self.upload(work, asked).map(Some)
+            }
+            (_, None) => Err(work.refused(Refusal::new(Status::WireError, "a body that is not asked for"))),
+            (request, Some(body)) => work.whole(request, &body).map(|()| None),
+        }
+    }
+
+    fn upload(&self, mut work: Work, mut asked: Asked) -> Result<Box<dyn Receiver>, Box<Refused>> {
+        // What is known to be large goes to its file at once; else memory may fill up to the limit.
+        let held = match asked.size {
+            Some(size) if size > self.aggregate_below => {
+                asked.aggregate_below = Some(0);
+                0
+            }
+            size => size.unwrap_or(self.aggregate_below),
+        };
+        match work.check_write(asked.row, held as usize) {
+            Ok(()) => Ok(Box::new(upload::begin(asked, work.store, work.permit, work.responder))),
+            Err(refusal) => Err(work.refused(refusal)),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Handler for Server {
+    fn request(&self, incoming: Incoming, responder: Responder) -> Option<Box<dyn Receiver>> {
+        match self.begin(incoming, responder) {
+            Ok(receiver) => receiver,
+            Err(refused) => {
+                refuse(refused.responder, &refused.refusal);
+                None
+            }
+        }
+    }
+}
+
+/// Who is told what is wrong.
+struct Refused {
+    responder: Responder,
+    refusal: Refusal,
+}
+
+impl Refused {
+    fn new(responder: Responder, refusal: Refusal) -> Box<Self> {
+        Box::new(Self { responder, refusal })
+    }
+}
+
+/// Answer with an error.
+pub(crate) fn refuse(responder: Responder, refusal: &Refusal) {
+    let answer = Answer { status: refusal.status as u16, header: refusal.encode(), ..Answer::default() };
+    responder.answer(answer);
+}
+
+fn answer(responder: Responder, header: Vec<u8>, body: Body) {
+    responder.answer(Answer { status: Status::Ok as u16, header, body, footer: Vec::new() });
+}
+
+/// The row of a write: which container replicas have to hear of which version.
+pub(crate) struct Owing {
+    pub(crate) store: Arc<Store>,
+    pub(crate) key: Key,
+    pub(crate) timestamp: u64,
+    pub(crate) row: u32,
+    /// That there was nothing to delete is no error.
+    pub(crate) deletes: bool,
+}
+
+/// Called by the store when a write is durable, or is not: gives back what it held, then answers.
+pub(crate) fn answer_written(responder: Responder, permit: Option<Permit>, owing: Owing) -> Done {
+    Box::new(move |outcome| {
+        drop(permit);
+        let Owing { store, key, timestamp, row, deletes } = owing;
+        let existed = match outcome {
+            Ok(_) => true,
+            Err(Error::NotFound(Some(_))) if deletes => false,
+            Err(error) => return refuse(responder, &error.into()),
+        };
+        // The same version may have been here without a row: it is sent again.
+        store.owe(key, timestamp, row);
+        answer(responder, Written { owed: row != 0, existed }.encode(), Body::Empty);
+    })
+}
+
+/// A request that was taken on.
+struct Work {
+    store: Arc<Store>,
+    permit: Permit,
+    responder: Responder,
+    deadline: Instant,
+}
+
+impl Work {
+    fn refused(self, refusal: Refusal) -> Box<Refused> {
+        Refused::new(self.responder, refusal)
+    }
+
+    /// What speaks against a write with this row that holds so many bytes.
+    fn check_write(&mut self, row: u32, bytes: usize) -> Result<(), Refusal> {
+        if row != 0 && self.store.owes_too_much() {
+            return Err(Refusal::new(Status::NodeBusy, "too many rows wait for their containers"));
+        }
+        self.permit.hold(bytes)
+    }
+
+    /// A request that is here as a whole.
+    fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
+        let checked = match &request {
+            Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "a body without a footer")),
+            Request::Put { row, .. } => self.check_write(*row, body.len()),
+            _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "a body that is not asked for")),
+            Request::Post { row, .. } | Request::Delete { row, .. } => self.check_write(*row, 0),
+            _ => Ok(()),
+        };
+        if let Err(refusal) = checked {
+            return Err(self.refused(refusal));
+        }
+        match request {
+            Request::Put { key, meta, footer: Some(footer), row } => {
+                let (store, done) = self.written(key, meta.timestamp, row, false);
+                store.submit_put_owing(key, &meta, &footer, body.to_vec(), row, done);
+            }
+            Request::Post { key, meta, row } => {
+                let (store, done) = self.written(key, meta.timestamp, row, false);
+                store.submit_post_owing(key, meta, row, done);
+            }
+            Request::Delete { key, timestamp, name, row } => {
+                let (store, done) = self.written(key, timestamp, row, true);
+                store.submit_delete_owing(key, timestamp, name, row, done);
+            }
+            Request::Settle(settled) => {
+                self.store.settle(&settled);
+                answer(self.responder, Vec::new(), Body::Empty);
+            }
+            request => {
+                let device = Arc::clone(&self.permit.device);
+                device.run(move || self.look(&request));
+            }
+        }
+        Ok(())
+    }
+
+    fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool) -> (Arc<Store>, Done) {
+        let owing = Owing { store: Arc::clone(&self.store), key, timestamp, row, deletes };
+        (self.store, answer_written(self.responder, Some(self.permit), owing))
+    }
+
+    /// What needs reading, in a thread of the device.
+    fn look(self, request: &Request) {
+        if self.responder.is_cancelled() || self.deadline <= Instant::now() {
+            return; // nobody waits, and the transport has said why
+        }
+        let Self { store, permit, responder, .. } = self;
+        match look(&store, permit, &responder, request) {
+            Ok((header, body)) => answer(responder, header, body),
+            Err(refusal) => refuse(responder, &refusal),
+        }
+    }
+}
+
+/// Bytes that stay while they are sent, with the request's permit.
+struct Held<T> {
+    bytes: T,
+    range: std::ops::Range<usize>,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for Held<Vec<u8>> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Held<Object> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes.bytes().unwrap_or_default()[self.range.clone()]
+    }
+}
+
+fn listed(bytes: Vec<u8>, mut permit: Permit) -> Result<Body, Refusal> {
+    if bytes.is_empty() {
+        return Ok(Body::Empty);
+    }
+    permit.hold(bytes.len())?;
+    Ok(Body::Chunk(Chunk::from_owner(Box::new(Held { range: 0..bytes.len(), bytes, _permit: permit }))))
+}
+
+fn look(
+    store: &Arc<Store>,
+    permit: Permit,
+    responder: &Responder,
+    request: &Request,
+) -> Result<(Vec<u8>, Body), Refusal> {
+    let bytes = match request {
+        Request::Get { key, start, stop } => return read(store.get(key)?, *start, *stop, permit, responder),
+        Request::Head(key) => {
+            let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
+            return Ok((found.encode()?, Body::Empty));
+        }
+        Request::Remove { key, entry } => {
+            let removed = store.remove(*key, *entry)?;
+            return Ok((vec![u8::from(removed)], Body::Empty));
+        }
+        Request::Policies => {
+            let mut policies: Vec<u32> = store.partitions()?.iter().map(|(policy, _)| u32::from(*policy)).collect();
+            policies.dedup();
+            lists::encode_numbers(&policies)
+        }
+        Request::Partitions(policy) => {
+            let all = store.partitions()?;
+            let numbers: Vec<u32> = all.iter().filter(|(of, _)| of == policy).map(|(_, number)| *number).collect();
+            lists::encode_numbers(&numbers)
+        }
+        Request::Suffixes(policy, partition) => lists::encode_suffixes(&store.suffixes((*policy, *partition))?),
+        Request::Entries(policy, partition, suffix) => {
+            lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
+        }
+        Request::Put { .. } | Request::Post { .. } | Request::Delete { .. } | Request::Settle(_) => {
+            return Err(Refusal::new(Status::NodeError, "a write among the reads"));
+        }
+    };
+    Ok((Vec::new(), listed(bytes, permit)?))
+}
+
+/// xxh3-64 of nothing.
+const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
+
+/// Bytes of an object: small ones checked as a whole before anything leaves, large ones piece by piece.
+fn read(
+    object: Object,
+    start: u64,
+    stop: u64,
+    mut permit: Permit,
+    responder: &Responder,
+) -> Result<(Vec<u8>, Body), Refusal> {
+    let info = object.info().clone();
+    let start = start.min(info.size);
+    let stop = stop.clamp(start, info.size);
+    let whole = stop - start == info.size;
+    if start == stop {
+        return Ok((Found { info, body_xxh3: Some(EMPTY_XXH3) }.encode()?, Body::Empty));
+    }
+    if info.size > MAX_AGGREGATE {
+        let body_xxh3 = whole.then_some(info.xxh3);
+        let header = Found { info, body_xxh3 }.encode()?;
+        return Ok((header, download::body(object, start, stop, permit, responder.waker())?));
+    }
+    permit.hold(info.size as usize)?;
+    let range = start as usize..stop as usize;
+    let sum_of = |bytes: &[u8]| if whole { info.xxh3 } else { swiftlet_hash::xxh3_64(bytes) };
+    let (body_xxh3, chunk) = if object.bytes().is_some() {
+        let held = Held { bytes: object, range, _permit: permit };
+        (sum_of(held.as_ref()), Chunk::from_owner(Box::new(held)))
+    } else {
+        let bytes = object.read(start, stop - start)?;
+        (sum_of(&bytes), Chunk::from_owner(Box::new(Held { range: 0..bytes.len(), bytes, _permit: permit })))
+    };
+    Ok((Found { info, body_xxh3: Some(body_xxh3) }.encode()?, Body::Chunk(chunk)))
+}

@@ -1,0 +1,219 @@
+//! A PUT whose body comes in chunks: hashed and written by the device's threads, in order, one job at a time.
+//!
+//! Fault model: the sender may die at any byte, or stand still until the deadline; the device may fail or fill up in the
+//! middle. Without a footer that matches nothing is kept: the store's writer removes what it has. A chunk's memory
+//! goes back when it is written, so a slow disk holds the sender back by the transport's window.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use swiftlet_store::model::{Footer, Key, PutMeta};
+use swiftlet_store::{Error, Store, Writer};
+use swiftlet_transport::{Chunk, Error as TransportError, Receiver, Responder};
+
+use crate::device::{Device, Permit};
+use crate::message::decode_footer;
+use crate::server::{Owing, answer_written, refuse};
+use crate::status::Refusal;
+
+/// What was asked for.
+pub(crate) struct Asked {
+    pub(crate) key: Key,
+    pub(crate) meta: PutMeta,
+    pub(crate) footer: Option<Footer>,
+    pub(crate) row: u32,
+    pub(crate) size: Option<u64>,
+    /// Objects up to this size are collected in memory, which the permit covers; None: as the store has it.
+    pub(crate) aggregate_below: Option<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: VecDeque<Chunk>,
+    end: Option<Vec<u8>>,
+    given_up: bool,
+    running: bool,
+    over: bool,
+    /// Begun by the first job.
+    writer: Option<Writer>,
+    responder: Option<Responder>,
+    permit: Option<Permit>,
+}
+
+struct Upload {
+    asked: Asked,
+    store: Arc<Store>,
+    state: Mutex<State>,
+    device: Arc<Device>,
+}
+
+/// The end that the transport has; dropped before the end, it gives the upload up.
+pub(crate) struct Receiving {
+    upload: Arc<Upload>,
+    ended: bool,
+}
+
+/// Begin one: what speaks against it is answered before its data is sent.
+pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, responder: Responder) -> Receiving {
+    let device = Arc::clone(&permit.device);
+    let state = State { responder: Some(responder), permit: Some(permit), ..State::default() };
+    let upload = Arc::new(Upload { asked, store, state: Mutex::new(state), device });
+    upload.schedule(upload.lock());
+    Receiving { upload, ended: false }
+}
+
+enum Step {
+    Begin,
+    Write(Chunk),
+    Commit(Vec<u8>),
+    GiveUp,
+}
+
+impl Upload {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn schedule(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if !state.running && !state.over {
+            state.running = true;
+            drop(state);
+            let upload = Arc::clone(self);
+            self.device.run(move || upload.work());
+        }
+    }
+
+    /// What is to be done next. Nothing ends the job: the writer waits for the next one.
+    fn step(&self, writer: &mut Option<Writer>) -> Option<Step> {
+        let mut state = self.lock();
+        let step = if state.given_up {
+            Some(Step::GiveUp)
+        } else if writer.is_none() {
+            Some(Step::Begin)
+        } else if let Some(chunk) = state.chunks.pop_front() {
+            Some(Step::Write(chunk))
+        } else {
+            state.end.take().map(Step::Commit)
+        };
+        if step.is_none() {
+            state.running = false;
+            state.writer = writer.take();
+        }
+        step
+    }
+
+    fn work(&self) {
+        let mut writer = self.lock().writer.take();
+        while let Some(step) = self.step(&mut writer) {
+            let outcome = match (step, &mut writer) {
+                (Step::Begin, _) => self.open().map(|opened| writer = Some(opened)),
+                (Step::Write(chunk), Some(open)) => open.write(&chunk).map_err(Refusal::from),
+                (Step::Commit(footer), _) => {
+                    if let Some(writer) = writer.take() {
+                        self.commit(writer, &footer);
+                    }
+                    return;
+                }
+                (Step::Write(_) | Step::GiveUp, _) => {
+                    // The file is gone before the room that it took is given to others.
+                    drop(writer.take());
+                    drop(self.finish());
+                    return;
+                }
+            };
+            if let Err(refusal) = outcome {
+                drop(writer.take());
+                self.refuse(&refusal);
+                return;
+            }
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        let (responder, permit) = self.finish();
+        drop(permit);
+        if let Some(responder) = responder {
+            refuse(responder, refusal);
+        }
+    }
+
+    /// It is over: who is to be answered, and what it held.
+    fn finish(&self) -> (Option<Responder>, Option<Permit>) {
+        let mut state = self.lock();
+        state.over = true;
+        state.running = false;
+        state.chunks.clear();
+        (state.responder.take(), state.permit.take())
+    }
+
+    /// A writer, unless it is clear already that the version would lose.
+    fn open(&self) -> Result<Writer, Refusal> {
+        let Asked { key, meta, size, aggregate_below, .. } = &self.asked;
+        let newest = match self.store.stat(key) {
+            Ok(info) => info.timestamp,
+            Err(Error::NotFound(tombstone)) => tombstone.unwrap_or(0),
+            Err(error) => return Err(error.into()),
+        };
+        if newest > meta.timestamp {
+            return Err(Error::Superseded(newest).into());
+        }
+        Ok(self.store.create(*key, *size, *aggregate_below)?)
+    }
+
+    fn commit(&self, mut writer: Writer, footer: &[u8]) {
+        let footer = match &self.asked.footer {
+            Some(footer) => Ok(footer.clone()),
+            None => decode_footer(footer),
+        };
+        let footer = match footer {
+            Ok(footer) => footer,
+            Err(malformed) => return self.refuse(&malformed.into()),
+        };
+        let (Some(responder), permit) = self.finish() else { return };
+        let Asked { key, meta, row, .. } = &self.asked;
+        let timestamp = meta.timestamp;
+        writer.owe(*row);
+        let owing = Owing { store: Arc::clone(&self.store), key: *key, timestamp, row: *row, deletes: false };
+        writer.submit_commit(meta, &footer, answer_written(responder, permit, owing));
+    }
+}
+
+impl Receiver for Receiving {
+    fn chunk(&mut self, chunk: Chunk) {
+        let mut state = self.upload.lock();
+        if state.over {
+            return;
+        }
+        state.chunks.push_back(chunk);
+        self.upload.schedule(state);
+    }
+
+    fn end(&mut self, footer: &[u8]) {
+        self.ended = true;
+        let mut state = self.upload.lock();
+        state.end = Some(footer.to_vec());
+        self.upload.schedule(state);
+    }
+
+    fn failed(&mut self, _why: &TransportError) {
+        // What can be said of it the transport has told the sender.
+        self.give_up();
+    }
+}
+
+impl Receiving {
+    fn give_up(&self) {
+        let mut state = self.upload.lock();
+        state.given_up = true;
+        state.chunks.clear();
+        self.upload.schedule(state);
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.give_up();
+        }
+    }
+}
