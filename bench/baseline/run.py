@@ -55,7 +55,7 @@ def _milliseconds(text: str) -> float:
 
 def parse_wrk(output: str) -> Figures:
     """Figures from wrk's report."""
-    quantiles = dict(re.findall(r"^\s+(50|99)%\s+(\S+)$", output, re.MULTILINE))
+    quantiles = dict(re.findall(r"^\s+(50|99)%\s+(\S+)\s*$", output, re.MULTILINE))
     requests = re.search(r"(\d+) requests in", output)
     rate = re.search(r"Requests/sec:\s+([0-9.]+)", output)
     failed = re.search(r"Non-2xx or 3xx responses: (\d+)", output)
