@@ -114,6 +114,7 @@ def test_children_that_somebody_damages_are_repaired(store: Store) -> None:
 
 def test_every_pod_is_deleted_once_and_nothing_is_lost(store: Store) -> None:
     with store.client() as swift:
+        swift.put_container("things")
         swift.put_object("things", "kept", content(5000))
     pods = store.namespace.list("pods", f"app.kubernetes.io/instance={store.name}")
     for pod in pods:
