@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::commit::{self, Done, Log, Op, Queue};
 use crate::device::Device;
@@ -44,6 +44,8 @@ pub struct Config {
 
 /// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
 pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
+/// The auditor begins anew after this time at the soonest.
+const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 /// Tombstones that are forgotten in a batch of their own; writers that wait meanwhile come next.
 const RECLAIMED_AT_ONCE: usize = 256;
 
@@ -506,9 +508,23 @@ fn upkeep_loop(inner: &Inner) {
 
 /// Reads everything again and again, at its rate. A thread of its own: one large object may take minutes.
 fn audit_loop(inner: &Inner) {
+    let counted = || {
+        let counters = &inner.counters;
+        (counters.audits.load(Ordering::Relaxed), counters.audited_bytes.load(Ordering::Relaxed))
+    };
+    let (mut began, mut before) = (Instant::now(), counted());
     while inner.pause(Duration::from_secs(1)) {
-        if inner.device.check().is_ok() {
-            let _ = upkeep::paced_audit(inner);
+        if inner.device.check().is_err() || upkeep::paced_audit(inner).is_err() {
+            continue;
+        }
+        let now = counted();
+        if now.0 != before.0 {
+            // What is soon read is not read all the time.
+            let rest = if now.1 == before.1 { Duration::ZERO } else { SHORTEST_AUDIT.saturating_sub(began.elapsed()) };
+            if !inner.pause(rest) {
+                return;
+            }
+            (began, before) = (Instant::now(), counted());
         }
     }
 }
