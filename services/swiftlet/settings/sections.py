@@ -288,7 +288,7 @@ class ObjectSection(NodeTimeouts):
         min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
     )
     store: Literal["native", "plain"] = Field(
-        default="plain",
+        default="native",
         description="How objects lie on the devices: native packs small ones into volumes and commits those of many "
         "clients at once; plain keeps a file per version, which people can look at. A device stays with the kind that "
         "first wrote it: to change it, begin with an empty device and let replication fill it.",
