@@ -29,6 +29,7 @@ over_each_carrier!(
     what_partitions_hold_and_forget,
     wrong_sums_and_sizes_are_refused,
     rows_are_owed_until_settled,
+    too_many_owed_rows_are_refused,
     garbage_is_refused_and_the_connection_lives,
     a_stream_goes_to_several_devices,
     uploads_that_are_cut_leave_nothing,
@@ -193,6 +194,21 @@ fn rows_are_owed_until_settled(world: &World) {
     let nameless = Request::Delete { key: key(3), timestamp: 1, name: b"/a/c".to_vec(), row: 1 };
     let answer = world.client.ask(&targets[0], &nameless, None, LONG);
     assert_eq!(statuses(&[answer]), [Some(Status::WireError)]);
+}
+
+fn too_many_owed_rows_are_refused(world: &World) {
+    let (machine, targets) = world.machine(1, Limits::default());
+    (0..100_000).for_each(|number| machine.stores[0].owe(key(number), 1, 1));
+    for (number, size) in [(1, 100), (2, 2 * MIB)] {
+        let data = content(1, size);
+        let store = |row| world.client.put(&targets, &put(number, 10, &data, row), &Chunk::from(data.clone()), LONG);
+        assert_eq!(statuses(&store(1)), [Some(Status::NodeBusy)]);
+        assert_eq!(store(0), [STORED], "without a row there is room");
+    }
+    let settled: Vec<_> =
+        machine.stores[0].owed(1000, Duration::ZERO).iter().map(|row| (row.key, row.timestamp)).collect();
+    world.client.ask(&targets[0], &Request::Settle(settled), None, LONG).unwrap();
+    assert!(world.client.put(&targets, &put(3, 10, b"x", 1), &Chunk::from(b"x".to_vec()), LONG)[0].is_ok());
 }
 
 fn garbage_is_refused_and_the_connection_lives(world: &World) {
