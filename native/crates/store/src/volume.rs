@@ -21,6 +21,8 @@ const MAX_VOLUME: u32 = (1 << 24) - 1;
 const PUNCH_BYTES: u64 = 64 * 1024;
 /// At most this part of what is free is allocated for a volume in advance.
 const ALLOCATED_SHARE: u64 = 16;
+/// Nor more than this: a store with little in it should take little, and a volume grows beyond it as it fills.
+const ALLOCATED_BYTES: u64 = 64 * 1024 * 1024;
 /// Holes that are remembered until they can be punched.
 const MAX_HOLES: usize = 4096;
 
@@ -251,9 +253,10 @@ impl Volumes {
     ) -> Result<Arc<Volume>> {
         let disk = &device.disk;
         disk.reach("volume-created");
-        // On a small or nearly full device a volume takes its space as it grows.
+        // Beyond this a volume takes its space as it grows.
         let (_, free) = device.io("ask for free space", disk.space())?;
-        device.io("allocate a volume", file.allocate(size.min((free / ALLOCATED_SHARE).max(BLOCK))))?;
+        let ahead = size.min(ALLOCATED_BYTES).min((free / ALLOCATED_SHARE).max(BLOCK));
+        device.io("allocate a volume", file.allocate(ahead))?;
         disk.reach("volume-allocated");
         let head = pack_head(id, compaction, &device.id);
         device.io("write a volume's head", file.write_at(&[IoSlice::new(&head)], 0))?;
