@@ -118,7 +118,7 @@ def test_every_pod_is_deleted_once_and_nothing_is_lost(store: Store) -> None:
         swift.put_object("things", "kept", content(5000))
     pods = store.namespace.list("pods", f"app.kubernetes.io/instance={store.name}")
     for pod in pods:
-        store.namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+        store.namespace.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", "--ignore-not-found")
         store.namespace.wait_until_true("storagecluster", store.name, "StorageAvailable", BACK_WITHIN_S)
 
     def replaced() -> str | None:
