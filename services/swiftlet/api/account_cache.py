@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
+from swiftlet.api.remembered import Remembered
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo
 
@@ -27,26 +27,20 @@ class AccountCache:
     ) -> None:
         """`clock` in monotonic seconds."""
         self._fetch = fetch
-        self._ttl_s = ttl_s
-        self._max_entries = max_entries
-        self._clock = clock
-        self._entries: OrderedDict[str, tuple[float, Mapping[str, str]]] = OrderedDict()
+        self._known: Remembered[str, Mapping[str, str]] = Remembered(ttl_s, max_entries, clock)
 
     async def metadata(self, account: str, max_age_s: float = math.inf) -> Mapping[str, str]:
         """The account's metadata, at most `ttl_s` and `max_age_s` old; Unavailable."""
-        entry = self._entries.get(account)
-        if entry is not None and self._clock() - entry[0] < min(self._ttl_s, max_age_s):
-            return entry[1]
+        known = self._known.get(account, max_age_s)
+        if known is not None:
+            return known
         try:
             found = (await self._fetch(account)).metadata
         except NotFound:
             found = {}
-        self.forget(account)
-        self._entries[account] = (self._clock(), found)
-        if len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
+        self._known.put(account, found)
         return found
 
     def forget(self, account: str) -> None:
         """Ask again next time."""
-        self._entries.pop(account, None)
+        self._known.forget(account)

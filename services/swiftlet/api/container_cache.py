@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+from swiftlet.api.remembered import Remembered
 from swiftlet.errors import NotFound
 from swiftlet.model import ContainerInfo
 
@@ -27,17 +27,12 @@ class ContainerCache:
     ) -> None:
         """`clock` in monotonic seconds."""
         self._fetch = fetch
-        self._ttl_s = ttl_s
-        self._max_entries = max_entries
-        self._clock = clock
-        self._entries: OrderedDict[tuple[str, str], tuple[float, ContainerInfo]] = OrderedDict()
+        self._known: Remembered[tuple[str, str], ContainerInfo] = Remembered(ttl_s, max_entries, clock)
 
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
         """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
-        entry = self._entries.get((account, container))
-        if entry is not None and self._clock() - entry[0] < min(self._ttl_s, max_age_s):
-            return entry[1]
-        return await self.refresh(account, container)
+        known = self._known.get((account, container), max_age_s)
+        return known if known is not None else await self.refresh(account, container)
 
     async def refresh(self, account: str, container: str) -> ContainerInfo:
         """The container as it is now; what was known stays when nobody can be asked."""
@@ -46,12 +41,9 @@ class ContainerCache:
         except NotFound:
             self.forget(account, container)
             raise
-        self.forget(account, container)
-        self._entries[account, container] = (self._clock(), info)
-        if len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
+        self._known.put((account, container), info)
         return info
 
     def forget(self, account: str, container: str) -> None:
         """Ask again next time."""
-        self._entries.pop((account, container), None)
+        self._known.forget((account, container))

@@ -49,6 +49,11 @@ class ClusterKeys:
         follower(self._keys)
         self._followers.append(follower)
 
+    @property
+    def current(self) -> Sequence[bytes]:
+        """The keys in use, the signing one first."""
+        return self._keys
+
     def ids(self) -> list[str]:
         """What the keys are known by, the signing one first; for the status report."""
         return [key_id(key) for key in self._keys]
@@ -94,6 +99,6 @@ def use_tokens(app: web.Application, cluster: ClusterSection, life_s: int) -> To
         return [derive_key(key, TOKENS) for key in keys]
 
     keys = use_keys(app, cluster)
-    tokens = Tokens(derived(cluster.read_keys()), life_s)
+    tokens = Tokens(derived(keys.current), life_s)
     keys.follow(lambda changed: tokens.use(derived(changed)))
     return tokens

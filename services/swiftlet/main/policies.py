@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import Counter
 
 from swiftlet.errors import SettingsError
-from swiftlet.main.background import in_background
+from swiftlet.main.reloading import Look, keep_current, look_at
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet
 from swiftlet.settings import ServiceSettings
-from swiftlet.settings.policies import Policies
-from swiftlet.web.logs import get_logger
+from swiftlet.settings.policies import Policies, read_policies
+from swiftlet.settings.sections import PolicySection
 
 FAILURES = Counter("swiftlet_policies_load_failures_total", "Changed policies files that could not be used.")
-
-_log = get_logger("policies")
 
 
 def use_policies(app: web.Application, settings: ServiceSettings, rings: RingSet) -> Policies:
     """The policies of `app`; with a policies file, new ones come into force while it runs, once their ring is there."""
     policies = settings.load_policies()
-    if settings.cluster.policies_file is None:
-        return policies
-
-    async def watch() -> None:
-        problem = ""
-        while True:
-            await asyncio.sleep(settings.cluster.ring_check_interval_s)
-            problem = await asyncio.to_thread(_look, policies, rings, problem)
-
-    async def watched(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(watch):
-            yield
-
-    app.cleanup_ctx.append(watched)
+    file = settings.cluster.policies_file
+    if file is not None:
+        announced = _Announced(file, policies, rings)
+        keep_current(app, "policies file", announced.reload, FAILURES, settings.cluster.ring_check_interval_s)
     return policies
 
 
-def _look(policies: Policies, rings: RingSet, before: str) -> str:
-    """Take over what the file says; what is wrong with it, said once per problem."""
-    try:
-        announced = policies.announced()
-    except SettingsError as error:
-        if str(error) != before:
-            FAILURES.inc()
-            _log.warning("policies file not usable, the last good one stays in force", problem=str(error))
-        return str(error)
-    for policy in announced:
-        rings.add(object_ring(policy.index))
-    if policies.take(announced, lambda index: rings.has(object_ring(index))):
-        _log.info("policies changed", names=[policy.name for policy in policies])
-    return ""
+class _Announced:
+    """What the file said last, some of which may have to wait for its ring."""
+
+    def __init__(self, file: Path, policies: Policies, rings: RingSet) -> None:
+        self._file = file
+        self._policies = policies
+        self._rings = rings
+        self._seen: Look | None = None
+        self._announced: Sequence[PolicySection] = ()
+
+    def reload(self) -> bool:
+        """Take over what the file says as far as that can be used; whether anything changed. SettingsError."""
+        try:
+            look = look_at([self._file])
+        except OSError as error:
+            raise SettingsError(f"can't read the policies file {self._file}: {error.strerror}") from error
+        if look != self._seen:
+            self._announced = read_policies(self._file)
+            self._seen = look
+        for policy in self._announced:
+            self._rings.add(object_ring(policy.index))
+        return self._policies.take(self._announced, lambda index: self._rings.has(object_ring(index)))

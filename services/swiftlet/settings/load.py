@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from swiftlet.errors import SettingsError
 from swiftlet.settings.environment import Override, overrides
+from swiftlet.settings.files import read_yaml
 from swiftlet.settings.problems import Source, describe, unknown_name
 from swiftlet.settings.services import SERVICES, ServiceSettings
 
@@ -19,7 +19,6 @@ Settings = TypeVar("Settings", bound=ServiceSettings)
 
 CONFIG_VARIABLE = "SWIFTLET_CONFIG"
 """Names the settings file when no `--config` is given."""
-_MAX_FILE_BYTES = 1024 * 1024
 
 
 def load_settings(
@@ -50,27 +49,12 @@ def load_settings(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SettingsError(f"can't read the settings file {path}: {reason}") from error
-    if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes; is it the settings file?")
-    try:
-        document = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not valid YAML: {_on_one_line(error)}") from error
+    document = read_yaml(path, "settings file")
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise SettingsError(f"{path} must hold a mapping of sections such as 'cluster:', not a {_kind(document)}")
     return {str(key): value for key, value in document.items()}
-
-
-def _on_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _kind(value: object) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from swiftlet.errors import SettingsError
+from swiftlet.settings.files import read_yaml
 from swiftlet.settings.sections import PolicySection
 
-_MAX_FILE_BYTES = 1024 * 1024
 _LIST = TypeAdapter(tuple[PolicySection, ...])
 
 
@@ -36,18 +35,10 @@ def _doubles(values: Sequence[str]) -> list[str]:
 
 def read_policies(path: Path) -> tuple[PolicySection, ...]:
     """The policies in a YAML file that holds a list of them; SettingsError says what is wrong with it."""
+    document = read_yaml(path, "policies file")
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(f"can't read the policies file {path}: {error.strerror or error}") from error
-    if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes; is it the policies file?")
-    try:
-        policies = _LIST.validate_python(yaml.safe_load(content))
+        policies = _LIST.validate_python(document)
         check_policies(policies)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         raise SettingsError(f"{path}: {_described(error)}") from error
     except ValueError as error:
@@ -60,12 +51,11 @@ def _described(error: ValidationError) -> str:
 
 
 class Policies:
-    """Storage policies; what `named` and `at` find changes only by `reload`. Read from any thread."""
+    """Storage policies; what `named` and `at` find changes only by `take`. Read from any thread."""
 
-    def __init__(self, policies: Sequence[PolicySection], file: Path | None = None) -> None:
-        """These policies; `file` is where `reload` looks."""
+    def __init__(self, policies: Sequence[PolicySection]) -> None:
+        """These policies to begin with."""
         self._policies = tuple(policies)
-        self._file = file
 
     def __iter__(self) -> Iterator[PolicySection]:
         return iter(self._policies)
@@ -87,10 +77,6 @@ class Policies:
         """The name of a policy, or its number when it is not known here."""
         policy = self.at(index)
         return policy.name if policy is not None else str(index)
-
-    def announced(self) -> tuple[PolicySection, ...]:
-        """The policies in the file, or those in force when there is no file. Blocks; SettingsError."""
-        return read_policies(self._file) if self._file is not None else self._policies
 
     def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
         """Put those in force that are known already or `usable`, by index; whether anything changed.

@@ -60,7 +60,7 @@ class ServiceSettings(Section):
     def load_policies(self) -> Policies:
         """The policies to begin with; SettingsError when the policies file can't be used."""
         file = self.cluster.policies_file
-        return Policies(read_policies(file) if file is not None else self.policies, file)
+        return Policies(read_policies(file) if file is not None else self.policies)
 
 
 class ProxySettings(ServiceSettings):

@@ -1,0 +1,41 @@
+"""What a proxy process remembers for a while: a bounded number of answers, the longest known ones go first."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Remembered(Generic[K, V]):
+    """Values by key, each good for `ttl_s` seconds after it was put."""
+
+    def __init__(self, ttl_s: float, max_entries: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` in monotonic seconds."""
+        self._ttl_s = ttl_s
+        self._max_entries = max_entries
+        self._clock = clock
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K, max_age_s: float = math.inf) -> V | None:
+        """The value if it is at most `ttl_s` and `max_age_s` old."""
+        entry = self._entries.get(key)
+        if entry is not None and self._clock() - entry[0] < min(self._ttl_s, max_age_s):
+            return entry[1]
+        return None
+
+    def put(self, key: K, value: V) -> None:
+        """Remember from now on; one that is remembered longer makes room for it."""
+        self.forget(key)
+        self._entries[key] = (self._clock(), value)
+        if len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+
+    def forget(self, key: K) -> None:
+        """Know nothing of it any more."""
+        self._entries.pop(key, None)
