@@ -6,6 +6,7 @@ cluster stops all changes to it until it is gone; one of another object leaves t
 
 from __future__ import annotations
 
+import base64
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_byt
 from swiftlet_operator.build.secrets import credentials_key, credentials_name
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
+from swiftlet_operator.certificates import unusable
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     CONFIG_MAP,
@@ -262,6 +264,19 @@ def _tls(world: World) -> Iterator[Verdict]:
     lacking = [key for key in TLS_FILES if secret is not None and not (secret.get("data") or {}).get(key)]
     message = f"Secret {reference.name} of spec.tls.secretRef lacks {', '.join(lacking)}; add what is missing"
     yield Verdict("TLSSecretIncomplete", message, bool(lacking))
+    problem = _pair_problem(secret) if secret is not None and not lacking else ""
+    message = (
+        f"Secret {reference.name} of spec.tls.secretRef can't be served with: {problem}; put a matching pair there"
+    )
+    yield Verdict("TLSSecretUnusable", message, bool(problem))
+
+
+def _pair_problem(secret: Manifest) -> str:
+    try:
+        certificate, key = (base64.b64decode(secret["data"][name], validate=True) for name in TLS_FILES)
+    except ValueError:
+        return "its entries are not base64"
+    return unusable(certificate, key)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from swiftlet.main.tests.certificates import make_pair
 from swiftlet.settings.secret import key_id, parse_keys
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
 from swiftlet_operator.tests.worlds import Scene, own, text_of
@@ -114,7 +118,13 @@ def certificate(**data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "data": data}
 
 
-async def test_tls_is_rolled_out_when_its_secret_is_whole() -> None:
+def pair_of(cert: bytes, key: bytes) -> dict[str, Any]:
+    """A Secret with these two."""
+    return certificate(**{"tls.crt": base64.b64encode(cert).decode(), "tls.key": base64.b64encode(key).decode()})
+
+
+async def test_tls_is_rolled_out_when_its_secret_is_whole(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path, "store")
     scene = await settled()
     scene.kube.put(own("StorageUser", "anna", {"account": "test", "user": "anna"}))
     await scene.step()
@@ -128,7 +138,7 @@ async def test_tls_is_rolled_out_when_its_secret_is_whole() -> None:
     await scene.step()
     assert scene.condition("SpecValid") == ("False", "TLSSecretIncomplete")
 
-    scene.kube.put(certificate(**{"tls.crt": "eA==", "tls.key": "eA=="}))
+    scene.kube.put(pair_of(pair.cert, pair.key))
     await scene.step()
     pod = scene.kube.find("Deployment", "store-proxy")["spec"]["template"]["spec"]
     settings = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["settings.yaml"])
@@ -139,6 +149,35 @@ async def test_tls_is_rolled_out_when_its_secret_is_whole() -> None:
     assert scene.cluster["status"]["endpoint"] == "https://store.data.svc"
     # Who takes the address from the generated Secret finds the new one there.
     assert text_of(scene.kube.find("Secret", "anna-credentials"), "authUrl") == "https://store.data.svc/auth/v1.0"
+
+
+def encrypted_key(key: bytes) -> bytes:
+    """The key with a password around it."""
+    made = ["openssl", "pkey", "-aes256", "-passout", "pass:secret"]
+    return subprocess.run(made, input=key, check=True, capture_output=True).stdout
+
+
+async def test_a_certificate_that_can_not_be_served_with_is_told(tmp_path: Path) -> None:
+    pair, other = make_pair(tmp_path, "store"), make_pair(tmp_path, "other")
+    encrypted = encrypted_key(pair.key)
+    scene = await settled()
+    scene.cluster["spec"]["tls"] = {"secretRef": {"name": "cert"}}
+    for secret, problem in (
+        (certificate(**{"tls.crt": "eA==", "tls.key": "eA=="}), "in PEM"),
+        (certificate(**{"tls.crt": "%%%", "tls.key": "eA=="}), "not base64"),
+        (pair_of(pair.cert, other.key), "mismatch"),
+        (pair_of(pair.cert, encrypted), "encrypted"),
+        (pair_of(pair.cert[:200], pair.key), ""),
+    ):
+        scene.kube.put(secret)
+        await scene.step()
+        assert scene.condition("SpecValid") == ("False", "TLSSecretUnusable")
+        message = next(one["message"] for one in scene.cluster["status"]["conditions"] if one["type"] == "SpecValid")
+        assert problem in message, message
+        assert "\n" not in message
+    scene.kube.put(pair_of(pair.cert, pair.key))
+    await scene.step()
+    assert scene.condition("SpecValid") == ("True", "Valid")
 
 
 async def test_a_new_cluster_waits_for_its_certificate() -> None:
