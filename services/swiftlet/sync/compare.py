@@ -6,6 +6,7 @@ the content type's. One replica may be newer in one of them and older in another
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +38,15 @@ IN_FLIGHT_S = 10.0
 """Records younger than this may still be on their way from the proxy to all replicas."""
 _AHEAD_S = 60.0
 """How far ahead of ours a clock is that a young record was written by; what is further ahead is not young."""
+RECLAIM_PERIOD_S = 3600.0
+"""Devices forget tombstones in step, by whole periods of this many seconds."""
+
+
+def forgotten_before(now_s: float, reclaim_age_s: float, period_s: float = RECLAIM_PERIOD_S) -> float:
+    """Devices have forgotten tombstones older than this moment, or are about to; 0 for an infinite age."""
+    if math.isinf(reclaim_age_s):
+        return 0.0
+    return (now_s - reclaim_age_s) // period_s * period_s
 
 
 def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> list[str]:
@@ -54,10 +64,11 @@ def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
     """What a replica holding `theirs` (None: nothing) lacks of `mine`; None when it lacks nothing."""
     if theirs is None or theirs.timestamp < mine.timestamp:
         return Need.TOMBSTONE if mine.kind is Kind.TOMBSTONE else Need.DATA
-    if theirs.timestamp > mine.timestamp or mine.kind is Kind.TOMBSTONE or theirs.kind is Kind.TOMBSTONE:
+    if mine.kind is Kind.TOMBSTONE or theirs.kind is Kind.TOMBSTONE:
         return None
-    newer_meta = mine.meta_timestamp > theirs.meta_timestamp
-    newer_type = mine.content_type_timestamp > theirs.content_type_timestamp
+    # A POST counts on top of newer data too, if it is newer than those.
+    newer_meta = mine.meta_timestamp > max(theirs.meta_timestamp, theirs.timestamp)
+    newer_type = mine.content_type_timestamp > max(theirs.content_type_timestamp, theirs.timestamp)
     return Need.META if newer_meta or newer_type else None
 
 

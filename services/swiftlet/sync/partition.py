@@ -6,7 +6,6 @@ The order is that of the original: suffix hashes, entries of the suffixes that d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -25,7 +24,7 @@ from swiftlet.errors import (
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.compare import Push, differing_suffixes, is_due, is_home, pushes
+from swiftlet.sync.compare import Push, differing_suffixes, forgotten_before, is_due, is_home, pushes
 from swiftlet.sync.copies import bring
 from swiftlet.sync.report import COMPARED, PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REMOVED, RoundReport
 from swiftlet.sync.share import Share
@@ -34,8 +33,6 @@ _log = structlog.get_logger("replicator")
 
 LOST_AFTER = 3
 """Failures in a row to reach a peer, after which the rest of the round goes without it."""
-RECLAIM_PERIOD_S = 3600.0
-"""Devices forget tombstones in step, by whole periods of this many seconds."""
 
 
 class _Fate(Enum):
@@ -145,7 +142,7 @@ class PartitionSync:
         mine = await self._transport.entries(on.device, on.policy, partition, suffix)
         theirs = await self._transport.entries(peer, on.policy, partition, suffix)
         now_s = self._now_s()
-        forgotten_s = self._forgotten_before_s(now_s)
+        forgotten_s = forgotten_before(now_s, self._reclaim_age_s)
         for push in pushes(mine, theirs):
             if not is_due(push, now_s, forgotten_s):
                 continue
@@ -163,12 +160,6 @@ class PartitionSync:
             fate = await self._pull(on, partition, peer, pull)
             found.pulled += fate is _Fate.MOVED
             found.behind -= fate is not _Fate.REFUSED
-
-    def _forgotten_before_s(self, now_s: float) -> float:
-        """Devices have forgotten tombstones older than this, or are about to."""
-        if math.isinf(self._reclaim_age_s):
-            return 0.0
-        return (now_s - self._reclaim_age_s) // RECLAIM_PERIOD_S * RECLAIM_PERIOD_S
 
     async def _push(self, on: Share, partition: int, peer: Device, push: Push) -> _Fate:
         fate, moved_bytes = await self._bring(on.device, peer, on.policy, partition, push)
@@ -203,7 +194,7 @@ class PartitionSync:
 
     async def _go_home(self, on: Share, partition: int, suffixes: list[str], primaries: list[Device]) -> None:
         """Forget handoff copies that every primary has shown to hold, or has forgotten itself."""
-        forgotten_s = self._forgotten_before_s(self._now_s())
+        forgotten_s = forgotten_before(self._now_s(), self._reclaim_age_s)
         for suffix in suffixes:
             try:
                 mine = await self._transport.entries(on.device, on.policy, partition, suffix)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.compare import Need, differing_suffixes, need_of, pushes
+from swiftlet.sync.compare import Need, differing_suffixes, forgotten_before, need_of, pushes
 from swiftlet.timestamp import ZERO, Timestamp
 
 T1, T2, T3 = (Timestamp.at(n) for n in (1, 2, 3))
@@ -35,6 +37,9 @@ def test_what_is_needed() -> None:
     assert need_of(data(T1, meta=T3, kind=T1), data(T1, meta=T2, kind=T2)) is Need.META
     assert need_of(data(T1, meta=T2, kind=T2), data(T1, meta=T3, kind=T1)) is Need.META
     assert need_of(data(T2), data(T1, meta=T3)) is Need.DATA
+    assert need_of(data(T1, meta=T3), data(T2)) is Need.META
+    assert need_of(data(T1, meta=T2), data(T3)) is None
+    assert need_of(data(T1, kind=T3), data(T2)) is Need.META
 
 
 def test_suffixes_that_differ() -> None:
@@ -42,6 +47,12 @@ def test_suffixes_that_differ() -> None:
         "bbb",
         "ccc",
     ]
+
+
+def test_tombstones_are_forgotten_by_whole_periods() -> None:
+    assert forgotten_before(10_000.0, 3_000.0, 1_000.0) == 7_000.0
+    assert forgotten_before(10_999.0, 3_000.0, 1_000.0) == 7_000.0
+    assert forgotten_before(10_000.0, math.inf) == 0.0
 
 
 times = st.integers(1, 6).map(Timestamp.at)
