@@ -41,5 +41,7 @@ def _limits(level: Level) -> dict[str, int]:
         "container_count": level.container_count,
         "object_count": level.object_count,
         "container_usage_bytes": level.container_usage_bytes,
+        "account_object_count": level.account_object_count,
+        "account_usage_bytes": level.account_usage_bytes,
     }
     return {name: value for name, value in limits.items() if value is not None}

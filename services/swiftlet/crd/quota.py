@@ -24,11 +24,18 @@ class Level(View):
     container_count: Count | None = None
     object_count: Count | None = None
     container_usage: Quantity | None = None
+    account_object_count: Count | None = None
+    account_usage: Quantity | None = None
 
     @property
     def container_usage_bytes(self) -> int | None:
         """Bytes that one container may hold; None is no limit."""
         return None if self.container_usage is None else quantity_bytes(self.container_usage)
+
+    @property
+    def account_usage_bytes(self) -> int | None:
+        """Bytes that all containers of an account may hold together; None is no limit."""
+        return None if self.account_usage is None else quantity_bytes(self.account_usage)
 
 
 class Assignment(View):

@@ -20,11 +20,25 @@ class Limits:
     """Objects that each container may hold."""
     container_usage_bytes: int | None = None
     """Bytes that each container may hold."""
+    account_object_count: int | None = None
+    """Objects that all containers of an account may hold together."""
+    account_usage_bytes: int | None = None
+    """Bytes that all containers of an account may hold together."""
 
     @property
     def unlimited(self) -> bool:
         """Whether nothing is limited, so that no usage need be known."""
-        return self.container_count is None and self.object_count is None and self.container_usage_bytes is None
+        return all(getattr(self, name) is None for name in LIMITS)
+
+
+LIMITS = (
+    "container_count",
+    "object_count",
+    "container_usage_bytes",
+    "account_object_count",
+    "account_usage_bytes",
+)
+"""The limits of a level by their names in the quota file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,10 @@ class Quotas:
     precise: bool = False
     cache_s: int = 30
 
-    def limits_of(self, account: str) -> Limits:
-        """What counts for an account: its level, else the default one."""
-        return self.levels[self.assignments.get(account, DEFAULT_LEVEL)]
+    def limits_of(self, account: str, chosen: str | None = None) -> Limits:
+        """What counts for an account: the level that it is assigned, else the one `chosen` for it, else the default.
+
+        A chosen level that there is no more counts as the default one.
+        """
+        level = self.assignments.get(account, chosen or DEFAULT_LEVEL)
+        return self.levels.get(level, self.levels[DEFAULT_LEVEL])

@@ -4,7 +4,12 @@
     cache_seconds: 30                 # how long it is remembered otherwise
     levels:
       default: {container_count: 100} # for accounts without an assignment; must be there
-      L1: {container_count: 10, object_count: 1000000, container_usage_bytes: 1099511627776}
+      L1:
+        container_count: 10           # containers of the account
+        object_count: 1000000         # objects in each container
+        container_usage_bytes: 1099511627776    # bytes in each container
+        account_object_count: 5000000           # objects in all containers together
+        account_usage_bytes: 2199023255552      # bytes in all containers together
     assignments:
       press: L1                       # the account as users write it
 
@@ -35,6 +40,8 @@ class _Level(_Part):
     container_count: _Limit = None
     object_count: _Limit = None
     container_usage_bytes: _Limit = None
+    account_object_count: _Limit = None
+    account_usage_bytes: _Limit = None
 
 
 class _File(_Part):

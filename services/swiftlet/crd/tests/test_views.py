@@ -92,7 +92,10 @@ def test_the_other_kinds() -> None:
             "StorageQuota",
             ref
             | {
-                "levels": [{"name": "default", "containerCount": 5}, {"name": "L1", "containerUsage": "2Gi"}],
+                "levels": [
+                    {"name": "default", "containerCount": 5},
+                    {"name": "L1", "containerUsage": "2Gi", "accountUsage": "5Gi"},
+                ],
                 "assignments": [{"account": "big", "level": "L1"}],
             },
         )
@@ -108,7 +111,7 @@ def test_the_other_kinds() -> None:
     assert default is not None
     assert (default.container_count, default.container_usage_bytes) == (5, None)
     assert big is not None
-    assert big.container_usage_bytes == 2048 * MIB
+    assert (big.container_usage_bytes, big.account_usage_bytes) == (2048 * MIB, 5120 * MIB)
     assert user.login == "a:u"
     assert user.secret_ref is not None
     assert user.secret_ref.key == "key"

@@ -17,6 +17,7 @@ levels:
   default: {container_count: 100}
   L1: {container_count: 10, object_count: 1000, container_usage_bytes: 1099511627776}
   free: {}
+  whole: {account_object_count: 7, account_usage_bytes: 8}
 assignments: {press: L1, archive: free}
 """
 
@@ -29,6 +30,14 @@ def test_accounts_have_the_limits_of_their_level_or_of_the_default_one() -> None
     assert quotas.limits_of("archive").unlimited
     assert not quotas.limits_of("nobody").unlimited
     assert (quotas.precise, quotas.cache_s) == (True, 5)
+
+
+def test_what_is_assigned_wins_over_what_is_chosen() -> None:
+    quotas = parse_quotas(GOOD, "f")
+
+    assert quotas.limits_of("nobody", "whole") == Limits("whole", account_object_count=7, account_usage_bytes=8)
+    assert quotas.limits_of("press", "whole").level == "L1"
+    assert quotas.limits_of("nobody", "was there once").level == "default"
 
 
 def test_levels_alone_are_enough() -> None:
