@@ -30,6 +30,9 @@ from swiftlet.model import (
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
+MAX_SETTLED = 1000
+"""Versions that one `ObjectTransport.settle` may name."""
+
 
 class RowFate(Enum):
     """What became of the listing row that a write owes to its container."""
@@ -40,6 +43,9 @@ class RowFate(Enum):
     """The container replica could not be asked; the row is in the device's durable outbox."""
     NO_CONTAINER = "no-container"
     """The container replica answered that there is no such container; nothing was queued."""
+    OWED = "owed"
+    """The device has the row durably with its record and owes it. Whoever wrote brings it to the container's replicas
+    and settles it (`ObjectTransport.settle`); if nobody does, the device brings it by itself later."""
     NONE = "none"
     """None was asked for, or the write changed nothing."""
 
@@ -134,6 +140,14 @@ class ObjectTransport(Protocol):
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
     ) -> WriteReply:
         """Store a tombstone; Superseded when a newer version is there."""
+        ...
+
+    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """The rows of these versions are through: a device that answered OWED for them owes them no longer.
+
+        Up to `MAX_SETTLED` at a time. A newer version's row stays owed. May be repeated, and may be lost: then the
+        device delivers the row once more.
+        """
         ...
 
     async def policies(self, device: Device) -> list[int]:

@@ -1,21 +1,24 @@
 """`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
 
-For tests and simulators of what stands above the transport. Each device has a `Link`, whose faults may be set
-at any time: slow, unreachable, silent until the caller's patience ends, busy, or lost in the middle of a
-transfer. What a store raises arrives as it would over the wire: as domain errors, never as anything else.
+For tests and simulators of what stands above the transport. Devices with a `MemoryOwed` answer as native object
+servers do: they owe the rows of their writes. The others bring them, as object servers over HTTP do. Each device has a
+`Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends, busy, or lost
+in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors, never as anything
+else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
+from swiftlet.storage.memory_owed import MemoryOwed
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import row_name
@@ -48,15 +51,27 @@ class Link:
     """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
     calls: int = 0
     """Calls so far, refused ones too."""
+    deaf_to_settling: bool = False
+    """What is settled gets lost on its way."""
 
 
 class MemoryObjectTransport:
     """Stores by the device's name on its node (`host:port/device`), each behind a link of its own."""
 
-    def __init__(self, stores: Mapping[str, Store], rows: RowReceiver | None = None, patience_s: float = 0.05) -> None:
-        """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed."""
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        rows: RowReceiver | None = None,
+        patience_s: float = 0.05,
+        owed: Mapping[str, MemoryOwed] | None = None,
+    ) -> None:
+        """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed.
+
+        Devices in `owed` (by address too) owe their rows instead of bringing them.
+        """
         self._stores = stores
         self._rows = rows
+        self._owed = {} if owed is None else owed
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
 
@@ -84,10 +99,28 @@ class MemoryObjectTransport:
         except SwiftletError as error:
             raise _over_the_wire(error) from error
 
-    async def _reply(self, row: RowUpdate | None, listed: Callable[[RowUpdate], ObjectRow]) -> RowFate:
-        """Deliver a write's rows, as an object server would."""
+    def _admit(self, device: Device, row: RowUpdate | None) -> None:
+        """NodeBusy when a row could not be kept."""
+        owed = self._owed.get(device.address)
+        if owed is not None and row is not None and owed.full:
+            raise NodeBusy(f"{device.address} owes too many listing rows")
+
+    async def _reply(
+        self,
+        device: Device,
+        key: ObjectKey,
+        written: tuple[Timestamp, str],
+        row: RowUpdate | None,
+        listed: Callable[[RowUpdate], ObjectRow],
+    ) -> RowFate:
+        """Owe or deliver the rows of what was `written` (when, and under which name), as an object server would."""
         if row is None or not row.replicas:
             return RowFate.NONE
+        owed = self._owed.get(device.address)
+        if owed is not None:
+            row_name(written[1], row)
+            owed.owe(key, *written, row.replicas)
+            return RowFate.OWED
         if self._rows is None:
             return RowFate.LISTED
         fates = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
@@ -137,11 +170,15 @@ class MemoryObjectTransport:
     async def _open(
         self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
     ) -> MemoryPutStream:
+        self._admit(device, row)
         writer = await self._call(device, lambda store: store.create(key, size))
 
         async def listed(footer: PutFooter) -> WriteReply:
             return WriteReply(
                 await self._reply(
+                    device,
+                    key,
+                    (record.timestamp, record.name),
                     row,
                     lambda update: ObjectRow(
                         row_name(record.name, update), record.timestamp, footer.size, footer.etag, record.content_type
@@ -169,9 +206,13 @@ class MemoryObjectTransport:
             store.post(key, record)
             return store.stat(key)
 
+        self._admit(device, row)
         info = await self._call(device, operation)
         return WriteReply(
             await self._reply(
+                device,
+                key,
+                (record.timestamp, info.name),
                 row,
                 lambda update: ObjectRow(
                     row_name(info.name, update), info.modified, info.size, info.etag, info.content_type
@@ -191,9 +232,25 @@ class MemoryObjectTransport:
                 return False
             return True
 
+        self._admit(device, row)
         existed = await self._call(device, operation)
-        fate = await self._reply(row, lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True))
+        fate = await self._reply(
+            device,
+            key,
+            (timestamp, name),
+            row,
+            lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True),
+        )
         return WriteReply(fate, existed)
+
+    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """See `ObjectTransport.settle`."""
+        if len(written) > MAX_SETTLED:
+            raise ValueError(f"{len(written)} versions are more than {MAX_SETTLED} at a time")
+        await self._reach(device)
+        owed = self._owed.get(device.address)
+        if owed is not None and not self.link(device).deaf_to_settling:
+            owed.settle(written)
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""

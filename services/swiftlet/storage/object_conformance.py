@@ -24,7 +24,7 @@ from swiftlet.errors import (
     Superseded,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_SETTLED, GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.faults import FaultyStore
@@ -204,6 +204,13 @@ class ObjectTransportConformance(ABC):
         assert (await peer.put(key_of(1), 1, b"data")).row is RowFate.NO_CONTAINER
         peer.rows.error = NodeUnreachable("down")
         assert (await peer.put(key_of(1), 2, b"data")).row is RowFate.QUEUED
+
+    async def test_settled_again_and_unasked(self, peer: Peer) -> None:
+        """Settling what is owed by nobody harms nobody, be it none or as many as may be named at a time."""
+        await peer.put(key_of(1), 1, b"data")
+        await peer.transport.settle(peer.device, [])
+        await peer.transport.settle(peer.device, [(key_of(1), at(1))] * MAX_SETTLED)
+        assert await peer.content(key_of(1)) == b"data"
 
     @pytest.mark.parametrize(
         ("footer", "error"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
@@ -153,6 +153,9 @@ class HttpObjectTransport:
         """Store a tombstone."""
         body = delete_json(timestamp, name, row)
         return await self._write(device, "DELETE", object_path(device.device, key), body)
+
+    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Nothing is to be done: these servers bring their rows themselves and never answer OWED."""
 
     async def _write(self, device: Device, method: str, target: str, message: dict[str, Any]) -> WriteReply:
         body = json_bytes(message)

@@ -1,0 +1,69 @@
+"""The in-memory twin of what a device owes: the same rules as the native store's set, on a clock of one's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from swiftlet.model import ObjectKey
+from swiftlet.storage.owed_rows import OwedRow
+from swiftlet.timestamp import Timestamp
+
+
+@dataclass(slots=True)
+class _Debt:
+    """The newest write, the replicas of all of them, and since when the oldest of them is owed."""
+
+    timestamp: Timestamp
+    replicas: set[int]
+    since_s: float
+
+
+class MemoryOwed:
+    """`OwedRows` of one device; `limit` rows make it full."""
+
+    def __init__(self, limit: int = 100_000, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is owed yet; `clock` in seconds."""
+        self._limit = limit
+        self._clock = clock
+        self._debts: dict[ObjectKey, _Debt] = {}
+        self._names: dict[ObjectKey, str] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether writes that come with a row should be refused."""
+        return len(self._debts) >= self._limit
+
+    def owe(self, key: ObjectKey, timestamp: Timestamp, name: str, replicas: Sequence[int]) -> None:
+        """A write with a row has become durable."""
+        self._names[key] = name
+        debt = self._debts.setdefault(key, _Debt(timestamp, set(), self._clock()))
+        debt.timestamp = max(debt.timestamp, timestamp)
+        debt.replicas.update(replicas)
+
+    def owed(self, older_than_s: float, limit: int) -> list[OwedRow]:
+        """See `OwedRows.owed`."""
+        before_s = self._clock() - older_than_s
+        old = sorted((debt.since_s, key.hex, key) for key, debt in self._debts.items() if debt.since_s <= before_s)
+        debts = ((key, self._debts[key]) for _, _, key in old[:limit])
+        return [OwedRow(key, debt.timestamp, tuple(sorted(debt.replicas))) for key, debt in debts]
+
+    def name(self, key: ObjectKey) -> str | None:
+        """See `OwedRows.name`."""
+        return self._names.get(key)
+
+    def settle(self, settled: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """See `OwedRows.settle`."""
+        for key, timestamp in settled:
+            debt = self._debts.get(key)
+            if debt is not None and debt.timestamp <= timestamp:
+                del self._debts[key]
+
+    def count(self) -> int:
+        """See `OwedRows.count`."""
+        return len(self._debts)
+
+    def oldest_s(self) -> float:
+        """See `OwedRows.oldest_s`."""
+        return max((self._clock() - debt.since_s for debt in self._debts.values()), default=0.0)
