@@ -283,3 +283,47 @@ class RowPage:
 
     rows: Sequence[ListingRow]
     upto: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How much of an account or container: of an account containers, of both objects and bytes."""
+
+    containers: int = 0
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The most that an account or container may hold of each; None is no limit."""
+
+    containers: int | None = None
+    objects: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a write that is under way is going to take, by an id that no other write has."""
+
+    id: str
+    asked: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Why a claim was refused: of `what` (a field of Amounts) at most `most` fit, `used` are taken, claims included."""
+
+    what: str
+    most: int
+    used: int
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a database replica knows of a finished write: whether it lists it, and whether the account was told."""
+
+    listed: bool
+    reported: bool

@@ -15,9 +15,13 @@ from typing import Protocol
 
 from swiftlet.model import (
     AccountInfo,
+    Bounds,
+    Claim,
     ContainerInfo,
     ContainerRow,
+    DatabaseName,
     Entry,
+    Excess,
     ListingQuery,
     ObjectInfo,
     ObjectKey,
@@ -25,6 +29,7 @@ from swiftlet.model import (
     PostRecord,
     PutFooter,
     PutRecord,
+    Settled,
     Subdir,
 )
 from swiftlet.ring.model import Device
@@ -260,6 +265,22 @@ class ListingTransport(Protocol):
         self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
     ) -> None:
         """Merge container rows and totals, newest wins; creates the account's database if it is not there."""
+        ...
+
+    async def take_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
+    ) -> Excess | None:
+        """Hold a claim on an account or container for `life_s`, or change it; why not if it does not fit. NotFound."""
+        ...
+
+    async def settle_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
+    ) -> Settled:
+        """A write is done: its claim ends with its row. `report`: the account is told of a container's totals first."""
+        ...
+
+    async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
+        """Let go of a claim."""
         ...
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
+from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import refusal
@@ -51,6 +52,8 @@ class ClusterListings:
         self._hash_path = hash_path
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
+        self.claims = ClusterClaims(rings, transport, hash_path, health)
+        """What writes under way are going to take, for limits that hold exactly."""
 
     async def _write(
         self, ring: Ring, partition: int, what: str, operation: Callable[[Device], Awaitable[T]]

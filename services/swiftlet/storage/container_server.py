@@ -21,6 +21,7 @@ from swiftlet.errors import DeviceFailed
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.storage.claim_routes import ClaimRoutes
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
@@ -58,6 +59,7 @@ class ContainerServer:
         """`stores` by the devices' names on this server; `key` None accepts unsigned requests."""
         self.stores = stores
         self.key = key
+        self.claims = ClaimRoutes(stores, reporter)
         self._reporter = reporter
 
     def store(self, request: web.Request) -> ListingStore:
@@ -228,6 +230,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
     """All routes of an account and container server."""
     partition = "{device}/{partition:[0-9]{1,10}}"
     container, account = f"/v1/containers/{partition}", f"/v1/accounts/{partition}"
+    claims = f"/v1/{{kind:accounts|containers}}/{partition}/claims"
     sync = "/v1/sync/{device}"
     database = sync + "/{kind}/{partition:[0-9]{1,10}}/{digest:[0-9a-f]{32}}"
     small, large = wire.MAX_UPDATE_BODY, wire.MAX_SYNC_BODY
@@ -244,6 +247,9 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("GET", account, server.get_account, small),
         ("GET", f"{account}/listing", server.list_account, small),
         ("POST", f"{account}/rows", server.update_account, small),
+        ("POST", claims, server.claims.take_claim, small),
+        ("POST", f"{claims}/settle", server.claims.settle_claim, small),
+        ("POST", f"{claims}/cancel", server.claims.cancel_claim, small),
         ("POST", sync, server.differing, large),
         ("POST", sync + "/{kind}", server.databases, small),
         ("POST", f"{database}/state", server.exchange_state, large),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, StoreFormatError
@@ -16,19 +17,24 @@ from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import (
     AccountInfo,
+    Bounds,
+    Claim,
     ContainerInfo,
     ContainerRow,
     DatabaseId,
     DatabaseKind,
     DatabaseName,
     DatabaseState,
+    Excess,
     ListingQuery,
     ListingRow,
     ObjectRow,
     RowPage,
+    Settled,
     Subdir,
 )
 from swiftlet.ring.model import Device
+from swiftlet.storage.claims import Claims
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
@@ -54,6 +60,10 @@ class MemoryListingTransport:
         """By device name; to be changed at any time."""
         self.after_container_change: Hook | None = None
         """What a container server does after a PUT or DELETE before it answers: report to the account."""
+        self.report: Callable[[str, DatabaseId], Awaitable[None]] | None = None
+        """How the totals of a container on the device of that name get to its account."""
+        self.claims = {name: Claims(store, partial(self._report, name)) for name, store in stores.items()}
+        """By device name; a new one is what a server has that was started anew."""
 
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         await asyncio.sleep(0)
@@ -77,6 +87,29 @@ class MemoryListingTransport:
     async def _changed(self, device: Device, account: str, container: str) -> None:
         if self.after_container_change is not None:
             await self.after_container_change(device, DatabaseName(account, container))
+
+    async def _report(self, device: str, id: DatabaseId) -> None:
+        if self.report is not None:
+            await self.report(device, id)
+
+    async def take_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
+    ) -> Excess | None:
+        """See `ListingTransport.take_claim`."""
+        claims = self.claims.get(device.name)
+        return await self._ask(device, lambda _: _there(claims).take(partition, name, claim, bounds, life_s))
+
+    async def settle_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
+    ) -> Settled:
+        """See `ListingTransport.settle_claim`."""
+        claims = self.claims.get(device.name)
+        return await self._ask(device, lambda _: _there(claims).settle(partition, name, claim_id, row, at, report))
+
+    async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
+        """See `ListingTransport.cancel_claim`."""
+        claims = self.claims.get(device.name)
+        await self._ask(device, lambda _: _there(claims).cancel(partition, name, claim_id))
 
     async def put_container(
         self,
@@ -197,3 +230,9 @@ class MemoryListingTransport:
 
     async def close(self) -> None:
         """Nothing to close; the stores belong to whoever made them."""
+
+
+def _there(claims: Claims | None) -> Claims:
+    """The claims of a device that there is."""
+    assert claims is not None
+    return claims

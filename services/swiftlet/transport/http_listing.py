@@ -6,11 +6,9 @@ other garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swiftlet.errors import InvalidName, NodeError
 from swiftlet.model import (
     AccountInfo,
     ContainerInfo,
@@ -28,11 +26,13 @@ from swiftlet.model import (
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.http_claims import HttpClaims
+from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
-class HttpListingTransport:
+class HttpListingTransport(HttpClaims):
     """`ListingTransport` and `ListingSyncTransport` over a shared pool of connections."""
 
     def __init__(self, client: NodeClient) -> None:
@@ -245,12 +245,3 @@ def _index(value: object, count: int) -> int:
     if type(value) is not int or not 0 <= value < count:
         raise WireError(f"{value!r} is no index of what was asked")
     return value
-
-
-@contextmanager
-def _well_formed(device: Device) -> Iterator[None]:
-    """What is wrong with an answer's shape becomes a NodeError."""
-    try:
-        yield
-    except (WireError, InvalidName) as error:
-        raise NodeError(f"{device.address} sent garbage: {error}") from error

@@ -1,0 +1,133 @@
+"""Claims of the whole cluster: a write that a limit is about is granted by all replicas of the database that answer.
+
+The first primary that answers decides first, so that writers who compete for the last room meet in one place; then the
+others are asked side by side. A replica that missed rows or claims would grant too much; one that has seen them
+refuses, and a single refusal counts. A limit is passed only if every replica that could be asked has missed something.
+
+Fault model: replicas may be unreachable; a quorum of primaries must grant, otherwise nobody knows enough (Unavailable).
+Handoffs are not asked: they do not know what is there. What was granted for a write that does not happen is let go, or
+ends by its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from swiftlet.errors import NotFound, SwiftletError, Unavailable
+from swiftlet.model import Bounds, Claim, DatabaseName, Excess, Settled
+from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
+from swiftlet.placement.fanout import NODE_TROUBLE
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.rings import Rings
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+T = TypeVar("T")
+_log = structlog.get_logger("claims")
+
+
+class ClusterClaims:
+    """Claims on accounts and containers, wherever these are."""
+
+    def __init__(
+        self,
+        rings: Rings,
+        transport: ListingTransport,
+        hash_path: HashPath,
+        health: NodeHealth,
+        settle_wait_s: float = 5.0,
+    ) -> None:
+        """`settle_wait_s` bounds how long a finished write waits for its claim to end."""
+        self._rings = rings
+        self._transport = transport
+        self._hash_path = hash_path
+        self._health = health
+        self._settle_wait_s = settle_wait_s
+
+    async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int) -> Excess | None:
+        """Hold a claim, or change one; why not when it does not fit. NotFound, Unavailable."""
+        partition, primaries = self._primaries(name)
+
+        async def ask(device: Device) -> Excess | None:
+            return await self._transport.take_claim(device, partition, name, claim, bounds, life_s)
+
+        sound = [device for device in primaries if not self._health.suppressed(device)]
+        order = [*sound, *(device for device in primaries if device not in sound)]
+        answers: dict[int, Excess | SwiftletError | None] = {}
+        while order and not any(not isinstance(answer, SwiftletError) for answer in answers.values()):
+            first = order.pop(0)
+            answers[first.id] = await self._answer(first, ask)
+            if isinstance(answers[first.id], Excess):
+                return self._refused(answers)
+        rest = await asyncio.gather(*(self._answer(device, ask) for device in order))
+        answers |= {device.id: answer for device, answer in zip(order, rest, strict=True)}
+        refused = self._refused(answers)
+        granted = [device for device in primaries if answers[device.id] is None]
+        if refused is None and len(granted) >= write_quorum(len(primaries)):
+            return None
+        await self._each(granted, lambda device: self._transport.cancel_claim(device, partition, name, claim.id))
+        if refused is not None:
+            return refused
+        absent = [answer for answer in answers.values() if isinstance(answer, NotFound)]
+        if len(absent) >= write_quorum(len(primaries)):
+            raise absent[0]
+        reasons = "; ".join(str(answer) for answer in answers.values() if isinstance(answer, SwiftletError))
+        raise Unavailable(f"{name}: too few replicas know what it holds, as its quota needs ({reasons})")
+
+    async def settle(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
+        """A write is done; whether all replicas that answered, a quorum at least, list it (and told the account)."""
+        partition, primaries = self._primaries(name)
+
+        async def settle(device: Device) -> Settled:
+            return await self._transport.settle_claim(device, partition, name, claim_id, row, at, report)
+
+        answers = await self._each(primaries, settle)
+        fine = [answer for answer in answers if answer.listed and (answer.reported or not report)]
+        return len(fine) == len(answers) >= write_quorum(len(primaries))
+
+    async def cancel(self, name: DatabaseName, claim_id: str) -> None:
+        """Let go of a claim, as far as its replicas can be reached."""
+        partition, primaries = self._primaries(name)
+        await self._each(primaries, lambda device: self._transport.cancel_claim(device, partition, name, claim_id))
+
+    def _primaries(self, name: DatabaseName) -> tuple[int, Sequence[Device]]:
+        ring = self._rings.account() if name.container is None else self._rings.container()
+        partition = ring.partition_of(self._hash_path(name.account, name.container))
+        return partition, ring.primaries(partition)
+
+    async def _answer(
+        self, device: Device, ask: Callable[[Device], Awaitable[Excess | None]]
+    ) -> Excess | SwiftletError | None:
+        try:
+            answer = await ask(device)
+        except NODE_TROUBLE as error:
+            self._health.failed(device)
+            return error
+        except SwiftletError as error:
+            self._health.succeeded(device)
+            return error
+        self._health.succeeded(device)
+        return answer
+
+    @staticmethod
+    def _refused(answers: dict[int, Excess | SwiftletError | None]) -> Excess | None:
+        return next((answer for answer in answers.values() if isinstance(answer, Excess)), None)
+
+    async def _each(self, devices: Sequence[Device], call: Callable[[Device], Awaitable[T]]) -> list[T]:
+        """What those answered that did in time; the others' claims end by their time."""
+
+        async def one(device: Device) -> T | None:
+            try:
+                async with asyncio.timeout(self._settle_wait_s):
+                    return await call(device)
+            except (SwiftletError, TimeoutError) as error:
+                _log.info("a claim could not be ended; its time will", device=device.name, error=str(error))
+                return None
+
+        return [answer for answer in await asyncio.gather(*(one(device) for device in devices)) if answer is not None]

@@ -1,0 +1,74 @@
+"""Requests about claims, beside those of `swiftlet.storage.container_server`.
+
+Fault model: as there. A lost answer leaves a claim that nobody knows of, until its time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Protocol
+
+from aiohttp import web
+
+from swiftlet.errors import DeviceFailed
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseName
+from swiftlet.storage.claims import Claims, Report
+from swiftlet.storage.json_requests import Answer
+from swiftlet.transport import claims_wire
+from swiftlet.transport.listing_wire import checked_name
+from swiftlet.transport.wire import flag, timestamp
+
+
+class ReportNow(Protocol):
+    """Who brings a container's totals to its account."""
+
+    async def report_now(self, device: str, id: DatabaseId) -> None:
+        """Report within a bounded time; what fails is retried later."""
+        ...
+
+
+class ClaimRoutes:
+    """Request handlers over the claims of this process's devices."""
+
+    def __init__(self, stores: Mapping[str, ListingStore], reporter: ReportNow | None = None) -> None:
+        """`stores` by the devices' names on this server."""
+        self.claims = {device: Claims(store, _report(reporter, device)) for device, store in stores.items()}
+
+    async def take_claim(self, request: web.Request, fields: Answer) -> Answer:
+        """`excess`: null, or why the claim is refused."""
+        claim, bounds, life_s = claims_wire.claim_from_wire(fields)
+        excess = await self._of(request).take(*_place(request), claim, bounds, life_s)
+        return claims_wire.excess_to_wire(excess)
+
+    async def settle_claim(self, request: web.Request, fields: Answer) -> Answer:
+        """`listed` and `reported`."""
+        row = checked_name(fields.get("row"), "the row's name")
+        id, stamp, report = claims_wire.claim_id(fields), timestamp(fields, "timestamp"), flag(fields, "report")
+        partition, name = _place(request)
+        return asdict(await self._of(request).settle(partition, name, id, row, stamp, report))
+
+    async def cancel_claim(self, request: web.Request, fields: Answer) -> Answer:
+        """Nothing."""
+        await self._of(request).cancel(*_place(request), claims_wire.claim_id(fields))
+        return {}
+
+    def _of(self, request: web.Request) -> Claims:
+        device = request.match_info["device"]
+        if device not in self.claims:
+            raise DeviceFailed(f"device {device} is not served here")
+        return self.claims[device]
+
+
+def _report(reporter: ReportNow | None, device: str) -> Report | None:
+    return None if reporter is None else partial(reporter.report_now, device)
+
+
+def _place(request: web.Request) -> tuple[int, DatabaseName]:
+    account = checked_name(request.query.get("account"), "the account")
+    container = None
+    if request.match_info["kind"] == "containers":
+        container = checked_name(request.query.get("container"), "the container")
+    return int(request.match_info["partition"]), DatabaseName(account, container)

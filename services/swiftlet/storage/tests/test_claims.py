@@ -1,0 +1,162 @@
+"""Claims of one replica: what fits beside rows and other claims, and when a claim ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swiftlet.errors import NodeBusy, NodeError, NotFound
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import Amounts, Bounds, Claim, ContainerRow, DatabaseName, Excess, ObjectRow, Settled
+from swiftlet.storage import claims as claims_module
+from swiftlet.storage.claims import Claims
+from swiftlet.storage.tests.listing_cluster import HASH_PATH, http_cluster
+from swiftlet.timestamp import Timestamp
+
+NAME = DatabaseName("a", "c")
+ACCOUNT = DatabaseName("a")
+FIVE = Bounds(objects=5)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def claim(number: int, objects: int = 1, size: int = 0, containers: int = 0) -> Claim:
+    return Claim(f"{number:032x}", Amounts(containers, objects, size))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[ListingStore]:
+    made = ListingStore(tmp_path, HASH_PATH)
+    await made.put_container(1, "a", "c", Timestamp(5), {}, None, 0)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def claims(store: ListingStore, clock: Clock) -> Claims:
+    return Claims(store, clock=clock)
+
+
+async def test_rows_and_claims_count_together(store: ListingStore, claims: Claims) -> None:
+    await store.update_rows(1, "a", "c", [ObjectRow(str(n), Timestamp(6), 10) for n in range(3)])
+    assert await claims.take(1, NAME, claim(1), FIVE, 60) is None
+    assert await claims.take(1, NAME, claim(2), FIVE, 60) is None
+    assert await claims.take(1, NAME, claim(3), FIVE, 60) == Excess("objects", 5, 5, 1)
+    assert await claims.take(1, NAME, claim(3, size=1), Bounds(bytes=30), 60) == Excess("bytes", 30, 30, 1)
+    # What takes nothing of what is full is let in.
+    assert await claims.take(1, NAME, claim(4, objects=0), FIVE, 60) is None
+
+
+async def test_of_many_at_once_as_many_get_in_as_fit(claims: Claims) -> None:
+    answers = await asyncio.gather(*(claims.take(1, NAME, claim(n), FIVE, 60) for n in range(50)))
+    assert answers.count(None) == 5
+
+
+async def test_a_claim_that_grows_is_not_counted_twice(claims: Claims) -> None:
+    bounds = Bounds(bytes=100)
+    assert await claims.take(1, NAME, claim(1, size=60), bounds, 60) is None
+    assert await claims.take(1, NAME, claim(1, size=100), bounds, 60) is None
+    assert await claims.take(1, NAME, claim(1, size=101), bounds, 60) == Excess("bytes", 100, 0, 101)
+    assert await claims.take(1, NAME, claim(2, size=1), bounds, 60) == Excess("bytes", 100, 100, 1)
+
+
+async def test_a_claim_ends_when_its_row_is_there_not_before(store: ListingStore, claims: Claims) -> None:
+    one = Bounds(objects=1)
+    assert await claims.take(1, NAME, claim(1), one, 60) is None
+    # Done, but the row is still on its way: it counts until it has come, and then as a row.
+    assert await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), False) == Settled(False, False)
+    assert await claims.take(1, NAME, claim(2), one, 60) == Excess("objects", 1, 1, 1)
+    await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(7), 1)])
+    assert await claims.take(1, NAME, claim(2), Bounds(objects=2), 60) is None
+    assert claims.held() == 1
+    assert await claims.take(1, NAME, claim(3), Bounds(objects=2), 60) == Excess("objects", 2, 2, 1)
+
+
+async def test_an_older_row_does_not_end_a_claim(store: ListingStore, claims: Claims) -> None:
+    await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(6), 1)])
+    await claims.take(1, NAME, claim(1), FIVE, 60)
+    assert not (await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), False)).listed
+    assert claims.held() == 1
+
+
+async def test_claims_end_by_cancel_and_by_time(claims: Claims, clock: Clock) -> None:
+    one = Bounds(objects=1)
+    await claims.take(1, NAME, claim(1), one, 60)
+    await claims.cancel(1, NAME, claim(1).id)
+    assert await claims.take(1, NAME, claim(2), one, 60) is None
+    clock.now = 60
+    assert await claims.take(1, NAME, claim(3), one, 60) is None
+    assert claims.held() == 1
+    await claims.cancel(1, NAME, claim(3).id)
+    assert claims._books == {}
+
+
+async def test_containers_of_an_account(store: ListingStore, claims: Claims) -> None:
+    two = Bounds(containers=2)
+    assert await claims.take(2, ACCOUNT, claim(1, 0, 0, 1), two, 60) is None
+    assert await claims.take(2, ACCOUNT, claim(2, 0, 0, 1), two, 60) is None
+    assert await claims.take(2, ACCOUNT, claim(3, 0, 0, 1), two, 60) == Excess("containers", 2, 2, 1)
+    await store.update_containers(2, "a", [ContainerRow("c", Timestamp(9), object_count=3, bytes_used=30)])
+    assert (await claims.settle(2, ACCOUNT, claim(1).id, "c", Timestamp(9), False)).listed
+    assert await claims.take(2, ACCOUNT, claim(3, 0, 0, 1), two, 60) == Excess("containers", 2, 2, 1)
+    assert await claims.take(2, ACCOUNT, claim(4, 1), Bounds(objects=3), 60) == Excess("objects", 3, 3, 1)
+
+
+async def test_the_account_is_told_before_a_settled_write_counts_there(store: ListingStore, clock: Clock) -> None:
+    told = []
+
+    async def report(id: object) -> None:
+        told.append(id)
+
+    claims = Claims(store, report, clock)
+    await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(7), 1)])
+    # Nobody brought the report anywhere: it is owed still.
+    assert await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), True) == Settled(True, False)
+    assert len(told) == 1
+
+
+async def test_a_container_that_is_not_there_has_no_room(claims: Claims) -> None:
+    with pytest.raises(NotFound):
+        await claims.take(1, DatabaseName("a", "none"), claim(1), FIVE, 60)
+    assert claims._books == {}
+
+
+async def test_claims_are_limited(claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_module, "MAX_CLAIMS", 2)
+    for number in (1, 2):
+        await claims.take(1, NAME, claim(number), Bounds(), 60)
+    with pytest.raises(NodeBusy):
+        await claims.take(1, NAME, claim(3), Bounds(), 60)
+    assert await claims.take(1, NAME, claim(2, size=5), Bounds(), 60) is None
+
+
+async def test_over_the_wire(tmp_path: Path) -> None:
+    async with http_cluster(tmp_path, 1) as cluster:
+        transport, device = cluster.transport, cluster.devices[0]
+        await transport.put_container(device, 1, "a", "c", Timestamp(5), {}, None, 0)
+        assert await transport.take_claim(device, 1, NAME, claim(1), Bounds(objects=1), 60) is None
+        excess = await transport.take_claim(device, 1, NAME, claim(2), Bounds(objects=1), 60)
+        assert excess == Excess("objects", 1, 1, 1)
+        settled = await transport.settle_claim(device, 1, NAME, claim(1).id, "o", Timestamp(9), False)
+        assert settled == Settled(False, False)
+        await transport.cancel_claim(device, 1, NAME, claim(1).id)
+        assert await transport.take_claim(device, 1, NAME, claim(2), Bounds(objects=1), 60) is None
+        assert await transport.take_claim(device, 1, ACCOUNT, claim(2, 0, 0, 1), Bounds(containers=1), 60) is None
+        for bad in (Claim("x", Amounts()), Claim("0" * 32, Amounts(objects=-1))):
+            with pytest.raises(NodeError):
+                await transport.take_claim(device, 1, NAME, bad, Bounds(), 60)
+        with pytest.raises(NodeError):
+            await transport.take_claim(device, 1, NAME, claim(3), Bounds(), 0)

@@ -1,0 +1,76 @@
+"""JSON forms of claims; shared by container servers and their clients. `docs/wire.md` lists the requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from swiftlet.model import Amounts, Bounds, Claim, Excess, Settled
+from swiftlet.transport.wire import WireError, flag, number, text
+
+MAX_LIFE_S = 86_400
+"""Seconds that a claim may be held without being repeated."""
+_MAX_QUANTITY = 1 << 63
+_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_WHAT = ("containers", "objects", "bytes")
+
+
+def claim_to_wire(claim: Claim, bounds: Bounds, life_s: int) -> dict[str, Any]:
+    """A request for a claim."""
+    return {"id": claim.id, "asked": asdict(claim.asked), "bounds": asdict(bounds), "life_s": life_s}
+
+
+def claim_from_wire(fields: Mapping[str, Any]) -> tuple[Claim, Bounds, int]:
+    """The claim, its limits, and the seconds that it lives; WireError."""
+    asked, bounds = _object(fields, "asked"), _object(fields, "bounds")
+    life_s = number(fields, "life_s")
+    if not 1 <= life_s <= MAX_LIFE_S:
+        raise WireError(f"life_s is {life_s}, not within 1 and {MAX_LIFE_S}")
+    claim = Claim(claim_id(fields), Amounts(*(_quantity(asked, what) for what in _WHAT)))
+    return claim, Bounds(*(None if bounds.get(what) is None else _quantity(bounds, what) for what in _WHAT)), life_s
+
+
+def claim_id(fields: Mapping[str, Any]) -> str:
+    """A claim's id; WireError."""
+    found = text(fields, "id")
+    if not _ID.fullmatch(found):
+        raise WireError("a claim's id has 32 hex digits")
+    return found
+
+
+def excess_to_wire(excess: Excess | None) -> dict[str, Any]:
+    """The answer to a claim."""
+    return {"excess": None if excess is None else asdict(excess)}
+
+
+def excess_from_wire(fields: Mapping[str, Any]) -> Excess | None:
+    """Why a claim was refused; WireError."""
+    if "excess" not in fields:
+        raise WireError("excess is missing")
+    if fields["excess"] is None:
+        return None
+    excess = _object(fields, "excess")
+    if text(excess, "what") not in _WHAT:
+        raise WireError(f"{excess['what']!r} is nothing that is limited")
+    return Excess(text(excess, "what"), *(_quantity(excess, name) for name in ("most", "used", "asked")))
+
+
+def settled_from_wire(fields: Mapping[str, Any]) -> Settled:
+    """What became of a settled claim; WireError."""
+    return Settled(flag(fields, "listed"), flag(fields, "reported"))
+
+
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
+    if not isinstance(value, dict):
+        raise WireError(f"{name} is not an object")
+    return value
+
+
+def _quantity(fields: Mapping[str, Any], name: str) -> int:
+    value = number(fields, name)
+    if not 0 <= value < _MAX_QUANTITY:
+        raise WireError(f"{name} is {value}, which no account holds")
+    return value

@@ -1,0 +1,65 @@
+"""Claims on accounts and containers at other nodes: the part of `ListingTransport` that quotas need, over HTTP.
+
+Fault model: as in `swiftlet.transport.http_listing`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from swiftlet.errors import InvalidName, NodeError
+from swiftlet.model import Bounds, Claim, DatabaseName, Excess, Settled
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport import claims_wire as wire
+from swiftlet.transport.wire import WireError
+
+
+class HttpClaims(ABC):
+    """Claims over the requests of the class that this is a part of."""
+
+    @abstractmethod
+    async def _call(
+        self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
+    ) -> dict[str, Any]:
+        """A request to a device and the JSON of its answer."""
+
+    async def _claims(
+        self, device: Device, partition: int, name: DatabaseName, below: str, body: object
+    ) -> dict[str, Any]:
+        kind = "accounts" if name.container is None else "containers"
+        query = {"account": name.account, "container": name.container}
+        return await self._call(device, "POST", f"/v1/{kind}/{device.device}/{partition}/claims{below}", query, body)
+
+    async def take_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
+    ) -> Excess | None:
+        """See `ListingTransport.take_claim`."""
+        answer = await self._claims(device, partition, name, "", wire.claim_to_wire(claim, bounds, life_s))
+        with well_formed(device):
+            return wire.excess_from_wire(answer)
+
+    async def settle_claim(
+        self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
+    ) -> Settled:
+        """See `ListingTransport.settle_claim`."""
+        body = {"id": claim_id, "row": row, "timestamp": at.value, "report": report}
+        answer = await self._claims(device, partition, name, "/settle", body)
+        with well_formed(device):
+            return wire.settled_from_wire(answer)
+
+    async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
+        """See `ListingTransport.cancel_claim`."""
+        await self._claims(device, partition, name, "/cancel", {"id": claim_id})
+
+
+@contextmanager
+def well_formed(device: Device) -> Iterator[None]:
+    """What is wrong with an answer's shape becomes a NodeError."""
+    try:
+        yield
+    except (WireError, InvalidName) as error:
+        raise NodeError(f"{device.address} sent garbage: {error}") from error
