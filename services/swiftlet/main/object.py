@@ -13,10 +13,10 @@ from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
+from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.rows import ContainerRows
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -37,7 +37,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     cluster, section = settings.cluster, settings.object
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
-    rows = ContainerRows(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
+    rows = RowLanes(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
     outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
@@ -24,7 +24,10 @@ from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.settling import Settling
 from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
@@ -37,8 +40,8 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     app = create_base_app(settings.service, trust_request_ids=False)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
-    listings, objects = _cluster(app, settings, rings)
-    finish_slow_replicas(app, settings.drain_s)
+    listings, objects, rows = _cluster(app, settings, rings)
+    finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
     api = SwiftApi(
         listings=listings,
@@ -48,8 +51,8 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         failures=FailureLimit(settings.auth.max_failures, settings.auth.failure_window_s),
         clock=TimestampClock(),
         options=_options(settings, policies),
+        quotas=use_quotas(app, settings.quota),
     )
-    use_quotas(app, settings.quota)
     add_api_routes(app, api)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
@@ -57,8 +60,10 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     return app
 
 
-def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> tuple[ClusterListings, ClusterObjects]:
-    """The databases and objects of the whole cluster."""
+def _cluster(
+    app: web.Application, settings: ProxySettings, rings: RingSet
+) -> tuple[ClusterListings, ClusterObjects, RowRouter]:
+    """The databases and objects of the whole cluster, and what brings the rows of the ones to the others."""
     cluster, proxy = settings.cluster, settings.proxy
     listing_transport = use_listing_transport(app, cluster, proxy)
     listings = ClusterListings(
@@ -68,20 +73,28 @@ def _cluster(app: web.Application, settings: ProxySettings, rings: RingSet) -> t
         NodeHealth(),
         proxy.post_quorum_wait_s,
     )
+    object_transport = use_object_transport(app, cluster, proxy)
+    rows = RowRouter(
+        rings,
+        RowLanes(rings.container, listing_transport, cluster.hash_path),
+        Settling(object_transport),
+        cluster.hash_path,
+        RowWaits(proxy.row_wait_s, proxy.post_quorum_wait_s),
+    )
     objects = ClusterObjects(
         rings,
-        use_object_transport(app, cluster, proxy),
-        RowRouter(rings, listing_transport, cluster.hash_path, proxy.answer_timeout_s),
+        object_transport,
+        rows,
         cluster.hash_path,
         NodeHealth(),
         proxy.post_quorum_wait_s,
         write_timeout_s=proxy.answer_timeout_s,
     )
-    return listings, objects
+    return listings, objects, rows
 
 
-def finish_slow_replicas(app: web.Application, drain_s: float) -> None:
-    """When `app` ends, let the replicas finish that were slower than their write's quorum.
+def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:
+    """When `app` ends, let the replicas finish that were slower than their write's quorum, then rows and settling.
 
     They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
     to an application last ends first.
@@ -95,6 +108,7 @@ def finish_slow_replicas(app: web.Application, drain_s: float) -> None:
         yield
         begun = asked_to_end[0] if asked_to_end else time.monotonic()
         await drain_background(max(0.0, begun + drain_s - time.monotonic()))
+        await drain_rows(max(0.0, begun + drain_s - time.monotonic()))
 
     app.on_shutdown.append(note)
     app.cleanup_ctx.append(finishing)
@@ -112,6 +126,8 @@ def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
         formpost=settings.formpost,
         cors=settings.cors,
         rate_limits=settings.rate_limits,
+        symlink=settings.symlink,
+        versioning=settings.versioning,
     )
 
 

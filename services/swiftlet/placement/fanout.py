@@ -89,10 +89,16 @@ class SlotRunner(Generic[T]):
                 self.outcome.replies.append((index, device, reply))
                 return
 
-    async def run(self, operation: Callable[[int, Device], Awaitable[T]], post_quorum_wait_s: float) -> Outcome[T]:
+    async def run(
+        self,
+        operation: Callable[[int, Device], Awaitable[T]],
+        post_quorum_wait_s: float,
+        at_quorum: Callable[[], None] = lambda: None,
+    ) -> Outcome[T]:
         """All slots at once; returns when all ended, or `post_quorum_wait_s` after a quorum of successes.
 
-        Slots still running then go on in the background: a slow replica gets its copy all the same.
+        Slots still running then go on in the background: a slow replica gets its copy all the same. `at_quorum` is
+        called when there is a quorum of successes and others are still to come.
         """
         slots = {asyncio.ensure_future(self._slot(i, operation)) for i in range(len(self._plan.slots))}
         pending = slots
@@ -102,6 +108,7 @@ class SlotRunner(Generic[T]):
             while pending:
                 if deadline is None and len(self.outcome.replies) >= self._plan.quorum:
                     deadline = clock() + post_quorum_wait_s
+                    at_quorum()
                 wait_s = None if deadline is None else deadline - clock()
                 if wait_s is not None and wait_s <= 0:
                     break
@@ -133,9 +140,10 @@ async def write_all(
     operation: Callable[[int, Device], Awaitable[T]],
     health: NodeHealth,
     post_quorum_wait_s: float = 0.5,
+    at_quorum: Callable[[], None] = lambda: None,
 ) -> Outcome[T]:
     """Run `operation(replica index, device)` for every slot of the plan; see `SlotRunner.run`."""
-    return await SlotRunner[T](plan, health).run(operation, post_quorum_wait_s)
+    return await SlotRunner[T](plan, health).run(operation, post_quorum_wait_s, at_quorum)
 
 
 async def read_each(

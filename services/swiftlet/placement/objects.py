@@ -7,6 +7,7 @@ gets one answer or one domain error: NotFound, Superseded, Unavailable.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,10 +15,10 @@ from typing import TypeVar
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import GetStream, ObjectTransport, PutStream, WriteReply
-from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
+from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
+from swiftlet.placement.fanout import SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.outcomes import Written, refusal, row_of, settle
+from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_as_held, row_of
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows import RowRouter
@@ -87,60 +88,80 @@ class ClusterObjects:
         """Store a small object; Superseded when a newer version is on a quorum, Unavailable without a quorum."""
         key = self.key(path, policy)
 
-        async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            row = self._rows.share(path, index, slots)
+        async def operation(device: Device, row: RowUpdate) -> WriteReply:
             return await self._transport.put(device, key, record, body, footer, row)
 
-        return await self._write(path, key, operation, row_of(path, record, footer))
+        return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata; NotFound, Superseded, Unavailable."""
         key = self.key(path, policy)
 
-        async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            return await self._transport.post(device, key, record, self._rows.share(path, index, slots))
+        async def operation(device: Device, row: RowUpdate) -> WriteReply:
+            return await self._transport.post(device, key, record, row)
 
-        return await self._write(path, key, operation)
+        return await self._write(path, key, record.timestamp, operation)
 
     async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
         """Delete; `existed` says whether there was an object. Superseded, Unavailable."""
         key = self.key(path, policy)
 
-        async def operation(index: int, device: Device, slots: int) -> WriteReply:
-            row = self._rows.share(path, index, slots)
+        async def operation(device: Device, row: RowUpdate) -> WriteReply:
             return await self._transport.delete(device, key, timestamp, str(path), row)
 
-        return await self._write(path, key, operation, ObjectRow(path.obj or "", timestamp, deleted=True))
+        row = ObjectRow(path.obj or "", timestamp, deleted=True)
+        return await self._write(path, key, timestamp, operation, row)
 
     async def _write(
         self,
         path: Path,
         key: ObjectKey,
-        operation: Callable[[int, Device, int], Awaitable[WriteReply]],
+        timestamp: Timestamp,
+        operation: Callable[[Device, RowUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
     ) -> Written:
+        """`row` None: it depends on what the devices hold, and is read from those that owe it."""
         plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
-        slots = len(plan.slots)
-        outcome = await write_all(
-            plan, lambda i, device: operation(i, device, slots), self._health, self._post_quorum_wait_s
+        delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
+
+        async def told(index: int, device: Device) -> WriteReply:
+            reply = await operation(device, delivery.share(index))
+            delivery.replied(index, device, reply)
+            return reply
+
+        def begin() -> None:
+            if row is not None:
+                delivery.begin(row)
+
+        outcome = await write_all(plan, told, self._health, self._post_quorum_wait_s, begin)
+        existed = acknowledged(outcome, plan.quorum, str(path))
+        missing = await delivery.finish(row, functools.partial(self._row_as_it_is, path, key))
+        return Written(existed, missing)
+
+    async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
+        """The row of the newest that these devices hold; the error of one of them when none can say."""
+        answers = await asyncio.gather(
+            *(self._transport.head(device, key) for device in devices), return_exceptions=True
         )
-        written = settle(outcome, plan.quorum, str(path))
-        if row is not None and not written.container_missing:
-            await self._rows.make_up(path, row, outcome, slots)
-        return written
+        infos = [answer for answer in answers if isinstance(answer, ObjectInfo)]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        odd = [error for error in errors if not isinstance(error, SwiftletError)]
+        if odd or not infos:
+            raise (odd or errors)[0]
+        return row_as_held(path, max(infos, key=_age))
 
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; returns when a quorum of devices is ready for its bytes."""
         key = self.key(path, policy)
         plan = plan_write(self._rings.objects(policy), key.partition, self._health.suppressed)
-        slots = len(plan.slots)
+        delivery = self._rows.delivery(path, key, record.timestamp, len(plan.slots))
         runner: SlotRunner[PutStream] = SlotRunner(plan, self._health)
         begun = asyncio.Event()
 
         async def operation(index: int, device: Device) -> PutStream:
             if begun.is_set():
                 raise TooLate("the first bytes have gone by")
-            stream = await self._transport.open_put(device, key, record, size, self._rows.share(path, index, slots))
+            stream = await self._transport.open_put(device, key, record, size, delivery.share(index))
             if begun.is_set():
                 await stream.abort()
                 raise TooLate("was ready too late: the first bytes have gone by")
@@ -153,10 +174,8 @@ class ClusterObjects:
             raise
         begun.set()
 
-        async def committed(finished: Outcome[WriteReply], footer: PutFooter) -> None:
-            await self._rows.make_up(path, row_of(path, record, footer), finished, slots)
-
-        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, committed)
+        new_row = functools.partial(row_of, path, record)
+        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row)
         if len(outcome.replies) < plan.quorum:
             await upload.abort()
             raise refusal(outcome, plan.quorum, str(path))

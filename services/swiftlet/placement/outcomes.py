@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
-from swiftlet.model import ObjectRow, PutFooter, PutRecord
+from swiftlet.model import ObjectInfo, ObjectRow, PutFooter, PutRecord
 from swiftlet.names import Path
-from swiftlet.peers import RowFate, WriteReply
+from swiftlet.peers import WriteReply
 from swiftlet.placement.fanout import Outcome
 
 T = TypeVar("T")
@@ -23,15 +23,14 @@ class Written:
     """Whether most container replicas said that the container is gone: the caller undoes the write."""
 
 
-def _written(outcome: Outcome[WriteReply], quorum: int) -> Written:
-    missing = sum(reply.row is RowFate.NO_CONTAINER for _, _, reply in outcome.replies)
-    existed = any(reply.existed for _, _, reply in outcome.replies)
-    return Written(existed, missing >= quorum)
-
-
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
     """The listing row of a new version."""
     return ObjectRow(path.obj or "", record.timestamp, footer.size, footer.etag, record.content_type)
+
+
+def row_as_held(path: Path, info: ObjectInfo) -> ObjectRow:
+    """The listing row of an object as a device has it, POSTs on top of it included."""
+    return ObjectRow(path.obj or "", info.modified, info.size, info.etag, info.content_type)
 
 
 def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
@@ -48,8 +47,8 @@ def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
     return outcome.unavailable(what, quorum)
 
 
-def settle(outcome: Outcome[WriteReply], quorum: int, what: str) -> Written:
-    """A write's answer: by its quorum of successes, or the error that says why there is none."""
-    if len(outcome.replies) >= quorum:
-        return _written(outcome, quorum)
-    raise refusal(outcome, quorum, what)
+def acknowledged(outcome: Outcome[WriteReply], quorum: int, what: str) -> bool:
+    """Whether there was an object, of a write with its quorum of successes; or the error that says why it has none."""
+    if len(outcome.replies) < quorum:
+        raise refusal(outcome, quorum, what)
+    return any(reply.existed for _, _, reply in outcome.replies)

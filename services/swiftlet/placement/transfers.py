@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
-from swiftlet.model import ObjectInfo, ObjectKey, PutFooter
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
 from swiftlet.peers import GetStream, PutStream, WriteReply
 from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.outcomes import Written, refusal, settle
+from swiftlet.placement.outcomes import Written, acknowledged, refusal
+from swiftlet.placement.row_delivery import RowDelivery
 from swiftlet.ring.model import Device
 
 
@@ -48,16 +49,18 @@ class Upload:
         quorum: int,
         health: NodeHealth,
         write_timeout_s: float,
-        committed: Callable[[Outcome[WriteReply], PutFooter], Awaitable[None]],
+        delivery: RowDelivery,
+        row_of: Callable[[PutFooter], ObjectRow],
     ) -> None:
-        """`outcome` holds the streams that opened; `committed` is awaited after a commit that reached its quorum."""
+        """`outcome` holds the streams that opened; `delivery` is of the row that `row_of` the footer makes."""
         self._what = what
         self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
         self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
         self._quorum = quorum
         self._health = health
         self._write_timeout_s = write_timeout_s
-        self._committed = committed
+        self._delivery = delivery
+        self._row_of = row_of
 
     async def write(self, chunk: bytes | memoryview) -> None:
         """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
@@ -88,6 +91,7 @@ class Upload:
 
     async def commit(self, footer: PutFooter) -> Written:
         """Make it durable on all live replicas; Superseded, Unavailable."""
+        row = self._row_of(footer)
 
         async def one(slot: tuple[int, Device, PutStream]) -> None:
             index, device, stream = slot
@@ -97,12 +101,13 @@ class Upload:
                 self._note(device, error)
             else:
                 self._history.replies.append((index, device, reply))
+                self._delivery.replied(index, device, reply)
+                if len(self._history.replies) == self._quorum:
+                    self._delivery.begin(row)
 
         await asyncio.gather(*(one(slot) for slot in self._live))
-        written = settle(self._history, self._quorum, self._what)
-        if not written.container_missing:
-            await self._committed(self._history, footer)
-        return written
+        existed = acknowledged(self._history, self._quorum, self._what)
+        return Written(existed, await self._delivery.finish(row))
 
     async def abort(self) -> None:
         """Give up everywhere; no device keeps anything."""

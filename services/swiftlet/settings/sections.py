@@ -241,6 +241,11 @@ class ProxySection(NodeTimeouts):
         description="Seconds to wait for the remaining replicas once a quorum has answered. Lets slow replicas "
         "finish so that the replicator need not bring them the object.",
     )
+    row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0,
+        description="Seconds that a write waits for its row in the container's listing, so that a client sees what it "
+        "just wrote. After that the object servers bring it; this is for rows that they leave to the proxy.",
+    )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
         description="Seconds that a worker remembers a container's policy, ACLs and existence. Changed ACLs take "

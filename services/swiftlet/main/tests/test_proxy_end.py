@@ -25,12 +25,16 @@ class SlowReplica:
         self.events: list[str] = []
         self.app = web.Application()
         self.app.cleanup_ctx.append(self._transport)
-        finish_slow_replicas(self.app, drain_s)
+        finish_slow_replicas(self.app, drain_s, self._rows)
         self.app.router.add_put("/", self._put)
 
     async def _transport(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         self.events.append("transport closed")
+
+    async def _rows(self, timeout_s: float) -> None:
+        """Rows and settling get what is left of the time."""
+        self.events.append("rows" if timeout_s else "no time for rows")
 
     async def _put(self, _request: web.Request) -> web.Response:
         plan = plan_write(make_ring(4), 0)
@@ -45,7 +49,8 @@ class SlowReplica:
 
 
 @pytest.mark.parametrize(
-    ("drain_s", "events"), [(30.0, ["third replica", "transport closed"]), (0.05, ["transport closed"])]
+    ("drain_s", "events"),
+    [(30.0, ["third replica", "rows", "transport closed"]), (0.05, ["no time for rows", "transport closed"])],
 )
 async def test_they_finish_before_the_transport_closes(drain_s: float, events: list[str]) -> None:
     proxy = SlowReplica(drain_s)

@@ -22,12 +22,15 @@ from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import plan_read
+from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.settling import Settling
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.storage.rows import ContainerRows
+from swiftlet.storage.memory_owed import MemoryOwed
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
@@ -98,18 +101,29 @@ class MemoryCluster:
             device.name: ListingStore(root / device.host, HASH_PATH, device=device.host) for device in self.devices
         }
         self.listing_transport = MemoryListingTransport(self.databases)
-        self.rows = ContainerRows(self.rings.container, self.listing_transport, HASH_PATH)
-        self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S)
+        self.rows = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
+        self.owed: dict[str, MemoryOwed] = {}
+        self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.owed)
         self.health = NodeHealth(limit=suppress_after)
         self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health)
-        router = RowRouter(self.rings, self.listing_transport, HASH_PATH, wait_s=1.0)
+        self.settling = Settling(self.transport, interval_s=0.01)
+        lanes = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
+        self.router = RowRouter(self.rings, lanes, self.settling, HASH_PATH, RowWaits(1.0, 0.2))
         self.objects = ClusterObjects(
-            self.rings, self.transport, router, HASH_PATH, self.health, post_quorum_wait_s=1.0, write_timeout_s=0.05
+            self.rings,
+            self.transport,
+            self.router,
+            HASH_PATH,
+            self.health,
+            post_quorum_wait_s=1.0,
+            write_timeout_s=0.05,
         )
 
     async def close(self) -> None:
         """Let go of the databases."""
         await drain_background(10)
+        await self.rows.drain(10)
+        await self.router.drain(10)
         for database in self.databases.values():
             await database.close()
 
@@ -163,6 +177,19 @@ class MemoryCluster:
         return [row.name for row in rows]
 
     # What befalls them.
+
+    def make_owing(self, *devices: Device) -> None:
+        """These devices (all, if none is named) owe the rows of their writes from now on, as native ones do."""
+        for device in devices or self.devices:
+            self.owed[device.address] = MemoryOwed()
+
+    def owing(self) -> set[str]:
+        """Hosts of the devices that owe something."""
+        return {device.host for device in self.devices if device.address in self.owed and self.debts(device)}
+
+    def debts(self, device: Device) -> int:
+        """How many rows a device owes."""
+        return self.owed[device.address].count()
 
     @contextmanager
     def down(self, *devices: Device) -> Iterator[None]:

@@ -17,13 +17,13 @@ from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport, RowFate, RowUpdate
+from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
-from swiftlet.storage.rows import ContainerRows
 from swiftlet.store.conformance import at
 
 
@@ -123,10 +123,10 @@ class SlowListing:
         self.batches.append((device.name, len(rows)))
 
 
-def container_rows(listing: SlowListing) -> ContainerRows:
+def container_rows(listing: SlowListing) -> RowLanes:
     devices = [Device(i, f"d{i}", "h", 1, f"d{i}", "r", f"z{i}", "n", 1.0) for i in range(3)]
     ring = Ring(1, 1, 3.0, devices, [array("H", [i, i]) for i in range(3)])
-    return ContainerRows(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"))
+    return RowLanes(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"))
 
 
 async def test_rows_that_come_together_go_together() -> None:

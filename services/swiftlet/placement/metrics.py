@@ -1,0 +1,19 @@
+"""Prometheus metrics of what placement does beside answering: rows to containers, and what is settled."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+ROW_REQUESTS = Counter("swiftlet_row_requests_total", "Requests with listing rows to container servers.")
+ROWS_IN_REQUESTS = Counter("swiftlet_rows_sent_total", "Listing rows in requests to container servers.")
+ROW_FATES = Counter(
+    "swiftlet_write_rows_total",
+    "Rows of writes whose object servers owe them, by fate: listed, queued (they go on owing), no-container.",
+    ["fate"],
+)
+SETTLED = Counter(
+    "swiftlet_settled_rows_total",
+    "Rows that object servers were to be told of as being through: settled, lost (they did not hear of it) or dropped "
+    "(too many at once). What is lost or dropped is delivered a second time.",
+    ["outcome"],
+)

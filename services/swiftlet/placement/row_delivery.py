@@ -1,0 +1,209 @@
+"""One write's row on its way to the container's replicas, and what is made of their answers.
+
+Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
+native ones answer that they owe it (`RowFate.OWED`). What nobody has told by then is told from here, once the write
+has its quorum and never before: a row must not be listed whose object may come to nothing. A device that owes the row
+is settled when the replicas of its share have answered; until then it stays owed, and the device brings it later.
+
+Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later
+still settle; a row that nobody took stays owed. This process may die at any moment: whatever it has not settled
+stays owed too. Object servers may answer after the write was answered, and are settled all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+
+from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.peers import RowFate, RowUpdate, WriteReply
+from swiftlet.placement.metrics import ROW_FATES
+from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.settling import Settling
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+_log = structlog.get_logger("placement")
+
+
+ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
+"""Makes a row of what these devices hold."""
+
+
+class Answer(Enum):
+    """What a container replica said of a row."""
+
+    LISTED = "listed"
+    REFUSED = "refused"
+    """There is no such container."""
+    SILENT = "silent"
+    """Nothing that helps: it could not be asked, or another device keeps the row for it."""
+
+
+_ANSWERS = {
+    RowFate.LISTED: Answer.LISTED,
+    RowFate.QUEUED: Answer.SILENT,
+    RowFate.NO_CONTAINER: Answer.REFUSED,
+}
+"""Of all replicas that an object server over HTTP was to tell, by what it answered."""
+
+
+def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
+    """Whether most of the container's replicas say that it is not there."""
+    return sum(answer is Answer.REFUSED for answer in answers.values()) >= write_quorum(replicas)
+
+
+def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int) -> bool:
+    """Whether a device need not owe the row any longer to the replicas of its share.
+
+    Each of them has it, or refused it while another one took it: it missed the container's creation, and gets the row
+    with it from the others. When most refused, nobody is owed anything.
+    """
+    if container_missing(answers, replicas):
+        return True
+    return Answer.LISTED in answers.values() and all(
+        answers.get(replica) in {Answer.LISTED, Answer.REFUSED} for replica in share
+    )
+
+
+def fate_of(answers: Mapping[int, Answer], replicas: int) -> RowFate:
+    """What became of the row on the whole."""
+    if container_missing(answers, replicas):
+        return RowFate.NO_CONTAINER
+    return RowFate.LISTED if Answer.LISTED in answers.values() else RowFate.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class RowWaits:
+    """How long a write waits for its row."""
+
+    row_wait_s: float = 2.0
+    """In all."""
+    straggler_wait_s: float = 0.5
+    """For the rest of the container's replicas once most have answered."""
+
+
+class RowDelivery:
+    """See above; made before the write, told of each object server's answer as it comes."""
+
+    def __init__(
+        self,
+        lanes: RowLanes,
+        settling: Settling,
+        waits: RowWaits,
+        written: tuple[ObjectKey, Timestamp],
+        share_of: Callable[[int], RowUpdate],
+        replicas: int,
+    ) -> None:
+        """`share_of` a slot are the container replicas it was to tell; `replicas` are all of them."""
+        self._lanes = lanes
+        self._settling = settling
+        self._waits = waits
+        self._written = written
+        self._share_of = share_of
+        self._replicas = replicas
+        self._answers: dict[int, Answer] = {}
+        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._owing: list[tuple[Device, tuple[int, ...]]] = []
+
+    def share(self, slot: int) -> RowUpdate:
+        """The container replicas that a slot tells, or owes the row to."""
+        return self._share_of(slot)
+
+    def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
+        """An object server has made the write durable; at any time, also after the write was answered."""
+        if reply.row is RowFate.OWED:
+            self._owing.append((device, self._share_of(slot).replicas))
+        elif reply.row in _ANSWERS:
+            for replica in self._share_of(slot).replicas:
+                self._learn(replica, _ANSWERS[reply.row])
+        self._settle()
+
+    def begin(self, row: ObjectRow) -> None:
+        """The write has its quorum: bring the row to replicas that nobody tells. Native devices first need this."""
+        if self._owing:
+            self._send(row)
+
+    async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
+        """All devices have answered that will be waited for: bring the row to whom nobody told, wait for the answers.
+
+        Without a `row` it is `read` from devices that owe it, if there are any. Whether the container is missing.
+        """
+        owed = bool(self._owing) or bool(self._asked)
+        if not container_missing(self._answers, self._replicas):
+            if row is None and read is not None and self._owing:
+                row = await self._read(read)
+            if row is not None:
+                self._send(row)
+            await self._wait()
+        if owed:
+            ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc()
+        return container_missing(self._answers, self._replicas)
+
+    async def _read(self, read: ReadRow) -> ObjectRow | None:
+        try:
+            return await read([device for device, _ in self._owing])
+        except SwiftletError as error:
+            _log.info("row stays owed", error=str(error))
+            return None
+
+    def _send(self, row: ObjectRow) -> None:
+        place = self._share_of(0)
+        for replica in range(self._replicas):
+            if replica in self._answers or replica in self._asked:
+                continue
+            future = self._lanes.submit(place.account, place.container, replica, row, self._waits.row_wait_s)
+            self._asked[replica] = future
+            future.add_done_callback(functools.partial(self._answered, replica))
+
+    def _answered(self, replica: int, future: asyncio.Future[None]) -> None:
+        answer = Answer.SILENT
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, NotFound):
+            answer = Answer.REFUSED
+        elif isinstance(error, SwiftletError):
+            _log.info("container replica untold", replica=replica, error=str(error))
+        elif error is not None:
+            _log.error("container replica untold", replica=replica, exc_info=error)
+        elif not future.cancelled():
+            answer = Answer.LISTED
+        self._learn(replica, answer)
+        self._settle()
+
+    def _learn(self, replica: int, answer: Answer) -> None:
+        """Of two answers the one that says more counts."""
+        if self._answers.get(replica, Answer.SILENT) is Answer.SILENT:
+            self._answers[replica] = answer
+
+    def _settle(self) -> None:
+        """Settle the devices that may be settled by now."""
+        waiting: list[tuple[Device, tuple[int, ...]]] = []
+        for device, share in self._owing:
+            if through(share, self._answers, self._replicas):
+                self._settling.add(device, *self._written)
+            else:
+                waiting.append((device, share))
+        self._owing = waiting
+
+    async def _wait(self) -> None:
+        """For the answers to what was sent, within the bounds."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._waits.row_wait_s
+        mostly = False
+        pending = {future for future in self._asked.values() if not future.done()}
+        while pending:
+            said = sum(answer is not Answer.SILENT for answer in self._answers.values())
+            if not mostly and said >= write_quorum(self._replicas):
+                mostly = True
+                deadline = min(deadline, clock() + self._waits.straggler_wait_s)
+            wait_s = deadline - clock()
+            if wait_s <= 0:
+                return
+            _, pending = await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)

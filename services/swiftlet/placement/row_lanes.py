@@ -1,0 +1,152 @@
+"""Rows on their way to container servers, many in one request when many come at once.
+
+While a request to a container replica is on its way, further rows for it gather and go together in the next
+one; a busy container then costs its server a request per round trip, not per object. A row alone is not delayed.
+Proxies send the rows of their writes this way, and object servers those that are left to them.
+
+Fault model: a container server may refuse, hang until the transport's deadline, or be gone. Its rows then fail with
+that, those of others do not wait for them. How many rows wait is limited, and each may have a time by which it has to
+be under way: one that is too late fails instead of delaying those behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from swiftlet.errors import NodeBusy, NodeTimeout
+from swiftlet.model import ObjectRow
+from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
+from swiftlet.placement.metrics import ROW_REQUESTS, ROWS_IN_REQUESTS
+from swiftlet.ring.lookup import Ring
+
+MAX_BATCH = 1000
+"""Rows in one request."""
+MAX_WAITING = 20_000
+"""Rows that may wait in a process, for whichever replicas: some 20 MB when all names are of full length."""
+
+_Place = tuple[str, str, int]
+
+
+class _Waiting(NamedTuple):
+    """A row and who waits for it; after `too_late_s` on the loop's clock it is not sent any more."""
+
+    row: ObjectRow
+    future: asyncio.Future[None]
+    too_late_s: float
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Rows waiting for one container replica."""
+
+    rows: deque[_Waiting] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+
+
+class RowLanes:
+    """Brings rows to the container replicas that the ring names."""
+
+    def __init__(
+        self,
+        ring_source: Callable[[], Ring],
+        transport: ListingTransport,
+        hash_path: HashPath,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        """`ring_source` gives the container ring as it is now."""
+        self._ring_source = ring_source
+        self._transport = transport
+        self._hash_path = hash_path
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._lanes: dict[_Place, _Lane] = {}
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        """Bring a row to one replica; durable on return. NotFound, NodeError. Cancelled, it may or may not be sent."""
+        await self.submit(account, container, replica_index, row)
+
+    def submit(
+        self, account: str, container: str, replica_index: int, row: ObjectRow, wait_s: float = float("inf")
+    ) -> asyncio.Future[None]:
+        """As `send`, without waiting for it; NodeTimeout unless the row is under way within `wait_s`."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if self._waiting >= self._max_waiting:
+            future.set_exception(NodeBusy(f"{self._waiting} listing rows are waiting for their container servers"))
+            return future
+        place = (account, container, replica_index)
+        lane = self._lanes.setdefault(place, _Lane())
+        lane.rows.append(_Waiting(row, future, loop.time() + wait_s))
+        self._waiting += 1
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._serve(place, lane))
+        return future
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for what is under way; for shutdown. What is not through after `timeout_s` is given up."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _serve(self, place: _Place, lane: _Lane) -> None:
+        """Send what gathered until nothing does."""
+        try:
+            while lane.rows:
+                await self._send_batch(place, self._take(lane))
+        finally:
+            self._lanes.pop(place, None)
+            self._waiting -= len(lane.rows)
+            for waiting in lane.rows:
+                waiting.future.cancel()
+
+    def _take(self, lane: _Lane) -> list[_Waiting]:
+        """The next rows that somebody still waits for and that are not too late."""
+        now_s = asyncio.get_running_loop().time()
+        batch: list[_Waiting] = []
+        while lane.rows and len(batch) < MAX_BATCH:
+            waiting = lane.rows.popleft()
+            self._waiting -= 1
+            if waiting.future.done():
+                continue
+            if waiting.too_late_s < now_s:
+                waiting.future.set_exception(NodeTimeout("the container server is too slow for the rows before this"))
+            else:
+                batch.append(waiting)
+        return batch
+
+    async def _send_batch(self, place: _Place, batch: list[_Waiting]) -> None:
+        if not batch:
+            return
+        try:
+            await self._deliver(place, [waiting.row for waiting in batch])
+        except Exception as error:  # Whatever it is, it belongs to those who wait.
+            for waiting in batch:
+                if not waiting.future.done():
+                    waiting.future.set_exception(error)
+        except asyncio.CancelledError:
+            for waiting in batch:
+                waiting.future.cancel()
+            raise
+        else:
+            for waiting in batch:
+                if not waiting.future.done():
+                    waiting.future.set_result(None)
+
+    async def _deliver(self, place: _Place, rows: list[ObjectRow]) -> None:
+        account, container, replica = place
+        ring = self._ring_source()
+        partition = ring.partition_of(self._hash_path(account, container))
+        primaries = ring.primaries(partition)
+        device = primaries[replica % len(primaries)]
+        ROW_REQUESTS.inc()
+        ROWS_IN_REQUESTS.inc(len(rows))
+        await self._transport.update_rows(device, partition, account, container, rows)
