@@ -1,0 +1,244 @@
+"""What a session wants done, and what it is told came of it.
+
+A machine is a generator: it yields one effect, is sent the observation that belongs to it, and yields the next one.
+Effects and observations are plain values, so that asyncio code, a simulator and a test can drive the same machine.
+The memory of one is bounded by `Limits`, whatever the number of partitions and objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+from swiftlet.errors import SwiftletError
+from swiftlet.model import Entry
+from swiftlet.sync.compare import RECLAIM_PERIOD_S, Push, forgotten_before
+from swiftlet.sync.session.messages import Reply, Request
+from swiftlet.sync.session.topology import BATCHED, Mode
+from swiftlet.transport.wire import WireError
+
+
+class Fate(Enum):
+    """What became of an object on its way."""
+
+    MOVED = "moved"
+    OVERTAKEN = "overtaken"
+    """It changed meanwhile, on either side; the next round compares anew."""
+    REFUSED = "refused"
+    """The device will not have it, or can't give it: damaged, or no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send a request to a neighbour (its device id) and wait for the answer. Observed: the `Reply`."""
+
+    peer: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRoots:
+    """Look up roots on the local device. Observed: 16 bytes for each of the partitions, in order."""
+
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSuffixes:
+    """Look up a partition's suffix hashes on the local device. Observed: a mapping, empty when nothing is there."""
+
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntries:
+    """Look up entries of some suffixes on the local device, by (suffix, digest). Observed: a `Page`.
+
+    It begins behind the digest `after` (None: at the beginning) and has at most `limit` entries.
+    """
+
+    partition: int
+    suffixes: tuple[str, ...]
+    after: bytes | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some entries in order; `more` when others follow."""
+
+    entries: tuple[Entry, ...]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bring objects to a neighbour, or from it (`pull`). Observed: a `Fate` for each, in order."""
+
+    peer: int
+    partition: int
+    objects: tuple[Push, ...]
+    pull: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget handoff copies, each unless it changed, and none under a newer ring. Observed: how many went."""
+
+    partition: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """The neighbour has shown that it holds the same in these partitions. Observed: nothing."""
+
+    peer: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A partition that differed was worked on; what counts is what is left to do. Observed: nothing.
+
+    `behind`: newer there and still not here; `unsent`: newer here and still not there; `withheld`: those of the unsent
+    that the neighbour should not be given, as it is no primary in its own eyes.
+    """
+
+    peer: int
+    partition: int
+    behind: int = 0
+    unsent: int = 0
+    withheld: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WentHome:
+    """A handoff's partition was worked on: objects dropped and kept here. Observed: nothing."""
+
+    partition: int
+    dropped: int
+    kept: int
+
+
+Effect: TypeAlias = Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | WentHome
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""A machine, or a part of one, that comes to a T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is said, asked and moved at a time."""
+
+    partitions: int = 4096
+    """Partitions under one hash, in one message."""
+    differing: int = 64
+    """Partitions whose suffix hashes are asked for at a time."""
+    suffixes: int = 256
+    """Suffixes whose entries are asked for at a time."""
+    entries: int = 4096
+    """Entries in one page."""
+    moves: int = 64
+    """Objects on their way at a time."""
+
+
+@dataclass(slots=True)
+class Moment:
+    """The wall clock as a value: whoever drives a session sets it before each step."""
+
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for all of a session. `reclaim_age_s`: the age at which devices forget tombstones."""
+
+    policy: int = 0
+    ring_version: int = 0
+    mode: Mode = BATCHED
+    reclaim_age_s: float = float("inf")
+    reclaim_period_s: float = RECLAIM_PERIOD_S
+    limits: Limits = field(default_factory=Limits)
+
+    def forgotten_before_s(self, now_s: float) -> float:
+        """Devices have forgotten tombstones older than this, or are about to."""
+        return forgotten_before(now_s, self.reclaim_age_s, self.reclaim_period_s)
+
+
+class Session:
+    """A machine with its clock: `resume` with what was observed, or `fail`, until neither has a further effect.
+
+    Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or the neighbour's
+    part in a handoff's; the partitions that it did not report are compared anew in the next round. A session that is
+    not driven on is simply forgotten: nothing but the objects moved so far remains of it.
+    """
+
+    def __init__(self, steps: Steps[None], moment: Moment) -> None:
+        """`moment` is the one that the machine was made with."""
+        self._steps = steps
+        self._moment = moment
+        self._begun = False
+        self.error: SwiftletError | None = None
+        """What ended it early."""
+
+    def resume(self, observation: object, now_s: float) -> Effect | None:
+        """Go on to the next effect, None at the end. The first observation is not looked at."""
+        self._moment.now_s = now_s
+        try:
+            if not self._begun:
+                self._begun = True
+                return next(self._steps)
+            return self._steps.send(observation)
+        except StopIteration:
+            return None
+        except SwiftletError as error:
+            self.error = error
+            return None
+
+    def fail(self, error: SwiftletError, now_s: float) -> Effect | None:
+        """The effect failed."""
+        self._moment.now_s = now_s
+        try:
+            return self._steps.throw(error)
+        except StopIteration:
+            return None
+        except SwiftletError as raised:
+            self.error = raised
+            return None
+
+
+def ask(peer: int, request: Request, kind: type[T]) -> Steps[T]:
+    """Ask, and insist on an answer of the kind that belongs to the question; WireError otherwise."""
+    reply: Reply = yield Ask(peer, request)
+    return expect(reply, kind)
+
+
+def expect(reply: Reply, kind: type[T]) -> T:
+    """The reply if it is of this kind; WireError otherwise."""
+    if not isinstance(reply, kind):
+        raise WireError(f"{type(reply).__name__} is no answer to what was asked; {kind.__name__} would be one")
+    return reply
+
+
+def read_suffixes(partition: int) -> Steps[Mapping[str, bytes]]:
+    """The local suffix hashes of a partition."""
+    found: Mapping[str, bytes] = yield ReadSuffixes(partition)
+    return found
+
+
+def read_entries(partition: int, suffixes: tuple[str, ...], after: bytes | None, limit: int) -> Steps[Page]:
+    """A page of local entries."""
+    page: Page = yield ReadEntries(partition, suffixes, after, limit)
+    return page
+
+
+def move(peer: int, partition: int, objects: Sequence[Push], pull: bool, limit: int) -> Steps[list[Fate]]:
+    """Bring objects, a bounded number at a time."""
+    fates: list[Fate] = []
+    for start in range(0, len(objects), limit):
+        fates += yield Move(peer, partition, tuple(objects[start : start + limit]), pull)
+    return fates

@@ -1,0 +1,92 @@
+"""Walking through two sides' entries of the same suffixes, page by page, so that neither side's number matters.
+
+A page ends where the shorter of both sides' pages ends, if more follow; what lies behind is read again with the next
+one. A neighbour's page is checked before it is believed: entries out of order, of other suffixes or without end would
+make rounds that never end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swiftlet.model import SUFFIX_CHARS, Entry
+from swiftlet.sync.session.effects import Page, Steps, Terms, ask, read_entries
+from swiftlet.sync.session.messages import AskEntries, Entries, order_of
+from swiftlet.transport.wire import WireError
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """What both sides hold between two places in the order; `upto` is the second one's digest, None at the end."""
+
+    mine: tuple[Entry, ...]
+    theirs: tuple[Entry, ...]
+    upto: bytes | None
+    primary: bool
+
+
+def suffix_of(entry: Entry) -> str:
+    """The suffix that an entry is in."""
+    return entry.digest.hex()[-SUFFIX_CHARS:]
+
+
+def read_both(terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], after: bytes | None) -> Steps[Both]:
+    """The next page of both sides, behind `after`."""
+    theirs = yield from ask_entries(terms, peer, partition, suffixes, after)
+    mine = yield from read_entries(partition, suffixes, after, terms.limits.entries)
+    ends = [page.entries[-1].digest for page in (mine, theirs) if page.more]
+    if not ends:
+        return Both(mine.entries, theirs.entries, None, theirs.primary)
+    upto = min(ends, key=order_of)
+    return Both(_until(mine.entries, upto), _until(theirs.entries, upto), upto, theirs.primary)
+
+
+def ask_entries(
+    terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], after: bytes | None
+) -> Steps[Entries]:
+    """A page of the neighbour's entries, checked."""
+    request = AskEntries(terms.policy, terms.ring_version, partition, suffixes, after)
+    reply = yield from ask(peer, request, Entries)
+    last = (-1, b"") if after is None else order_of(after)
+    asked = frozenset(suffixes)
+    for entry in reply.entries:
+        place = order_of(entry.digest)
+        if place <= last:
+            raise WireError(f"entries of partition {partition} are out of order")
+        if suffix_of(entry) not in asked:
+            raise WireError(f"an entry of suffix {suffix_of(entry)} was not asked for")
+        last = place
+    if reply.more and not reply.entries:
+        raise WireError(f"no entries of partition {partition}, and yet more of them")
+    return reply
+
+
+def ask_for(
+    terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], page: Page
+) -> Steps[dict[bytes, Entry]]:
+    """What a neighbour holds of the objects on a local page, by digest; read page by page, only these are kept."""
+    wanted = {entry.digest for entry in page.entries}
+    last = page.entries[-1].digest
+    after: bytes | None = None
+    found: dict[bytes, Entry] = {}
+    while True:
+        there = yield from ask_entries(terms, peer, partition, suffixes, after)
+        found.update((entry.digest, entry) for entry in there.entries if entry.digest in wanted)
+        if not there.more or order_of(there.entries[-1].digest) >= order_of(last):
+            return found
+        after = there.entries[-1].digest
+
+
+def slice_page(entries: Sequence[Entry], after: bytes | None, limit: int) -> Page:
+    """The page of a device's entries (all those of some suffixes, in any order) that a `ReadEntries` asks for."""
+    ordered = sorted(entries, key=lambda entry: order_of(entry.digest))
+    if after is not None:
+        place = order_of(after)
+        ordered = [entry for entry in ordered if order_of(entry.digest) > place]
+    return Page(tuple(ordered[:limit]), len(ordered) > limit)
+
+
+def _until(entries: Sequence[Entry], upto: bytes) -> tuple[Entry, ...]:
+    place = order_of(upto)
+    return tuple(entry for entry in entries if order_of(entry.digest) <= place)

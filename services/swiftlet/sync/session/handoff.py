@@ -1,0 +1,135 @@
+"""A handoff's way home: what stands in for a primary goes to all primaries, and is dropped once they all hold it.
+
+An entry is proved to be at a primary when the primary has shown an entry that lacks nothing of it, or the set hash of
+exactly the entries that were read here; and when it takes itself for a primary under its own ring. Without the last
+condition two devices with different rings could each drop a copy for the sake of the other's. Proofs are taken after
+the entries were read and hold for these entries alone: what changes meanwhile is kept. The driver must not drop
+anything for a session that began under an older ring.
+
+Fault model: a primary may be away, which is known beforehand (`absent`) or shows on the way: the others are still given
+what they lack, and nothing is dropped. One that answers garbage counts as away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from swiftlet.errors import NodeError
+from swiftlet.model import Entry
+from swiftlet.store import sethash
+from swiftlet.sync.compare import is_due, is_home, pushes
+from swiftlet.sync.session.effects import (
+    Drop,
+    Moment,
+    Page,
+    Session,
+    Steps,
+    Terms,
+    WentHome,
+    ask,
+    move,
+    read_entries,
+    read_suffixes,
+)
+from swiftlet.sync.session.entries import ask_for, suffix_of
+from swiftlet.sync.session.messages import AskSuffixes, Suffixes, SuffixHashes
+from swiftlet.transport.wire import WireError
+
+
+def handoff_session(terms: Terms, partition: int, primaries: Sequence[int], absent: Collection[int] = ()) -> Session:
+    """Send home one partition that the ring puts on `primaries`, some of which are known to be `absent`."""
+    moment = Moment()
+    return Session(_go_home(terms, moment, partition, primaries, absent), moment)
+
+
+@dataclass(slots=True)
+class _Primaries:
+    """Those that still answer, with what they last said of their suffixes; `whole` while none is missing."""
+
+    whole: bool
+    shown: dict[int, SuffixHashes] = field(default_factory=dict)
+
+    def lost(self, peer: int) -> None:
+        self.whole = False
+        self.shown.pop(peer, None)
+
+
+def _go_home(
+    terms: Terms, moment: Moment, partition: int, primaries: Sequence[int], absent: Collection[int]
+) -> Steps[None]:
+    mine = yield from read_suffixes(partition)
+    there = _Primaries(bool(primaries) and not any(peer in absent for peer in primaries))
+    for peer in primaries:
+        if peer in absent:
+            continue
+        try:
+            shown = yield from _ask_suffixes(terms, partition, peer)
+        except (NodeError, WireError):
+            there.lost(peer)
+        else:
+            there.shown[peer] = shown
+            there.whole &= shown.primary
+    dropped = kept = 0
+    suffixes = sorted(mine)
+    for start in range(0, len(suffixes), terms.limits.suffixes):
+        group = tuple(suffixes[start : start + terms.limits.suffixes])
+        after: bytes | None = None
+        while True:
+            page = yield from read_entries(partition, group, after, terms.limits.entries)
+            home = yield from _bring_home(terms, moment, partition, page, there)
+            went: int = (yield Drop(partition, home)) if home else 0
+            dropped, kept = dropped + went, kept + len(page.entries) - went
+            if not page.more:
+                break
+            after = page.entries[-1].digest
+    yield WentHome(partition, dropped, kept)
+
+
+def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes]:
+    request = AskSuffixes(terms.policy, terms.ring_version, (partition,))
+    reply = yield from ask(peer, request, Suffixes)
+    if [found.partition for found in reply.found] != [partition]:
+        raise WireError(f"no suffix hashes of partition {partition}")
+    return reply.found[0]
+
+
+def _bring_home(
+    terms: Terms, moment: Moment, partition: int, page: Page, there: _Primaries
+) -> Steps[tuple[Entry, ...]]:
+    """Give every primary what it lacks of a page; the entries that all of them were then seen to hold."""
+    home = set(page.entries)
+    for peer in tuple(there.shown):
+        unproved = _unproved(page, there.shown[peer])
+        if not unproved:
+            continue
+        unproved_page = Page(tuple(unproved))
+        touched = tuple(sorted({suffix_of(entry) for entry in unproved}))
+        try:
+            held = yield from ask_for(terms, peer, partition, touched, unproved_page)
+            forgotten_s = terms.forgotten_before_s(moment.now_s)
+            due = [push for push in pushes(unproved, held.values()) if is_due(push, moment.now_s, forgotten_s)]
+            if due and there.shown[peer].primary:
+                yield from move(peer, partition, due, False, terms.limits.moves)
+                held = yield from ask_for(terms, peer, partition, touched, unproved_page)
+        except (NodeError, WireError):
+            there.lost(peer)
+        else:
+            forgotten_s = terms.forgotten_before_s(moment.now_s)
+            home.difference_update(e for e in unproved if not is_home(e, held.get(e.digest), forgotten_s))
+    if not there.whole:
+        return ()
+    return tuple(entry for entry in page.entries if entry in home)
+
+
+def _unproved(page: Page, shown: SuffixHashes) -> list[Entry]:
+    """Entries of a page that a primary's suffix hashes do not prove it to hold."""
+    by_suffix: dict[str, list[Entry]] = {}
+    for entry in page.entries:
+        by_suffix.setdefault(suffix_of(entry), []).append(entry)
+    return [
+        entry
+        for suffix, entries in by_suffix.items()
+        if shown.hashes.get(suffix) != sethash.to_bytes(sethash.of_entries(entries))
+        for entry in entries
+    ]

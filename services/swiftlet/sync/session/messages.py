@@ -1,0 +1,355 @@
+"""What two devices say to each other in a session: values, and their bytes as `docs/sync.md` lays them down.
+
+A message is one question or one answer, complete in itself: a lost, doubled or late one does no harm. Everything that
+arrives is taken for garbage until it has been parsed, and every count has a limit (`WireError` beyond it).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from swiftlet.model import DIGEST_SIZE, Entry, Kind
+from swiftlet.store.sethash import HASH_SIZE
+from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
+from swiftlet.transport.wire import WireError
+
+VERSION = 1
+"""Of the encoding; a receiver refuses others."""
+MAX_MESSAGE = 1 << 20
+"""Bytes of a whole message."""
+MAX_PARTITIONS = 4096
+"""Partitions in one message."""
+MAX_PARTITION = (1 << 32) - 1
+SUFFIX_COUNT = 4096
+"""Suffixes that a partition can have."""
+MAX_SUFFIX_HASHES = 8192
+"""Suffix hashes in one answer: at least one whole partition's."""
+MAX_ENTRIES = 4096
+"""Entries in one answer."""
+
+_HEAD = struct.Struct(">BBII")
+_SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
+_ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
+_MOMENT = struct.Struct(">Q")
+_POSTED = 0x80
+"""Set in an entry's kind when the two further timestamps follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Do you hold the same? `hash` is over the roots of the partitions, a single one's root as it is.
+
+    `leaves`: answer a difference with suffix hashes at once (for a single partition), not with roots.
+    """
+
+    policy: int
+    ring_version: int
+    partitions: tuple[int, ...]
+    hash: bytes
+    leaves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskSuffixes:
+    """What are the suffix hashes of these partitions?"""
+
+    policy: int
+    ring_version: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskEntries:
+    """What is in these suffixes, behind the entry `after` in the order of (suffix, digest)?"""
+
+    policy: int
+    ring_version: int
+    partition: int
+    suffixes: tuple[str, ...]
+    after: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """All the same here."""
+
+    policy: int
+    ring_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The roots of the partitions asked about, in order."""
+
+    policy: int
+    ring_version: int
+    roots: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixHashes:
+    """One partition's suffix hashes, by suffix; `primary`: whether the answerer's own ring puts the partition there."""
+
+    partition: int
+    primary: bool
+    hashes: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Suffixes:
+    """Suffix hashes of the first of the partitions asked for; the rest has to be asked for again."""
+
+    policy: int
+    ring_version: int
+    found: tuple[SuffixHashes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries by (suffix, digest); `more` when others follow behind the last one; `primary` as in `SuffixHashes`."""
+
+    policy: int
+    ring_version: int
+    primary: bool
+    more: bool
+    entries: tuple[Entry, ...]
+
+
+Request: TypeAlias = Compare | AskSuffixes | AskEntries
+Reply: TypeAlias = Equal | Roots | Suffixes | Entries
+Message: TypeAlias = Request | Reply
+
+_TYPES: dict[type[Message], int] = {
+    Compare: 1,
+    AskSuffixes: 2,
+    AskEntries: 3,
+    Equal: 17,
+    Roots: 18,
+    Suffixes: 19,
+    Entries: 20,
+}
+
+
+def order_of(digest: bytes) -> tuple[int, bytes]:
+    """The place of an entry in the order of (suffix, digest), which its digest gives alone."""
+    return (digest[-2] & 0x0F) << 8 | digest[-1], digest
+
+
+def encode(message: Message) -> bytes:
+    """The message's bytes; WireError when it is over a limit."""
+    out = bytearray(_HEAD.pack(VERSION, _TYPES[type(message)], message.policy, message.ring_version))
+    if isinstance(message, Compare):
+        out += bytes([message.leaves]) + message.hash
+        _put_partitions(out, message.partitions)
+    elif isinstance(message, AskSuffixes):
+        _put_partitions(out, message.partitions)
+    elif isinstance(message, AskEntries):
+        _put_varint(out, message.partition)
+        _put_ascending(out, [int(suffix, 16) for suffix in message.suffixes], SUFFIX_COUNT, "suffixes")
+        out += b"\0" if message.after is None else b"\1" + message.after
+    elif isinstance(message, Roots):
+        _check_count(len(message.roots), MAX_PARTITIONS, "roots")
+        _put_varint(out, len(message.roots))
+        out += b"".join(message.roots)
+    elif isinstance(message, Suffixes):
+        _put_suffixes(out, message)
+    elif isinstance(message, Entries):
+        _check_count(len(message.entries), MAX_ENTRIES, "entries")
+        out.append(message.primary | message.more << 1)
+        _put_varint(out, len(message.entries))
+        for entry in message.entries:
+            _put_entry(out, entry)
+    _check_count(len(out), MAX_MESSAGE, "bytes")
+    return bytes(out)
+
+
+def _put_suffixes(out: bytearray, message: Suffixes) -> None:
+    _check_count(sum(len(found.hashes) for found in message.found), MAX_SUFFIX_HASHES, "suffix hashes")
+    _check_count(len(message.found), MAX_PARTITIONS, "partitions")
+    _put_varint(out, len(message.found))
+    for found in message.found:
+        _put_varint(out, found.partition)
+        out.append(found.primary)
+        _put_varint(out, len(found.hashes))
+        for suffix, value in sorted(found.hashes.items()):
+            out += _SUFFIX.pack(int(suffix, 16), value)
+
+
+def _put_entry(out: bytearray, entry: Entry) -> None:
+    posted = entry.meta_timestamp != ZERO or entry.content_type_timestamp != ZERO
+    out += _ENTRY.pack(entry.digest, entry.kind | (_POSTED if posted else 0), entry.timestamp.value)
+    if posted:
+        out += _MOMENT.pack(entry.meta_timestamp.value) + _MOMENT.pack(entry.content_type_timestamp.value)
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    """Seven bits a byte, lowest first, the highest bit set in all but the last."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
+    _put_ascending(out, partitions, MAX_PARTITIONS, "partitions")
+
+
+def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
+    """The count, then each number as its distance from the one before less one."""
+    _check_count(len(numbers), limit, what)
+    _put_varint(out, len(numbers))
+    last = -1
+    for number in numbers:
+        if number <= last:
+            raise WireError(f"the {what} are not in ascending order")
+        _put_varint(out, number - last - 1)
+        last = number
+
+
+def _check_count(count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise WireError(f"{count} {what} are more than a message's {limit}")
+
+
+def decode(data: bytes) -> Message:
+    """The inverse of `encode`; WireError for anything else."""
+    _check_count(len(data), MAX_MESSAGE, "bytes")
+    reader = _Reader(data)
+    version, kind, policy, ring_version = _HEAD.unpack(reader.take(_HEAD.size))
+    if version != VERSION:
+        raise WireError(f"a sync message of version {version}; this server speaks {VERSION}")
+    message = _decode_body(reader, kind, policy, ring_version)
+    if not reader.done:
+        raise WireError("a sync message has bytes behind its end")
+    return message
+
+
+def decode_request(data: bytes) -> Request:
+    """As `decode`, of what a server is sent."""
+    message = decode(data)
+    if not isinstance(message, Compare | AskSuffixes | AskEntries):
+        raise WireError(f"{type(message).__name__} is an answer, not a question")
+    return message
+
+
+def decode_reply(data: bytes) -> Reply:
+    """As `decode`, of what a server answers."""
+    message = decode(data)
+    if isinstance(message, Compare | AskSuffixes | AskEntries):
+        raise WireError(f"{type(message).__name__} is a question, not an answer")
+    return message
+
+
+def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
+    if kind == _TYPES[Compare]:
+        leaves, value = reader.flags(1) == 1, reader.take(HASH_SIZE)
+        return Compare(policy, ring, reader.partitions(), value, leaves)
+    if kind == _TYPES[AskSuffixes]:
+        return AskSuffixes(policy, ring, reader.partitions())
+    if kind == _TYPES[AskEntries]:
+        partition = reader.varint(MAX_PARTITION)
+        suffixes = tuple(f"{n:03x}" for n in reader.ascending(SUFFIX_COUNT, SUFFIX_COUNT - 1, "suffixes"))
+        after = reader.take(DIGEST_SIZE) if reader.flags(1) else None
+        return AskEntries(policy, ring, partition, suffixes, after)
+    if kind == _TYPES[Equal]:
+        return Equal(policy, ring)
+    if kind == _TYPES[Roots]:
+        count = reader.count(MAX_PARTITIONS, "roots")
+        return Roots(policy, ring, tuple(reader.take(HASH_SIZE) for _ in range(count)))
+    if kind == _TYPES[Suffixes]:
+        return _decode_suffixes(reader, policy, ring)
+    if kind == _TYPES[Entries]:
+        flags = reader.flags(3)
+        count = reader.count(MAX_ENTRIES, "entries")
+        entries = tuple(reader.entry() for _ in range(count))
+        return Entries(policy, ring, bool(flags & 1), bool(flags & 2), entries)
+    raise WireError(f"a sync message of the unknown type {kind}")
+
+
+def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
+    found = []
+    left = MAX_SUFFIX_HASHES
+    for _ in range(reader.count(MAX_PARTITIONS, "partitions")):
+        partition, primary = reader.varint(MAX_PARTITION), reader.flags(1) == 1
+        count = reader.count(min(left, SUFFIX_COUNT), "suffix hashes")
+        left -= count
+        hashes: dict[str, bytes] = {}
+        for _ in range(count):
+            number, value = _SUFFIX.unpack(reader.take(_SUFFIX.size))
+            if number >= SUFFIX_COUNT:
+                raise WireError(f"{number} is no suffix: there are {SUFFIX_COUNT}")
+            hashes[f"{number:03x}"] = value
+        if len(hashes) != count:
+            raise WireError(f"a suffix comes twice in partition {partition}")
+        found.append(SuffixHashes(partition, primary, hashes))
+    return Suffixes(policy, ring, tuple(found))
+
+
+class _Reader:
+    """Takes a message apart; WireError where it ends early or says what it must not."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def done(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise WireError("a sync message ends early")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def flags(self, known: int) -> int:
+        value = self.take(1)[0]
+        if value & ~known:
+            raise WireError(f"unknown flags {value:#x} in a sync message")
+        return value
+
+    def varint(self, limit: int) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if value > limit or shift > 35:
+                raise WireError(f"a number in a sync message is over {limit}")
+            if byte < 0x80:
+                return value
+
+    def count(self, limit: int, what: str) -> int:
+        value = self.varint(MAX_PARTITION)
+        _check_count(value, limit, what)
+        return value
+
+    def partitions(self) -> tuple[int, ...]:
+        return tuple(self.ascending(MAX_PARTITIONS, MAX_PARTITION, "partitions"))
+
+    def ascending(self, limit: int, highest: int, what: str) -> list[int]:
+        numbers: list[int] = []
+        last = -1
+        for _ in range(self.count(limit, what)):
+            last += 1 + self.varint(MAX_PARTITION)
+            if last > highest:
+                raise WireError(f"{last} is over {highest}, the highest of {what}")
+            numbers.append(last)
+        return numbers
+
+    def entry(self) -> Entry:
+        digest, kind, value = _ENTRY.unpack(self.take(_ENTRY.size))
+        meta = content_type = 0
+        if kind & _POSTED:
+            (meta,) = _MOMENT.unpack(self.take(_MOMENT.size))
+            (content_type,) = _MOMENT.unpack(self.take(_MOMENT.size))
+        if kind & ~_POSTED not in (Kind.DATA, Kind.TOMBSTONE):
+            raise WireError(f"{kind} is no kind of an entry")
+        if max(value, meta, content_type) > MAX_VALUE:
+            raise WireError("a timestamp in a sync message is out of range")
+        return Entry(digest, Kind(kind & ~_POSTED), Timestamp(value), Timestamp(meta), Timestamp(content_type))

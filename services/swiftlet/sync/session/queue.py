@@ -1,0 +1,104 @@
+"""What a round has to do and in which order: pure, from a ring, what is held, who is failed, and chance.
+
+Work on rejoining neighbours comes first, so that what they missed is there before they compare it themselves; within
+that the order is random, so that the nodes of a cluster do not all begin with the same neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from swiftlet.ring.lookup import Ring
+from swiftlet.sync.session.topology import First, Mode, neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A partition to compare with a peer."""
+
+    peer: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Homeward:
+    """A partition that is here as a handoff, with all its primaries."""
+
+    partition: int
+    primaries: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One round of one device in one ring."""
+
+    items: tuple[Item, ...]
+    homeward: tuple[Homeward, ...]
+
+
+def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int], mode: Mode) -> Work:
+    """What there is to do for a device that holds something of the partitions `held`, in the order of partitions.
+
+    A partition of which nothing is here is compared only if the mode pulls. A partition that the ring does not have is
+    nobody's: it has no primaries, and stays.
+    """
+    held = frozenset(held)
+    items: list[Item] = []
+    mine = sorted({partition for partition, _ in ring.partitions_of(device)}) if _known(ring, device) else []
+    for partition in mine:
+        if mode.pull or partition in held:
+            holders = unique(holder.id for holder in ring.primaries(partition))
+            items += (Item(peer, partition) for peer in neighbours(mode, holders, device, failed))
+    homeward = [
+        Homeward(partition, unique(holder.id for holder in ring.primaries(partition)))
+        for partition in sorted(held.difference(mine))
+        if partition < ring.partition_count
+    ]
+    return Work(tuple(items), tuple(homeward))
+
+
+def _known(ring: Ring, device: int) -> bool:
+    return device < len(ring.devices) and ring.devices[device] is not None
+
+
+def unique(devices: Iterable[int]) -> tuple[int, ...]:
+    """Each once, in the order of their first."""
+    return tuple(dict.fromkeys(devices))
+
+
+def ordered(items: Iterable[Item], rejoining: Collection[int], random: Random) -> list[Item]:
+    """In random order, those with a rejoining peer first."""
+    shuffled = list(items)
+    random.shuffle(shuffled)
+    return sorted(shuffled, key=lambda item: item.peer not in rejoining)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What one session does: partitions with one peer."""
+
+    peer: int
+    partitions: tuple[int, ...]
+
+
+def errands(items: Sequence[Item], mode: Mode, size: int) -> Iterator[Errand]:
+    """Cut an ordered queue into sessions of up to `size` partitions.
+
+    Where partitions share messages those with one peer go together, peers in the order in which they first come up;
+    elsewhere only neighbours in the queue do, so that its order stays.
+    """
+    if mode.first is First.BATCH:
+        by_peer: dict[int, list[int]] = {}
+        for item in items:
+            by_peer.setdefault(item.peer, []).append(item.partition)
+        for peer, partitions in by_peer.items():
+            for start in range(0, len(partitions), size):
+                yield Errand(peer, tuple(partitions[start : start + size]))
+        return
+    start = 0
+    for index in range(1, len(items) + 1):
+        if index == len(items) or items[index].peer != items[start].peer or index - start == size:
+            yield Errand(items[start].peer, tuple(item.partition for item in items[start:index]))
+            start = index

@@ -1,0 +1,57 @@
+"""The side that answers: one question, looked up on the local device, one answer; nothing is remembered.
+
+Fault model: a question may come twice, late, from somebody with another ring, or about partitions that are not here.
+It is answered from what is held now. What was asked for beyond a limit is left for the next question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from swiftlet.sync.session.effects import Limits, ReadRoots, Steps, read_entries, read_suffixes
+from swiftlet.sync.session.messages import (
+    MAX_ENTRIES,
+    MAX_SUFFIX_HASHES,
+    AskEntries,
+    AskSuffixes,
+    Compare,
+    Entries,
+    Equal,
+    Reply,
+    Request,
+    Roots,
+    Suffixes,
+    SuffixHashes,
+)
+from swiftlet.sync.session.roots import over
+
+
+def answer(
+    request: Request, ring_version: int, is_primary: Callable[[int], bool], limits: Limits | None = None
+) -> Steps[Reply]:
+    """Answer a question. `is_primary`: whether the local ring, of `ring_version`, puts a partition on this device."""
+    policy = request.policy
+    if isinstance(request, Compare):
+        roots: list[bytes] = yield ReadRoots(request.partitions)
+        if over(roots) == request.hash:
+            return Equal(policy, ring_version)
+        if not request.leaves:
+            return Roots(policy, ring_version, tuple(roots))
+    if isinstance(request, AskEntries):
+        limit = min(limits.entries, MAX_ENTRIES) if limits else MAX_ENTRIES
+        page = yield from read_entries(request.partition, request.suffixes, request.after, limit)
+        return Entries(policy, ring_version, is_primary(request.partition), page.more, page.entries)
+    return Suffixes(policy, ring_version, (yield from _suffixes(request, is_primary)))
+
+
+def _suffixes(request: Compare | AskSuffixes, is_primary: Callable[[int], bool]) -> Steps[tuple[SuffixHashes, ...]]:
+    """Of as many partitions as fit into one answer, at least one."""
+    found: list[SuffixHashes] = []
+    left = MAX_SUFFIX_HASHES
+    for partition in request.partitions:
+        hashes: Mapping[str, bytes] = yield from read_suffixes(partition)
+        if len(hashes) > left:
+            break
+        left -= len(hashes)
+        found.append(SuffixHashes(partition, is_primary(partition), dict(hashes)))
+    return tuple(found)

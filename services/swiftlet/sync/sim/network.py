@@ -1,0 +1,122 @@
+"""Simulated time and a network that loses, doubles, delays and reorders messages, and falls apart.
+
+Fault model: each message on its own may be lost, come twice, or take any time up to the slowest delay, so that later
+ones overtake it; links between parts of the cluster may be cut; a slow node's messages take longer than callers wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+
+from swiftlet.errors import NodeTimeout, SwiftletError
+
+Outcome = object
+"""An answer, or the SwiftletError that came instead of one."""
+
+
+class Timeline:
+    """Events in the order of their simulated time, equal ones in the order in which they were made."""
+
+    def __init__(self) -> None:
+        """At second 0, nothing to come."""
+        self.now_s = 0.0
+        self.ran = 0
+        """Events so far."""
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, delay_s: float, event: Callable[[], None]) -> None:
+        """Let something happen later."""
+        heapq.heappush(self._heap, (self.now_s + delay_s, next(self._order), event))
+
+    def run_until(self, end_s: float, most: int) -> bool:
+        """Let everything up to a moment happen; False when more than `most` events did altogether."""
+        while self._heap and self._heap[0][0] <= end_s:
+            self.now_s, _, event = heapq.heappop(self._heap)
+            event()
+            self.ran += 1
+            if self.ran > most:
+                return False
+        self.now_s = max(self.now_s, end_s)
+        return True
+
+
+@dataclass(slots=True)
+class Weather:
+    """How bad the network is. `delay_s`: the longest ordinary delay of a message."""
+
+    loss: float = 0.0
+    doubled: float = 0.0
+    delay_s: float = 0.01
+
+
+TIMEOUT_S = 2.0
+"""How long a caller waits for an answer."""
+SLOW_S = 4.0
+"""The longest delay of a slow node's messages."""
+
+
+class Network:
+    """Carries messages between endpoints: nodes by their device's id, proxies by negative numbers."""
+
+    def __init__(self, timeline: Timeline, random: Random, weather: Weather) -> None:
+        """All endpoints can reach each other."""
+        self.weather = weather
+        self.slow: set[int] = set()
+        self.down: set[int] = set()
+        self.parts: dict[int, int] = {}
+        """In which part of a network that fell apart an endpoint is; those not named are in part 0, proxies in all."""
+        self.messages = 0
+        """Messages sent."""
+        self.bytes = 0
+        """Bytes of sync messages sent."""
+        self._timeline = timeline
+        self._random = random
+
+    def linked(self, one: int, other: int) -> bool:
+        """Whether messages can pass between two endpoints now."""
+        if one in self.down or other in self.down:
+            return False
+        return min(one, other) < 0 or self.parts.get(one, 0) == self.parts.get(other, 0)
+
+    def call(
+        self, source: int, target: int, serve: Callable[[], Outcome], done: Callable[[Outcome], None], size: int = 0
+    ) -> None:
+        """Send a request that `serve` answers at the target; `done` gets the answer, an error, or NodeTimeout."""
+        waiting = [True]
+
+        def finish(outcome: Outcome) -> None:
+            if waiting[0]:
+                waiting[0] = False
+                done(outcome)
+
+        def arrive() -> None:
+            try:
+                outcome = serve()
+            except SwiftletError as error:
+                outcome = error
+            if isinstance(outcome, bytes):
+                self.bytes += len(outcome)
+            self._send(target, source, lambda: finish(outcome))
+
+        self.bytes += size
+        self._send(source, target, arrive)
+        self._timeline.after(TIMEOUT_S, lambda: finish(NodeTimeout(f"{target} did not answer {source}")))
+
+    def _send(self, source: int, target: int, event: Callable[[], None]) -> None:
+        self.messages += 1
+        weather = self.weather
+        if weather.loss and self._random.random() < weather.loss:
+            return
+        copies = 2 if weather.doubled and self._random.random() < weather.doubled else 1
+        longest = SLOW_S if source in self.slow or target in self.slow else weather.delay_s
+        for _ in range(copies):
+            self._timeline.after(self._random.random() * longest, lambda: self._deliver(source, target, event))
+
+    def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
+        if self.linked(source, target):
+            event()
