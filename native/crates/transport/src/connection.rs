@@ -3,6 +3,7 @@
 //! Fault model: the peer may be of another version, broken or wicked; the link may be cut, or silent, at any byte.
 //! Whatever happens, each request of this side gets exactly one last event, and each receiver `end` or `failed`.
 
+mod fetching;
 mod receiving;
 mod requests;
 mod sending;
@@ -21,7 +22,7 @@ use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
 use swiftlet_wire::handshake::{self, Agreed, Denied, Limits, Refusal, encode_refusal};
 use swiftlet_wire::limits::{HANDSHAKE_MS, HEAD_BYTES};
 use swiftlet_wire::liveness::{Liveness, Pulse};
-use swiftlet_wire::message::{Reason, decode_region, encode_region};
+use swiftlet_wire::message::{Reason, decode_ready, decode_region, encode_region};
 
 use crate::api::{Error, Submit};
 use crate::link::{Carrier, Link, unless_blocked};
@@ -146,6 +147,9 @@ pub(crate) struct Connection {
     /// Chunks that the peer may be reading in our memory.
     lent: Lent,
     region: Option<Arc<Region>>,
+    /// Whether chunks of our pool may be lent.
+    may_lend: bool,
+    fetching: fetching::Fetching,
     limits: Limits,
     inline_open: usize,
     /// Calls that wait until the peer takes more.
@@ -184,6 +188,8 @@ impl Connection {
             ready: VecDeque::new(),
             lent: HashMap::new(),
             region: None,
+            may_lend: false,
+            fetching: fetching::Fetching::Unknown,
             limits: Limits { window_bytes: 0, lent: false, streams: 0, inline_bytes: 0 },
             inline_open: 0,
             waiting: VecDeque::new(),
@@ -357,7 +363,8 @@ impl Connection {
                 }
                 Ok(())
             }
-            Kind::Region => self.take_region(meta),
+            Kind::Region => self.take_region(around, meta),
+            Kind::Ready => self.ready_for_lending(decode_ready(meta)?),
             _ => Ok(self.stream_frame(around, head, meta)?),
         }
     }
@@ -404,20 +411,33 @@ impl Connection {
         self.peer_name = Arc::from(agreed.peer.name.as_str());
         self.limits = agreed.peer.limits;
         self.metrics.connects.fetch_add(1, Relaxed);
-        self.metrics.set_carrier(Some(self.carrier()));
+        let card = self.link.card().map(<[u8]>::to_vec);
+        // What fetches is a TCP connection until a fetch has succeeded.
+        self.metrics.set_carrier(Some(if card.is_some() { Carrier::Tcp } else { self.carrier() }));
         if self.link.lends() && self.limits.lent {
             let region = around.pool.region();
-            self.link.attach(region.for_reading()?);
-            self.frame(Kind::Region, 0, 0, &[&encode_region(REGION, region.bytes() as u64)], 0);
+            if card.is_none() {
+                self.link.attach(region.for_reading()?);
+                self.may_lend = true;
+            }
+            let meta = encode_region(REGION, region.bytes() as u64, &card.unwrap_or_default());
+            self.frame(Kind::Region, 0, 0, &[&meta], 0);
         }
         Ok(())
     }
 
-    fn take_region(&mut self, meta: &[u8]) -> Result<(), Fail> {
-        let (number, bytes) = decode_region(meta)?;
-        let descriptor = self.link.detach().ok_or(Violation("a region without a descriptor"))?;
-        if number != REGION || self.region.is_some() || !self.link.lends() {
+    fn take_region(&mut self, around: &Around<'_>, meta: &[u8]) -> Result<(), Fail> {
+        let (number, bytes, card) = decode_region(meta)?;
+        let expected = self.link.lends() && self.limits.lent && number == REGION;
+        if !expected || self.link.card().is_none() != card.is_empty() {
             return Err(Violation("a region that was not expected").into());
+        }
+        if !card.is_empty() {
+            return Ok(self.meet(around, bytes, card)?);
+        }
+        let descriptor = self.link.detach().ok_or(Violation("a region without a descriptor"))?;
+        if self.region.is_some() {
+            return Err(Violation("a second region").into());
         }
         self.region = Some(Arc::new(Region::foreign(descriptor, bytes)?));
         Ok(())
@@ -485,6 +505,7 @@ impl Connection {
     fn forget(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.inline_open -= stream.inline_bytes;
+        self.give_back_unfetched(id, &stream);
         if let stream::Owner::Server { cancelled, .. } = &stream.owner {
             cancelled.store(true, Release);
         }

@@ -25,7 +25,7 @@ pub use api::{
     Ticket, Upload, Waker, What,
 };
 pub use completions::Completions;
-pub use link::{Acceptor, Address, Carrier, Fabric, Link};
+pub use link::{Acceptor, Address, Carrier, Fabric, Fetched, Link, Met};
 pub use memory::Region;
 pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
 pub use node::{Config, Node, PeerReport};

@@ -1,13 +1,15 @@
 //! The seam between the protocol and what carries it.
 //!
 //! A [`Link`] is a stream of bytes that never blocks, with one descriptor to wait on. What differs between
-//! kinds is how offered bytes get to the receiver: see [`Link::lends`]. RDMA fits here as a link whose
-//! descriptor is its library's event descriptor, and whose lent chunks are fetched instead of mapped.
+//! kinds is how offered bytes get to the receiver: see [`Link::lends`]. With RDMA lent chunks are fetched instead of
+//! mapped: see [`Link::card`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::pool::Buffer;
 
 /// What carries a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,12 @@ impl fmt::Display for Carrier {
         })
     }
 }
+
+/// What is called, once, when it is known whether the peer's memory can be fetched from. It must not block.
+pub type Met = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// What is called, once, with memory that was filled, or with why it was not. It must not block.
+pub type Fetched = Box<dyn FnOnce(io::Result<Buffer>) + Send>;
 
 /// One connection's stream of bytes. All calls return at once; `WouldBlock` means: wait on the descriptor.
 pub trait Link: Send {
@@ -69,6 +77,22 @@ pub trait Link: Send {
     /// Whether both ends can be shown memory: then chunks of the pool are lent, not sent.
     fn lends(&self) -> bool {
         false
+    }
+
+    /// What the peer needs to fetch from our pool, if that is how lent chunks get to it; without it they are mapped.
+    fn card(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// The peer's card has come: find out, by fetching something, whether it is of use.
+    fn meet(&mut self, _card: &[u8], then: Met) {
+        then(Err(io::ErrorKind::Unsupported.into()));
+    }
+
+    /// Fill memory from this address in the peer's region, which [`Link::meet`] has fetched from before. The memory
+    /// is not given back, not even when the link is dropped, before nothing writes to it any more.
+    fn fetch(&mut self, _address: u64, _into: Buffer, then: Fetched) {
+        then(Err(io::ErrorKind::Unsupported.into()));
     }
 
     /// Let a descriptor travel with the next bytes.

@@ -82,6 +82,12 @@ impl Region {
         self.bytes
     }
 
+    /// Where it begins, for transports that tell devices of it. Who may write what is up to its pool.
+    #[must_use]
+    pub fn address(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// A descriptor for a peer, by which it can read but never write.
     ///
     /// # Errors

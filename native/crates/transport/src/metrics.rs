@@ -16,6 +16,7 @@ pub struct PeerMetrics {
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) lent_bytes: AtomicU64,
+    pub(crate) fetched_bytes: AtomicU64,
     pub(crate) connects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
     pub(crate) fallbacks: AtomicU64,
@@ -37,11 +38,13 @@ pub struct PeerSnapshot {
     pub received_bytes: u64,
     /// Bytes lent to the peer, which no link carried.
     pub lent_bytes: u64,
+    /// Bytes fetched from what the peer lent.
+    pub fetched_bytes: u64,
     /// Connections made.
     pub connects: u64,
     /// Connections that could not be made, or broke.
     pub connect_failures: u64,
-    /// How often the next kind of link was taken because a better one failed.
+    /// How often another kind of link was taken because a better one failed, or bytes were sent that were to be fetched.
     pub fallbacks: u64,
     /// What is connected now.
     pub carrier: Option<Carrier>,
@@ -72,6 +75,7 @@ impl PeerMetrics {
             sent_bytes: self.sent_bytes.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
             lent_bytes: self.lent_bytes.load(Relaxed),
+            fetched_bytes: self.fetched_bytes.load(Relaxed),
             connects: self.connects.load(Relaxed),
             connect_failures: self.connect_failures.load(Relaxed),
             fallbacks: self.fallbacks.load(Relaxed),

@@ -57,6 +57,10 @@ pub(crate) enum Command {
     Refill(Key, u64),
     Released(HookOf),
     Memory(Key, u64, Option<Buffer>),
+    /// Whether the peer's memory can be fetched from.
+    Met(Key, std::io::Result<()>),
+    /// A lent chunk of a stream, by its offset.
+    Fetched(Key, u64, u64, std::io::Result<Buffer>),
     AddPeer(Address, Arc<PeerMetrics>),
     Listen(Box<dyn Acceptor>),
     Adopt(Box<dyn Link>),
@@ -484,6 +488,12 @@ impl Reactor {
             }
             Command::Memory(key, stream, buffer) => {
                 self.with(key, now, |connection, around| connection.memory(around, stream, buffer));
+            }
+            Command::Met(key, result) => {
+                self.with(key, now, |connection, _| connection.met(&result));
+            }
+            Command::Fetched(key, stream, offset, result) => {
+                self.with(key, now, |connection, around| connection.fetched(around, stream, offset, result));
             }
             Command::AddPeer(address, metrics) => self.peers.add(address, metrics),
             Command::Listen(acceptor) => {

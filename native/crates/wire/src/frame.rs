@@ -26,11 +26,12 @@ pub enum Kind {
     Pong = 14,
     Bye = 15,
     Region = 16,
+    Ready = 17,
 }
 
 impl Kind {
     /// All kinds, by number.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 17] = [
         Kind::Hello,
         Kind::Welcome,
         Kind::Proof,
@@ -47,6 +48,7 @@ impl Kind {
         Kind::Pong,
         Kind::Bye,
         Kind::Region,
+        Kind::Ready,
     ];
 
     fn of(number: u8) -> Result<Kind, Violation> {

@@ -16,7 +16,7 @@ pub mod stream;
 
 mod violation;
 
-pub use violation::Violation;
+pub use violation::{Violation, require};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ pub const TRACE_BYTES: usize = 80;
 pub const FOOTER_BYTES: usize = 4096;
 /// Bytes of other texts: a length of one byte says no more.
 pub const TEXT_BYTES: usize = 255;
+/// Bytes of what REGION says about how to fetch from it.
+pub const CARD_BYTES: usize = 8 << 10;
 /// Key ids in HELLO.
 pub const KEYS: usize = 16;
 /// Bytes of a meta part before the peer has proved anything.

@@ -1,6 +1,6 @@
 //! What the meta parts mean: values to bytes and back. Every field is checked where it comes in.
 
-use crate::limits::{CHUNK_BYTES, FOOTER_BYTES, HEADER_BYTES, TEXT_BYTES, TRACE_BYTES};
+use crate::limits::{CARD_BYTES, CHUNK_BYTES, FOOTER_BYTES, HEADER_BYTES, TEXT_BYTES, TRACE_BYTES};
 use crate::violation::{Violation, require};
 
 /// Takes fields off the front of a meta part.
@@ -261,22 +261,34 @@ pub fn decode_cancel(meta: &[u8]) -> Result<(Reason, &str), Violation> {
     Ok((reason, text))
 }
 
-/// The meta part of REGION: its number and size.
+/// The meta part of REGION: its number and size, and, if it is fetched from rather than mapped, what that takes.
 #[must_use]
-pub fn encode_region(region: u32, bytes: u64) -> Vec<u8> {
-    let mut to = Vec::with_capacity(12);
+pub fn encode_region(region: u32, bytes: u64, card: &[u8]) -> Vec<u8> {
+    let mut to = Vec::with_capacity(12 + card.len());
     to.extend_from_slice(&region.to_be_bytes());
     to.extend_from_slice(&bytes.to_be_bytes());
+    to.extend_from_slice(card);
     to
 }
 
-/// Number and size of a region.
+/// Number and size of a region, and its card.
 ///
 /// # Errors
-/// Something is missing or too much.
-pub fn decode_region(meta: &[u8]) -> Result<(u32, u64), Violation> {
+/// Something is missing, or the card is over the limit.
+pub fn decode_region(meta: &[u8]) -> Result<(u32, u64, &[u8]), Violation> {
     let mut from = Fields(meta);
-    let region = (from.u32()?, from.u64()?);
+    let (region, bytes, card) = (from.u32()?, from.u64()?, from.rest());
+    require(card.len() <= CARD_BYTES, "a region's card over the limit")?;
+    Ok((region, bytes, card))
+}
+
+/// The meta part of READY: which of the peer's regions has been fetched from.
+///
+/// # Errors
+/// It is missing, or something follows.
+pub fn decode_ready(meta: &[u8]) -> Result<u32, Violation> {
+    let mut from = Fields(meta);
+    let region = from.u32()?;
     from.end()?;
     Ok(region)
 }

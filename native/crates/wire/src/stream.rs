@@ -241,7 +241,18 @@ impl Inflow {
         self.held = self.held.saturating_sub(u64::from(length));
     }
 
-    /// The layer above has let go of a chunk that was lent; DONE is sent.
+    /// Whether the window has room for fetching a lent chunk into memory of our own.
+    #[must_use]
+    pub fn may_fetch(&self, length: u32) -> bool {
+        self.held == 0 || self.held + u64::from(length) <= self.window
+    }
+
+    /// A lent chunk is being fetched into memory of our own.
+    pub fn fetch(&mut self, length: u32) {
+        self.held += u64::from(length);
+    }
+
+    /// The layer above has let go of a chunk that was lent, or it has been fetched; DONE is sent.
     pub fn returned(&mut self, length: u32) {
         self.lent = self.lent.saturating_sub(u64::from(length));
         self.lent_chunks = self.lent_chunks.saturating_sub(1);

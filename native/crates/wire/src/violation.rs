@@ -13,6 +13,9 @@ impl std::fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// Turn a condition that must hold into a [`Violation`] where it does not.
-pub(crate) fn require(holds: bool, what: &'static str) -> Result<(), Violation> {
+///
+/// # Errors
+/// It does not hold.
+pub fn require(holds: bool, what: &'static str) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation(what)) }
 }

@@ -1,8 +1,8 @@
 //! What comes in on streams: bodies into memory that was waited for, and the frames that steer them.
 
-use swiftlet_wire::Violation;
 use swiftlet_wire::frame::{END, Head, Kind, LENT};
 use swiftlet_wire::message::{self, Offer, Reason};
+use swiftlet_wire::{Violation, require};
 
 use super::stream::Owner;
 use super::{Connection, Fail, Side, Taking};
@@ -65,12 +65,12 @@ impl Connection {
         self.deliver(around, id, buffer.freeze_with(length as usize, Some(hook)));
     }
 
-    fn hook(&self, around: &Around<'_>, stream: u64, offset: u64, bytes: u32, lent: bool) -> Hook {
+    pub(super) fn hook(&self, around: &Around<'_>, stream: u64, offset: u64, bytes: u32, lent: bool) -> Hook {
         let of = HookOf { connection: self.key, stream, offset, bytes, lent };
         Hook { whom: around.shared.clone(), of }
     }
 
-    fn deliver(&mut self, around: &mut Around<'_>, id: u64, chunk: Chunk) {
+    pub(super) fn deliver(&mut self, around: &mut Around<'_>, id: u64, chunk: Chunk) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         match &mut stream.owner {
             Owner::Client { .. } => stream.event(around, What::Chunk(chunk)),
@@ -104,16 +104,23 @@ impl Connection {
         while let Some(stream) = self.streams.get_mut(&id)
             && stream.takes_body()
             && !stream.waits_for_memory
-            && let Some(length) = stream.flow.inflow.wanted()
+            && let Some(length) = stream.wanted()
         {
             if let Some(buffer) = around.pool.chunk(length as usize) {
-                self.grant(id, buffer);
+                self.use_memory(around, id, buffer);
                 continue;
             }
             stream.waits_for_memory = true;
             let (shared, key) = (around.shared.clone(), self.key);
             let then = move |buffer| shared.post(Command::Memory(key, id, buffer));
             around.pool.chunk_later(length as usize, stream.deadline, Box::new(then));
+        }
+    }
+
+    /// Memory for the next chunk is there: have it fetched, or sent.
+    fn use_memory(&mut self, around: &Around<'_>, id: u64, buffer: Buffer) {
+        if let Some(buffer) = self.start_fetch(around, id, buffer) {
+            self.grant(id, buffer);
         }
     }
 
@@ -129,7 +136,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.waits_for_memory = false;
         if let Some(buffer) = buffer {
-            self.grant(id, buffer);
+            self.use_memory(around, id, buffer);
             self.want(around, id);
         }
         Ok(())
@@ -186,6 +193,7 @@ impl Connection {
 
     fn data(&mut self, id: u64, head: &Head, offset: u64) -> Result<(), Violation> {
         if let Some(stream) = self.streams.get(&id) {
+            require(stream.end_ahead.is_none(), "data after the end")?;
             stream.flow.inflow.admit(offset, head.body_bytes as u64)?;
         }
         if head.body_bytes > 0 {
@@ -197,6 +205,7 @@ impl Connection {
 
     fn offered(&mut self, around: &mut Around<'_>, id: u64, offer: &Offer) -> Result<(), Violation> {
         if let Some(stream) = self.streams.get_mut(&id) {
+            require(stream.end_ahead.is_none(), "an offer after the end")?;
             stream.flow.body_may_come()?;
             stream.flow.inflow.offer(offer)?;
         }
@@ -204,6 +213,9 @@ impl Connection {
             self.want(around, id);
             return Ok(());
         };
+        if self.link.card().is_some() {
+            return self.offered_to_fetch(around, id, offer, place);
+        }
         let region = self.region.as_ref().filter(|_| place.region == super::REGION);
         let region = region.ok_or(Violation("a region that was not shown"))?.clone();
         let end = place.address.checked_add(u64::from(offer.length));
@@ -217,9 +229,14 @@ impl Connection {
         Ok(())
     }
 
-    fn body_ended(&mut self, around: &mut Around<'_>, id: u64, footer: &[u8]) -> Result<(), Violation> {
+    pub(super) fn body_ended(&mut self, around: &mut Around<'_>, id: u64, footer: &[u8]) -> Result<(), Violation> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.flow.body_may_come()?;
+        require(stream.end_ahead.is_none(), "an end after the end")?;
+        if !stream.fetches.is_empty() {
+            stream.end_ahead = Some(footer.to_vec());
+            return Ok(());
+        }
         stream.flow.inflow.end()?;
         match &mut stream.owner {
             Owner::Client { .. } => stream.event(around, What::End(footer.to_vec())),

@@ -103,7 +103,7 @@ impl Connection {
 
     /// Offer what there is room for. `false`: the stream is gone.
     fn offer(&mut self, around: &mut Around<'_>, id: u64) -> bool {
-        let lends = self.link.lends() && self.limits.lent;
+        let lends = self.may_lend;
         // More than the receiver takes at once would only lie about, and be out of the cache when its turn comes.
         let ahead = u64::from(self.limits.window_bytes).max(CHUNK_BYTES as u64);
         loop {

@@ -51,6 +51,23 @@ impl Item {
     }
 }
 
+/// A chunk that the peer has lent, on its way into our memory.
+pub(super) struct Fetch {
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) address: u64,
+    pub(super) stage: FetchStage,
+}
+
+pub(super) enum FetchStage {
+    /// It waits for memory.
+    Waiting,
+    /// The link fetches it.
+    Flying,
+    /// It is here; chunks before it are not.
+    Here(Buffer),
+}
+
 pub(crate) struct Stream {
     pub(super) flow: Flow,
     pub(super) owner: Owner,
@@ -67,6 +84,10 @@ pub(crate) struct Stream {
     pub(super) fills: VecDeque<Buffer>,
     pub(super) filled: usize,
     pub(super) waits_for_memory: bool,
+    /// Lent chunks that are fetched, in their order in the body.
+    pub(super) fetches: VecDeque<Fetch>,
+    /// The footer, if END has come before all chunks were fetched.
+    pub(super) end_ahead: Option<Vec<u8>>,
 }
 
 impl Stream {
@@ -84,6 +105,8 @@ impl Stream {
             fills: VecDeque::new(),
             filled: 0,
             waits_for_memory: false,
+            fetches: VecDeque::new(),
+            end_ahead: None,
         }
     }
 

@@ -10,14 +10,14 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use swiftlet_transport::simulated::Network;
 use swiftlet_transport::{
-    Address, Answer, Body, Call, Carrier, Chunk, Completions, Config, Error, Fabric, FileRange, Handler, Incoming, Key,
-    Next, Node, Peer, Pool, Receiver, Responder, SameNodeAcceptor, SameNodeFabric, Sink, Source, TcpAcceptor,
-    TcpFabric, What,
+    Acceptor, Address, Answer, Body, Call, Carrier, Chunk, Completions, Config, Error, Fabric, FileRange, Handler,
+    Incoming, Key, Next, Node, Peer, Pool, Receiver, Responder, SameNodeAcceptor, SameNodeFabric, Sink, Source,
+    TcpAcceptor, TcpFabric, What,
 };
 
 pub const ECHO: u16 = 1;
@@ -194,6 +194,19 @@ pub fn config(name: &str, pool_bytes: usize) -> Config {
     Config::new(name, "machine", keys(&["secret"]), Pool::new(pool_bytes).unwrap())
 }
 
+/// How RDMA is made, which this crate knows nothing of.
+pub trait Rdma: Send + Sync {
+    fn fabric(&self, pool: &Pool) -> Arc<dyn Fabric>;
+    fn acceptor(&self, pool: &Pool, listener: TcpAcceptor) -> Box<dyn Acceptor>;
+}
+
+/// Set by who tests it.
+pub static RDMA: OnceLock<Box<dyn Rdma>> = OnceLock::new();
+
+fn rdma() -> &'static dyn Rdma {
+    RDMA.get().expect("somebody makes it").as_ref()
+}
+
 /// Both ends over one carrier.
 pub struct World {
     pub carrier: Carrier,
@@ -210,10 +223,11 @@ impl World {
         Self { carrier, network: Network::new(), directory, addresses: Mutex::default() }
     }
 
-    pub fn fabrics(&self) -> Vec<Arc<dyn Fabric>> {
+    pub fn fabrics(&self, pool: &Pool) -> Vec<Arc<dyn Fabric>> {
         match self.carrier {
             Carrier::SameNode => vec![Arc::new(SameNodeFabric::new(&self.directory)), Arc::new(TcpFabric)],
             Carrier::Simulated => vec![Arc::new(self.network.clone())],
+            Carrier::Rdma => vec![rdma().fabric(pool)],
             _ => vec![Arc::new(TcpFabric)],
         }
     }
@@ -225,7 +239,10 @@ impl World {
             _ => {
                 let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
                 let direct = acceptor.address().unwrap();
-                node.listen(Box::new(acceptor));
+                node.listen(match self.carrier {
+                    Carrier::Rdma => rdma().acceptor(node.pool(), acceptor),
+                    _ => Box::new(acceptor),
+                });
                 let through = self.network.relay(direct).unwrap();
                 self.addresses.lock().unwrap().insert(name.to_owned(), through);
             }
@@ -242,7 +259,8 @@ impl World {
     }
 
     pub fn client(&self, config: Config) -> Client {
-        let node = Node::start(config, &self.fabrics(), None).unwrap();
+        let fabrics = self.fabrics(&config.pool);
+        let node = Node::start(config, &fabrics, None).unwrap();
         Client { node, events: Completions::new().unwrap(), early: Mutex::default(), next: AtomicUsize::new(1) }
     }
 
@@ -255,6 +273,13 @@ impl World {
         let (server, seen) = self.server(config("server", 64 << 20));
         let client = self.client(config("client", 64 << 20));
         let peer = client.node.peer(self.address("server"));
+        if self.carrier == Carrier::Rdma {
+            // Else what is tested would have been sent before RDMA is found to work.
+            assert_eq!(client.ask(&peer, call(ECHO)).status, 200);
+            for node in [&client.node, &server] {
+                eventually("RDMA is found to work", || node.report()[0].counters.carrier == Some(Carrier::Rdma));
+            }
+        }
         (client, peer, server, seen)
     }
 }

@@ -37,6 +37,7 @@ fn the_limits_are_those_of_the_code() {
         ("TRACE_BYTES", limits::TRACE_BYTES as u64),
         ("FOOTER_BYTES", limits::FOOTER_BYTES as u64),
         ("TEXT_BYTES", limits::TEXT_BYTES as u64),
+        ("CARD_BYTES", limits::CARD_BYTES as u64),
         ("KEYS", limits::KEYS as u64),
         ("HANDSHAKE_BYTES", limits::HANDSHAKE_BYTES as u64),
         ("INLINE_BYTES", limits::INLINE_BYTES as u64),

@@ -6,7 +6,9 @@ use crate::Violation;
 use crate::frame::{Decoder, END, Encoder, Found, Kind};
 use crate::limits::{HEAD_BYTES, META_BYTES};
 use crate::liveness::{Liveness, Pulse};
-use crate::message::{Offer, Place, Reply, Request, decode_cancel, decode_footer, decode_number, decode_region};
+use crate::message::{
+    Offer, Place, Reply, Request, decode_cancel, decode_footer, decode_number, decode_ready, decode_region,
+};
 
 const SESSION: u64 = 0x0123_4567_89ab_cdef;
 
@@ -39,6 +41,7 @@ fn decode_all(mut bytes: &[u8], mut decoder: Decoder) -> Result<usize, Violation
             Kind::End => drop(decode_footer(meta)?),
             Kind::Cancel => drop(decode_cancel(meta)?),
             Kind::Region => drop(decode_region(meta)?),
+            Kind::Ready => drop(decode_ready(meta)?),
             _ => {}
         }
         frames += 1;

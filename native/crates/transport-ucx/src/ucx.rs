@@ -1,0 +1,287 @@
+//! The calls of UCX that are used, and the one module that handles its pointers.
+//!
+//! Everything here stays on the thread that made it (nothing is `Send`), so UCX's own locks are off. What is asked for is
+//! active messages, of which none is ever sent: that gives connections their lanes for RDMA READ. The feature
+//! that is called remote memory access is left out on purpose. It would install handlers that write, in software,
+//! wherever in this process any peer's message says, and UCX knows no authentication.
+
+#![allow(unsafe_code, reason = "UCX is a C library; everything that is done with it is here")]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use ucx_rs::{decode_status_ptr, status_string, sys};
+
+thread_local! {
+    /// Numbers of operations that are over, with what became of them, until [`Library::completed`] takes them.
+    static COMPLETED: RefCell<Vec<(u64, io::Result<()>)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn check(status: sys::ucs_status_t) -> io::Result<()> {
+    match status {
+        sys::ucs_status_t_UCS_OK => Ok(()),
+        status => Err(io::Error::other(format!("UCX: {}", status_string(status)))),
+    }
+}
+
+/// Called by UCX in [`Library::progress`] and in calls that end operations, on this thread.
+unsafe extern "C" fn over(request: *mut c_void, status: sys::ucs_status_t, number: *mut c_void) {
+    COMPLETED.with_borrow_mut(|completed| completed.push((number.addr() as u64, check(status))));
+    // SAFETY: UCX calls this once per request, which nobody has released.
+    unsafe { sys::ucp_request_free(request) };
+}
+
+/// A connection has failed: its operations say so themselves, and what is asked of it later fails at once.
+unsafe extern "C" fn failed(_: *mut c_void, _: sys::ucp_ep_h, _: sys::ucs_status_t) {}
+
+/// What becomes of an operation that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is over already, and won't be heard of again.
+    Over,
+    /// Its number will be among those of [`Library::completed`].
+    Pending,
+}
+
+fn begun(pointer: sys::ucs_status_ptr_t) -> io::Result<Begun> {
+    match decode_status_ptr(pointer) {
+        Ok(None) => Ok(Begun::Over),
+        Ok(Some(_)) => Ok(Begun::Pending),
+        Err(status) => check(status).map(|()| Begun::Over),
+    }
+}
+
+/// All zero, which is what UCX's structures of parameters are before their fields are set.
+fn zeroed<T>() -> T {
+    // SAFETY: only used for UCX's structures of numbers and pointers that may be null.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Registered memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory(sys::ucp_mem_h);
+
+/// A peer's memory, as a key that fits one connection.
+#[derive(Debug)]
+pub(crate) struct Remote(sys::ucp_rkey_h);
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // SAFETY: made by `Endpoint::unpack`, and the engine drops it after all operations that use it.
+        unsafe { sys::ucp_rkey_destroy(self.0) };
+    }
+}
+
+/// A connection to a peer's worker.
+#[derive(Debug)]
+pub(crate) struct Endpoint(sys::ucp_ep_h);
+
+/// UCX with one worker.
+#[derive(Debug)]
+pub(crate) struct Library {
+    context: sys::ucp_context_h,
+    worker: sys::ucp_worker_h,
+    memories: Vec<Memory>,
+}
+
+impl Library {
+    /// `settings`: as in UCX's environment, without the prefix `UCX_`. They win over the environment. `software`:
+    /// with emulated remote memory access, see above.
+    pub(crate) fn open(settings: &[(&str, &str)], software: bool) -> io::Result<Self> {
+        let mut config = ptr::null_mut();
+        // SAFETY: no prefix and no file are allowed; `config` is where the result goes.
+        check(unsafe { sys::ucp_config_read(ptr::null(), ptr::null(), &mut config) })?;
+        let mut context = ptr::null_mut();
+        let result = settings
+            .iter()
+            .try_for_each(|(name, value)| {
+                let (name, value) = (CString::new(*name)?, CString::new(*value)?);
+                // SAFETY: both are strings that live longer than the call.
+                check(unsafe { sys::ucp_config_modify(config, name.as_ptr(), value.as_ptr()) })
+            })
+            .and_then(|()| {
+                let mut params: sys::ucp_params_t = zeroed();
+                params.field_mask = u64::from(sys::ucp_params_field_UCP_PARAM_FIELD_FEATURES);
+                params.features = u64::from(sys::ucp_feature_UCP_FEATURE_AM | sys::ucp_feature_UCP_FEATURE_WAKEUP);
+                if software {
+                    params.features |= u64::from(sys::ucp_feature_UCP_FEATURE_RMA);
+                }
+                let (major, minor) = (sys::UCP_API_MAJOR, sys::UCP_API_MINOR);
+                // SAFETY: all pointers are to things that live longer than the call.
+                check(unsafe { sys::ucp_init_version(major, minor, &params, config, &mut context) })
+            });
+        // SAFETY: read above, and used no more.
+        unsafe { sys::ucp_config_release(config) };
+        result?;
+        let mut params: sys::ucp_worker_params_t = zeroed();
+        params.field_mask = u64::from(sys::ucp_worker_params_field_UCP_WORKER_PARAM_FIELD_THREAD_MODE);
+        params.thread_mode = sys::ucs_thread_mode_t_UCS_THREAD_MODE_SINGLE;
+        let mut worker = ptr::null_mut();
+        // SAFETY: the context is open; `worker` is where the result goes.
+        let result = check(unsafe { sys::ucp_worker_create(context, &params, &mut worker) });
+        if result.is_err() {
+            // SAFETY: opened above, without anything in it.
+            unsafe { sys::ucp_cleanup(context) };
+        }
+        result.map(|()| Self { context, worker, memories: Vec::new() })
+    }
+
+    /// Becomes readable when there is something to [`progress`](Self::progress), after [`arm`](Self::arm).
+    pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        let mut descriptor = -1;
+        // SAFETY: the worker is open.
+        check(unsafe { sys::ucp_worker_get_efd(self.worker, &mut descriptor) })?;
+        // SAFETY: the worker keeps it open as long as it lives, and the borrow is of it.
+        Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+    }
+
+    /// Do what there is to be done. Whether there was anything.
+    pub(crate) fn progress(&self) -> bool {
+        // SAFETY: the worker is open, and this is its thread.
+        unsafe { sys::ucp_worker_progress(self.worker) != 0 }
+    }
+
+    /// Before waiting. `false`: there is something to be done first.
+    pub(crate) fn arm(&self) -> io::Result<bool> {
+        // SAFETY: as above.
+        match unsafe { sys::ucp_worker_arm(self.worker) } {
+            sys::ucs_status_t_UCS_ERR_BUSY => Ok(false),
+            status => check(status).map(|()| true),
+        }
+    }
+
+    /// Operations that are over, since the last time.
+    pub(crate) fn completed(&self) -> Vec<(u64, io::Result<()>)> {
+        COMPLETED.take()
+    }
+
+    /// Our worker's address, for peers.
+    pub(crate) fn address(&self) -> io::Result<Vec<u8>> {
+        let (mut address, mut bytes) = (ptr::null_mut(), 0);
+        // SAFETY: the worker is open; UCX allocates the address.
+        check(unsafe { sys::ucp_worker_get_address(self.worker, &mut address, &mut bytes) })?;
+        // SAFETY: UCX says that so many bytes are there; they are copied before they are released.
+        let copy = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), bytes) }.to_vec();
+        // SAFETY: got above, used no more.
+        unsafe { sys::ucp_worker_release_address(self.worker, address) };
+        Ok(copy)
+    }
+
+    /// Register memory for peers to read and for ourselves to fetch into. It has to live longer than the library.
+    pub(crate) fn register(&mut self, address: NonNull<u8>, bytes: usize) -> io::Result<Memory> {
+        let mut params: sys::ucp_mem_map_params_t = zeroed();
+        params.field_mask = u64::from(
+            sys::ucp_mem_map_params_field_UCP_MEM_MAP_PARAM_FIELD_ADDRESS
+                | sys::ucp_mem_map_params_field_UCP_MEM_MAP_PARAM_FIELD_LENGTH
+                | sys::ucp_mem_map_params_field_UCP_MEM_MAP_PARAM_FIELD_PROT,
+        );
+        params.address = address.as_ptr().cast();
+        params.length = bytes;
+        params.prot =
+            sys::UCP_MEM_MAP_PROT_LOCAL_READ | sys::UCP_MEM_MAP_PROT_LOCAL_WRITE | sys::UCP_MEM_MAP_PROT_REMOTE_READ;
+        let mut memory = ptr::null_mut();
+        // SAFETY: a mapped region that the caller keeps; `memory` is where the result goes.
+        check(unsafe { sys::ucp_mem_map(self.context, &params, &mut memory) })?;
+        self.memories.push(Memory(memory));
+        Ok(Memory(memory))
+    }
+
+    /// The key of registered memory, for peers.
+    pub(crate) fn pack(&self, memory: Memory) -> io::Result<Vec<u8>> {
+        let (mut key, mut bytes) = (ptr::null_mut(), 0);
+        // SAFETY: registered with this context; UCX allocates the key.
+        check(unsafe { sys::ucp_rkey_pack(self.context, memory.0, &mut key, &mut bytes) })?;
+        // SAFETY: UCX says that so many bytes are there; they are copied before they are released.
+        let copy = unsafe { std::slice::from_raw_parts(key.cast::<u8>(), bytes) }.to_vec();
+        // SAFETY: got above, used no more.
+        unsafe { sys::ucp_rkey_buffer_release(key) };
+        Ok(copy)
+    }
+
+    /// Begin to connect to a peer's worker, by an address that a peer with the cluster key has sent.
+    pub(crate) fn connect(&self, address: &[u8]) -> io::Result<Endpoint> {
+        let mut params: sys::ucp_ep_params_t = zeroed();
+        params.field_mask = u64::from(
+            sys::ucp_ep_params_field_UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
+                | sys::ucp_ep_params_field_UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
+                | sys::ucp_ep_params_field_UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        );
+        params.address = address.as_ptr().cast();
+        params.err_mode = sys::ucp_err_handling_mode_t_UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler = sys::ucp_err_handler_t { cb: Some(failed), arg: ptr::null_mut() };
+        let mut endpoint = ptr::null_mut();
+        // SAFETY: the worker is open; the address lives longer than the call, and is one that UCX made on a peer
+        // that is trusted with the cluster key: UCX does not check it.
+        check(unsafe { sys::ucp_ep_create(self.worker, &params, &mut endpoint) })?;
+        Ok(Endpoint(endpoint))
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: the engine has closed all connections, and dropped their keys. Memory is used by the worker
+        // only, and by nobody after it; the context goes last.
+        unsafe {
+            sys::ucp_worker_destroy(self.worker);
+            for memory in self.memories.drain(..) {
+                sys::ucp_mem_unmap(self.context, memory.0);
+            }
+            sys::ucp_cleanup(self.context);
+        }
+    }
+}
+
+impl Endpoint {
+    /// A peer's key, for this connection.
+    pub(crate) fn unpack(&self, key: &[u8]) -> io::Result<Remote> {
+        let mut remote = ptr::null_mut();
+        // SAFETY: the connection is open; the key lives longer than the call, and is trusted as the address was.
+        check(unsafe { sys::ucp_ep_rkey_unpack(self.0, key.as_ptr().cast(), &mut remote) })?;
+        Ok(Remote(remote))
+    }
+
+    /// Fetch from a peer's memory into ours.
+    ///
+    /// # Safety
+    /// `into` is all in `memory`; until the operation is over nobody else uses it, and `remote` is not dropped.
+    pub(crate) unsafe fn get(
+        &self,
+        number: u64,
+        (into, memory): (&mut [u8], Memory),
+        (address, remote): (u64, &Remote),
+    ) -> io::Result<Begun> {
+        let mut params: sys::ucp_request_param_t = zeroed();
+        params.op_attr_mask = sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_CALLBACK
+            | sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_USER_DATA
+            | sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_MEMH;
+        params.cb.send = Some(over);
+        params.user_data = ptr::without_provenance_mut(number as usize);
+        params.memh = memory.0;
+        // SAFETY: by the caller's promise.
+        begun(unsafe { sys::ucp_get_nbx(self.0, into.as_mut_ptr().cast(), into.len(), address, remote.0, &params) })
+    }
+
+    /// Close it at once, whatever the peer does: its operations end, most with an error.
+    pub(crate) fn close(self, number: u64) -> io::Result<Begun> {
+        let mut params: sys::ucp_request_param_t = zeroed();
+        params.op_attr_mask = sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_CALLBACK
+            | sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_USER_DATA
+            | sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags = sys::ucp_ep_close_flags_t_UCP_EP_CLOSE_FLAG_FORCE;
+        params.cb.send = Some(over);
+        params.user_data = ptr::without_provenance_mut(number as usize);
+        // SAFETY: the connection is open, and used no more: `self` is consumed.
+        begun(unsafe { sys::ucp_ep_close_nbx(self.0, &params) })
+    }
+}
+
+/// UCX's version, for the log.
+pub(crate) fn version() -> &'static str {
+    // SAFETY: a constant string.
+    let version = unsafe { CStr::from_ptr(sys::ucp_get_version_string()) };
+    version.to_str().unwrap_or("?")
+}

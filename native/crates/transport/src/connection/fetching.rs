@@ -1,0 +1,149 @@
+//! Lent chunks that the link fetches into our memory: RDMA.
+//!
+//! Nothing is lent before READY has said that a trial fetch has succeeded; so where RDMA does not work the connection
+//! simply stays one that sends. Fault model: a fetch that fails or does not end (the link says so) breaks the
+//! connection, and the next one finds out anew what works. A peer that lends what it may not is cut off.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+use swiftlet_wire::frame::Kind;
+use swiftlet_wire::message::{Offer, Place};
+use swiftlet_wire::{Violation, require};
+
+use super::stream::{Fetch, FetchStage};
+use super::{Connection, Fail, REGION, Stream};
+use crate::link::Carrier;
+use crate::pool::Buffer;
+use crate::reactor::{Around, Command};
+
+/// What is known of the peer's region; its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetching {
+    Unknown,
+    Tried(u64),
+    Works(u64),
+    Fails,
+}
+
+impl Stream {
+    /// The length of the chunk for which memory should be got now, whichever way it comes.
+    pub(super) fn wanted(&self) -> Option<u32> {
+        let mut waiting = self.fetches.iter().filter(|fetch| matches!(fetch.stage, FetchStage::Waiting));
+        match waiting.next() {
+            Some(next) => Some(next.length).filter(|length| self.flow.inflow.may_fetch(*length)),
+            // What is sent comes behind what is fetched.
+            None if self.fetches.is_empty() => self.flow.inflow.wanted(),
+            None => None,
+        }
+    }
+}
+
+impl Connection {
+    /// The peer's card has come.
+    pub(super) fn meet(&mut self, around: &Around<'_>, bytes: u64, card: &[u8]) -> Result<(), Violation> {
+        require(self.fetching == Fetching::Unknown, "a second region")?;
+        self.fetching = Fetching::Tried(bytes);
+        let (shared, key) = (around.shared.clone(), self.key);
+        self.link.meet(card, Box::new(move |result| shared.post(Command::Met(key, result))));
+        Ok(())
+    }
+
+    /// Whether its memory can be fetched from.
+    pub(crate) fn met(&mut self, result: &io::Result<()>) -> Result<(), Fail> {
+        let Fetching::Tried(bytes) = self.fetching else { return Ok(()) };
+        if result.is_ok() {
+            self.fetching = Fetching::Works(bytes);
+            self.metrics.set_carrier(Some(Carrier::Rdma));
+            self.frame(Kind::Ready, 0, 0, &[&REGION.to_be_bytes()], 0);
+        } else {
+            self.fetching = Fetching::Fails;
+            self.metrics.fallbacks.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// READY has come: the peer can fetch from our region.
+    pub(super) fn ready_for_lending(&mut self, region: u32) -> Result<(), Fail> {
+        let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.may_lend;
+        require(expected, "a region that was not shown is ready")?;
+        self.may_lend = true;
+        self.metrics.set_carrier(Some(Carrier::Rdma));
+        Ok(())
+    }
+
+    pub(super) fn offered_to_fetch(
+        &mut self,
+        around: &mut Around<'_>,
+        id: u64,
+        offer: &Offer,
+        place: Place,
+    ) -> Result<(), Violation> {
+        let Fetching::Works(bytes) = self.fetching else { return Err(Violation("a region that was not shown")) };
+        let end = place.address.checked_add(u64::from(offer.length));
+        require(place.region == REGION && end.is_some_and(|end| end <= bytes), "a chunk outside of its region")?;
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.takes_body()) else {
+            self.frame(Kind::Done, 0, id, &[&offer.offset.to_be_bytes()], 0);
+            return Ok(());
+        };
+        let Offer { offset, length, .. } = *offer;
+        stream.fetches.push_back(Fetch { offset, length, address: place.address, stage: FetchStage::Waiting });
+        self.want(around, id);
+        Ok(())
+    }
+
+    /// Fetch the next chunk into this memory. It comes back if there is none to fetch.
+    pub(super) fn start_fetch(&mut self, around: &Around<'_>, id: u64, buffer: Buffer) -> Option<Buffer> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Some(buffer) };
+        let waiting = stream.fetches.iter_mut().find(|fetch| matches!(fetch.stage, FetchStage::Waiting));
+        let Some(fetch) = waiting else { return Some(buffer) };
+        fetch.stage = FetchStage::Flying;
+        stream.flow.inflow.fetch(fetch.length);
+        let (shared, key, offset) = (around.shared.clone(), self.key, fetch.offset);
+        let then = move |result| shared.post(Command::Fetched(key, id, offset, result));
+        self.link.fetch(fetch.address, buffer, Box::new(then));
+        None
+    }
+
+    /// A chunk is here, or can't be fetched.
+    pub(crate) fn fetched(
+        &mut self,
+        around: &mut Around<'_>,
+        id: u64,
+        offset: u64,
+        result: io::Result<Buffer>,
+    ) -> Result<(), Fail> {
+        let buffer = result?;
+        self.frame(Kind::Done, 0, id, &[&offset.to_be_bytes()], 0);
+        self.metrics.fetched_bytes.fetch_add(buffer.len() as u64, Relaxed);
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(fetch) = stream.fetches.iter_mut().find(|fetch| fetch.offset == offset) else { return Ok(()) };
+        stream.flow.inflow.returned(fetch.length);
+        fetch.stage = FetchStage::Here(buffer);
+        while let Some(stream) = self.streams.get_mut(&id)
+            && let Some(fetch) = stream.fetches.pop_front()
+        {
+            let FetchStage::Here(buffer) = fetch.stage else {
+                stream.fetches.push_front(fetch);
+                break;
+            };
+            let hook = self.hook(around, id, fetch.offset, fetch.length, false);
+            self.deliver(around, id, buffer.freeze_with(fetch.length as usize, Some(hook)));
+        }
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.fetches.is_empty()
+            && let Some(footer) = stream.end_ahead.take()
+        {
+            self.body_ended(around, id, &footer)?;
+        }
+        self.want(around, id);
+        Ok(())
+    }
+
+    /// A stream is over: what it has not begun to fetch is the peer's again. What is being fetched is when it is here.
+    pub(super) fn give_back_unfetched(&mut self, id: u64, stream: &Stream) {
+        for fetch in stream.fetches.iter().filter(|fetch| matches!(fetch.stage, FetchStage::Waiting)) {
+            self.frame(Kind::Done, 0, id, &[&fetch.offset.to_be_bytes()], 0);
+        }
+    }
+}
