@@ -11,6 +11,7 @@ from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
+from swiftlet.api.quota_headers import account_quota
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
 from swiftlet.timestamp import ZERO
@@ -36,7 +37,7 @@ def account_headers(call: Call, info: AccountInfo) -> dict[str, str]:
 def new_metadata(call: Call) -> dict[str, str]:
     """What a PUT or POST changes of an account's metadata, its ACL included; "" removes an item."""
     items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
-    return unprivileged(items | account_acl(call.request.headers), call.owner)
+    return unprivileged(items | account_acl(call.request.headers), call.owner) | account_quota(call, items)
 
 
 async def head(call: Call) -> web.Response:

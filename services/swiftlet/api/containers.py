@@ -8,7 +8,10 @@ from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
+from swiftlet.api.quota_checks import room_for_container
+from swiftlet.api.quota_headers import check_container_quota
 from swiftlet.model import ContainerInfo
+from swiftlet.timestamp import Timestamp
 
 
 def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
@@ -28,6 +31,7 @@ def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
 def new_metadata(call: Call) -> dict[str, str]:
     """What a PUT or POST changes of a container's metadata, its ACLs included; "" removes an item."""
     items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
+    check_container_quota(items)
     return unprivileged(items | container_acls(call.request.headers), call.owner)
 
 
@@ -53,11 +57,14 @@ async def put(call: Call) -> web.Response:
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
     default = options.default_policy.index
-    created = await call.stamped(
-        lambda timestamp: call.api.listings.put_container(
-            call.path.account, call.container, timestamp, items, policy, default
-        )
-    )
+
+    async def make(timestamp: Timestamp) -> tuple[bool, Timestamp]:
+        place = call.path.account, call.container
+        return await call.api.listings.put_container(*place, timestamp, items, policy, default), timestamp
+
+    async with room_for_container(call.api, call.path.account, call.container) as room:
+        created, at = await call.stamped(make)
+        room.stored(at)
     call.api.containers.forget(call.path.account, call.container)
     return web.Response(status=201 if created else 202)
 

@@ -22,6 +22,8 @@ from swiftlet.errors import Superseded
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
+from swiftlet.quota import QuotaFile
+from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import LimitsSection, PolicySection
@@ -73,6 +75,8 @@ class SwiftApi:
     failures: FailureLimit
     clock: TimestampClock
     options: ApiOptions
+    quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))
+    usage: RememberedUsage = field(init=False)
     containers: ContainerCache = field(init=False)
     accounts: AccountCache = field(init=False)
     rates: RateLimits = field(init=False)
@@ -82,6 +86,7 @@ class SwiftApi:
         ttl_s = self.options.container_info_ttl_s
         object.__setattr__(self, "containers", ContainerCache(self.listings.container_info, ttl_s))
         object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
+        object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))
         object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
 
 

@@ -14,6 +14,7 @@ from swiftlet_native import Hasher
 
 from swiftlet.api.core import ATTEMPTS, Call
 from swiftlet.api.problems import ApiError
+from swiftlet.api.quota_checks import within_quota
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PutFooter, PutRecord
 from swiftlet.names import Path
@@ -77,6 +78,7 @@ def overtaken(clock: TimestampClock, error: Superseded) -> bool:
     return error.timestamp <= clock.now()
 
 
+@within_quota
 async def store(new: NewObject, policy: int) -> tuple[PutRecord, PutFooter]:
     """Store it; 422, NotFound when the container went away meanwhile, Superseded, Unavailable."""
     assert new.body is not None

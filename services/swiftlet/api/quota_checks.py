@@ -1,0 +1,285 @@
+"""Quotas of whatever stores objects or makes containers: one door, for uploads, copies, manifests, forms and archives.
+
+What counts is `swiftlet.quota.bounds`. A write takes its room before its first byte and gives it back when it comes to
+nothing. The size of an upload without Content-Length is not known: it takes more while it flows, and is cut off with
+413 where no more fits. An object counts in full while it is written, also where it replaces another one, as in
+OpenStack Swift. Limits count for everybody, reseller admins included, who can raise them.
+
+In precise mode room is held by claims at the databases (`swiftlet.placement.claims`) and the limits hold exactly;
+otherwise in the memory of this process (`swiftlet.quota.usage`).
+
+Fault model: a write whose outcome is unknown (503, a proxy that dies) keeps its claims until their time is up, since
+it may have been stored. When an account can't be asked for its metadata, precise mode refuses writes (503); otherwise
+limits by headers of that account do not count until it can.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import structlog
+from prometheus_client import Counter
+
+from swiftlet.api.core import Call, SwiftApi
+from swiftlet.api.problems import ApiError
+from swiftlet.auth.identity import RESELLER_PREFIX
+from swiftlet.errors import NotFound, SwiftletError, Unavailable
+from swiftlet.model import Amounts, Claim, DatabaseName, Excess, PutFooter, PutRecord
+from swiftlet.names import Path
+from swiftlet.quota.bounds import ACCOUNT_LEVEL, Named, account_bounds, container_bounds, containers_bounds
+from swiftlet.quota.limits import Limits, Quotas
+from swiftlet.timestamp import Timestamp
+
+P = ParamSpec("P")
+REFUSED = Counter("swiftlet_quota_refusals_total", "Writes refused by a quota.", ["scope", "what"])
+_MAX_STEP = 64 * 1024 * 1024
+"""Bytes that an upload of unknown size takes beyond what has come, at the most."""
+_log = structlog.get_logger("quota")
+
+
+class Incoming(Protocol):
+    """The bytes of a new object, as in `swiftlet.api.storing`."""
+
+    announced: int | None
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """All of them, in order."""
+        ...
+
+
+class QuotaExceeded(ApiError):
+    """413: there is no room for this."""
+
+    def __init__(self, scope: str, named: Named, excess: Excess, name: DatabaseName) -> None:
+        """The body says which limit, what is used, what was asked for."""
+        REFUSED.labels(scope, excess.what).inc()
+        where = f"account {name.account!r}" if name.container is None else f"container {name.container!r}"
+        super().__init__(413, named.explain(excess, where))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One database that a write takes room in."""
+
+    scope: str
+    name: DatabaseName
+    named: Named
+
+
+class Hold:
+    """The room that one write takes."""
+
+    def __init__(
+        self,
+        api: SwiftApi,
+        quotas: Quotas,
+        parts: Sequence[_Part],
+        asked: Amounts,
+        row: str,
+        container: DatabaseName | None = None,
+    ) -> None:
+        """Nothing is taken yet; `row` is what the write will be listed as, in `container` if it is an object."""
+        self._api = api
+        self._quotas = quotas
+        self._parts = parts
+        self._asked = asked
+        self._row = row
+        self._container = container
+        self._id = os.urandom(16).hex()
+        self._at: Timestamp | None = None
+        # Long enough for the silence that is allowed to a client, and for the commit after it.
+        self._life_s = round(2 * api.options.client_timeout_s + 60)
+        self._renewed = time.monotonic()
+
+    def stored(self, at: Timestamp) -> None:
+        """The write is done, with this timestamp."""
+        self._at = at
+
+    def metered(self, body: Incoming) -> Incoming:
+        """The body, as far as there is room for it."""
+        return _Metered(self, body) if self._parts else body
+
+    async def come(self, size: int) -> None:
+        """So many bytes of it have come; QuotaExceeded."""
+        if size > self._asked.bytes:
+            await self._grow(size)
+        elif time.monotonic() - self._renewed > self._life_s / 4:
+            await self.take()
+
+    async def _grow(self, size: int) -> None:
+        """Take room for `size` bytes, and for some more if there is some."""
+        ahead = min(max(size, 2 * self._asked.bytes), size + _MAX_STEP)
+        for target in dict.fromkeys((ahead, size)):
+            self._asked = replace(self._asked, bytes=target)
+            try:
+                await self.take()
+            except QuotaExceeded:
+                if target == size:
+                    raise
+            else:
+                return
+
+    async def take(self) -> None:
+        """Take what is asked for now, everywhere or nowhere; QuotaExceeded, NotFound, Unavailable."""
+        claim = Claim(self._id, self._asked)
+        for index, part in enumerate(self._parts):
+            try:
+                excess = await self._ask(part, claim)
+            except BaseException:
+                await self._give_back(self._parts[:index])
+                raise
+            if excess is not None:
+                await self._give_back(self._parts[:index])
+                raise QuotaExceeded(part.scope, part.named, excess, part.name)
+        self._renewed = time.monotonic()
+
+    async def _ask(self, part: _Part, claim: Claim) -> Excess | None:
+        if self._quotas.precise:
+            return await self._api.listings.claims.take(part.name, claim, part.named.bounds, self._life_s)
+        return await self._api.usage.take(part.name, claim, part.named.bounds, self._quotas.cache_s)
+
+    async def end(self, error: BaseException | None) -> None:
+        """Give the room back, or have it counted as taken."""
+        unknown = error is not None and (not isinstance(error, SwiftletError) or isinstance(error, Unavailable))
+        if not self._quotas.precise:
+            for part in self._parts:
+                self._api.usage.end(part.name, self._id, stored=error is None or unknown)
+        elif unknown:
+            _log.info("a write's outcome is unknown; its claims end by their time", row=self._row, life_s=self._life_s)
+        elif self._at is None:
+            await self._give_back(self._parts)
+        else:
+            await self._settle(self._at)
+
+    async def _settle(self, at: Timestamp) -> None:
+        claims, scopes = self._api.listings.claims, {part.scope: part.name for part in self._parts}
+        if "containers" in scopes:
+            await claims.settle(scopes["containers"], self._id, self._row, at)
+        # An account learns of objects by their container's totals: its claim may end once it has.
+        if self._container is not None and scopes:
+            told = await claims.settle(self._container, self._id, self._row, at, report="account" in scopes)
+            if told and "account" in scopes:
+                await claims.cancel(scopes["account"], self._id)
+
+    async def _give_back(self, parts: Sequence[_Part]) -> None:
+        for part in parts:
+            if self._quotas.precise:
+                await self._api.listings.claims.cancel(part.name, self._id)
+            else:
+                self._api.usage.end(part.name, self._id, stored=False)
+
+
+class _Metered:
+    """A body that asks for room as it flows."""
+
+    def __init__(self, hold: Hold, body: Incoming) -> None:
+        self._hold = hold
+        self._body = body
+        self.announced = body.announced
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All of them, in order; QuotaExceeded where no more fits."""
+        size = 0
+        async for piece in self._body.pieces():
+            size += len(piece)
+            await self._hold.come(size)
+            yield piece
+
+
+class _Written(Protocol):
+    """A new object as its writer describes it."""
+
+    call: Call
+    path: Path
+    body: Incoming | None
+
+
+W = TypeVar("W", bound=_Written)
+
+
+def within_quota(
+    store: Callable[Concatenate[W, P], Awaitable[tuple[PutRecord, PutFooter]]],
+) -> Callable[Concatenate[W, P], Awaitable[tuple[PutRecord, PutFooter]]]:
+    """Have `store` write an object only within its quotas: the one place that all of them pass.
+
+    A DELETE is never refused: what it brings back was counted before.
+    """
+
+    async def stored(new: W, *args: P.args, **kwargs: P.kwargs) -> tuple[PutRecord, PutFooter]:
+        assert new.body is not None
+        if new.call.request.method == "DELETE":
+            return await store(new, *args, **kwargs)
+        async with room_for_object(new.call.api, new.path, new.body.announced) as hold:
+            new.body = hold.metered(new.body)
+            record, footer = await store(new, *args, **kwargs)
+            hold.stored(record.timestamp)
+        return record, footer
+
+    return stored
+
+
+@asynccontextmanager
+async def room_for_object(api: SwiftApi, path: Path, size: int | None) -> AsyncIterator[Hold]:
+    """Room for an object of `size` bytes (None: not known yet) while it is written; QuotaExceeded, Unavailable."""
+    assert path.container is not None
+    quotas = api.quotas.quotas
+    limits, metadata = await _level(api, quotas, path.account)
+    container = await api.containers.get(path.account, path.container)
+    name = DatabaseName(path.account, path.container)
+    parts = [
+        _Part("container", name, container_bounds(limits, container.metadata)),
+        _Part("account", DatabaseName(path.account), account_bounds(limits, metadata)),
+    ]
+    asked = Amounts(objects=1, bytes=size or 0)
+    hold = Hold(api, quotas, [part for part in parts if not part.named.unlimited], asked, path.obj or "", name)
+    async with _held(hold):
+        yield hold
+
+
+@asynccontextmanager
+async def room_for_container(api: SwiftApi, account: str, container: str) -> AsyncIterator[Hold]:
+    """Room for a container while it is made, unless it is there already; QuotaExceeded, Unavailable."""
+    quotas = api.quotas.quotas
+    named = containers_bounds((await _level(api, quotas, account))[0])
+    parts = [] if named.unlimited else [_Part("containers", DatabaseName(account), named)]
+    if parts and await _exists(api, quotas, account, container):
+        parts = []
+    hold = Hold(api, quotas, parts, Amounts(containers=1), container)
+    async with _held(hold):
+        yield hold
+
+
+@asynccontextmanager
+async def _held(hold: Hold) -> AsyncIterator[None]:
+    await hold.take()
+    try:
+        yield
+    except BaseException as error:
+        await hold.end(error)
+        raise
+    await hold.end(None)
+
+
+async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, Mapping[str, str]]:
+    """The level's limits of an account, and its metadata, which may have limits of its own."""
+    try:
+        metadata = await api.accounts.metadata(account)
+    except Unavailable:
+        if quotas.precise:
+            raise
+        _log.warning("an account could not be asked; limits by its headers do not count now", account=account)
+        metadata = {}
+    return quotas.limits_of(account.removeprefix(RESELLER_PREFIX), metadata.get(ACCOUNT_LEVEL)), metadata
+
+
+async def _exists(api: SwiftApi, quotas: Quotas, account: str, container: str) -> bool:
+    try:
+        await (api.containers.refresh if quotas.precise else api.containers.get)(account, container)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""What a proxy process remembers of usage, when quotas need not hold exactly.
+
+Usage is asked for once in a while; what this process has let in since counts on top of it. So one process alone never
+passes a limit by what it lets in itself. Several may, together: each may fill the room that it saw when it asked last.
+With P processes the overshoot is at most P - 1 times that room, until they ask again.
+
+Fault model: whoever is asked may be away. What was known stays then; if nothing was, nothing is refused, and
+`UNKNOWN` counts it: a proxy that can't ask must not turn every write away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from prometheus_client import Counter
+
+from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.quota.weigh import excess_of, total
+
+UNKNOWN = Counter(
+    "swiftlet_quota_unknown_usage_total", "Writes let in without a quota check: nobody could say what is used."
+)
+FRESH_S = 1.0
+"""Nobody is refused by what was counted longer ago: what others deleted meanwhile makes room at once."""
+
+Fetch = Callable[[DatabaseName], Awaitable[Amounts]]
+
+
+def usage_source(listings: ClusterListings) -> Callable[[DatabaseName], Awaitable[Amounts]]:
+    """What accounts and containers hold, as their databases say."""
+
+    async def fetch(name: DatabaseName) -> Amounts:
+        if name.container is None:
+            account = await listings.account_info(name.account)
+            return Amounts(account.container_count, account.object_count, account.bytes_used)
+        container = await listings.container_info(name.account, name.container)
+        return Amounts(0, container.object_count, container.bytes_used)
+
+    return fetch
+
+
+@dataclass(slots=True)
+class _Entry:
+    known: Amounts | None = None
+    at: float = 0.0
+    since: Amounts = field(default_factory=Amounts)
+    """Written by this process since `known` was counted."""
+    held: dict[str, Amounts] = field(default_factory=dict)
+    """Of writes that are under way."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RememberedUsage:
+    """Usage of accounts and containers; lives in one event loop, `clock` in monotonic seconds."""
+
+    def __init__(self, fetch: Fetch, max_entries: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
+        """`fetch` gives the usage as it is now; NotFound for what is not there. The last used entries are kept."""
+        self._fetch = fetch
+        self._max_entries = max_entries
+        self._clock = clock
+        self._entries: OrderedDict[DatabaseName, _Entry] = OrderedDict()
+
+    async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, ttl_s: float) -> Excess | None:
+        """Count a write that is under way, or change one; why not when it does not fit."""
+        entry = self._entry(name)
+        excess = None
+        for max_age_s in (ttl_s, min(FRESH_S, ttl_s)):
+            await self._refresh(name, entry, max_age_s)
+            if entry.known is None:
+                UNKNOWN.inc()
+                excess = None
+                break
+            others = [amounts for id, amounts in entry.held.items() if id != claim.id]
+            excess = excess_of(total([entry.known, entry.since, *others]), claim.asked, bounds)
+            if excess is None:
+                break
+        if excess is None:
+            entry.held[claim.id] = claim.asked
+        return excess
+
+    def end(self, name: DatabaseName, claim_id: str, stored: bool) -> None:
+        """A write has ended; one that was (or may have been) stored counts until usage is asked for again."""
+        entry = self._entries.get(name)
+        amounts = entry.held.pop(claim_id, None) if entry is not None else None
+        if entry is not None and amounts is not None and stored:
+            entry.since = total([entry.since, amounts])
+
+    def _entry(self, name: DatabaseName) -> _Entry:
+        entry = self._entries.setdefault(name, _Entry())
+        self._entries.move_to_end(name)
+        if len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+        return entry
+
+    async def _refresh(self, name: DatabaseName, entry: _Entry, max_age_s: float) -> None:
+        async with entry.lock:
+            now = self._clock()
+            if entry.known is not None and now - entry.at < max_age_s:
+                return
+            before = entry.since
+            try:
+                known = await self._fetch(name)
+            except NotFound:
+                known = Amounts()
+            except SwiftletError:
+                return
+            entry.known, entry.at = known, now
+            # What ended while the question was under way may not be in the answer yet.
+            after = entry.since
+            entry.since = Amounts(
+                after.containers - before.containers, after.objects - before.objects, after.bytes - before.bytes
+            )
