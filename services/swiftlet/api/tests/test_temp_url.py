@@ -257,6 +257,7 @@ async def test_keys_are_asked_for_once(proxy: Proxy, monkeypatch: pytest.MonkeyP
         asked.append(account)
         return await account_info(account)
 
+    proxy.api.accounts.forget(ACCOUNT)
     monkeypatch.setattr(proxy.api.accounts, "_fetch", counted)
     for _ in range(5):
         assert await status(proxy, "GET", temp_url("GET")) == 200
