@@ -17,6 +17,7 @@ from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -49,7 +50,8 @@ def create_app(settings: ObjectSettings) -> web.Application:
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
     key = use_keys(app, cluster).signing
-    server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused)
+    owed = {name: store for name, store in stores.items() if isinstance(store, OwedRows)}
+    server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed)
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
     return app

@@ -24,6 +24,12 @@ DEVICE_TOTAL = Gauge("swiftlet_object_device_total_bytes", "Size of a device.", 
 DEVICE_FREE = Gauge("swiftlet_object_device_free_bytes", "Room left on a device.", ["device"])
 DEVICE_UP = Gauge("swiftlet_object_device_up", "1 while a device answers, 0 after it failed.", ["device"])
 OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for their container server.", ["device"])
+OWED_ROWS = Gauge("swiftlet_object_owed_rows", "Listing rows that a device owes to containers.", ["device"])
+OWED_OLDEST = Gauge(
+    "swiftlet_object_owed_oldest_seconds",
+    "For how long the oldest of them is owed; more than some seconds when containers can't be reached.",
+    ["device"],
+)
 ROWS = Counter(
     "swiftlet_object_rows_total", "Listing rows by their fate: listed, queued, no-container, dropped.", ["fate"]
 )

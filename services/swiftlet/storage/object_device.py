@@ -9,7 +9,16 @@ from swiftlet.errors import NodeBusy
 from swiftlet.model import Usage
 from swiftlet.peers import RowUpdate
 from swiftlet.storage.device_status import DeviceStatus
-from swiftlet.storage.metrics import DEVICE_FREE, DEVICE_TOTAL, DEVICE_UP, OUTBOX_LENGTH, STORE_COUNTERS
+from swiftlet.storage.metrics import (
+    DEVICE_FREE,
+    DEVICE_TOTAL,
+    DEVICE_UP,
+    OUTBOX_LENGTH,
+    OWED_OLDEST,
+    OWED_ROWS,
+    STORE_COUNTERS,
+)
+from swiftlet.storage.owed_delivery import OwedDelivery
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
 from swiftlet.store.protocol import Store
@@ -26,6 +35,8 @@ class ObjectDevice:
     pool: DevicePool
     rows: RowSender
     status: DeviceStatus
+    owed: OwedDelivery | None = None
+    """Delivers what the store owes, if it is one that does."""
     _counted: dict[str, int] = field(default_factory=dict)
     """What the store had counted when it was last looked at."""
 
@@ -39,6 +50,9 @@ class ObjectDevice:
         usage = await self.status.look(self._usage)
         DEVICE_UP.labels(self.name).set(usage is not None)
         OUTBOX_LENGTH.labels(self.name).set(len(self.rows.outbox))
+        if self.owed is not None:
+            OWED_ROWS.labels(self.name).set(self.owed.owed.count())
+            OWED_OLDEST.labels(self.name).set(self.owed.owed.oldest_s())
         if usage is not None:
             DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
             DEVICE_FREE.labels(self.name).set(usage.free_bytes)
@@ -57,4 +71,10 @@ class ObjectDevice:
 
     def fields(self) -> dict[str, object]:
         """The status report's fields."""
-        return {**self.status.fields(), "outbox": len(self.rows.outbox)}
+        owed = None if self.owed is None else self.owed.owed
+        return {
+            **self.status.fields(),
+            "outbox": len(self.rows.outbox),
+            "owed": None if owed is None else owed.count(),
+            "owedOldestSeconds": None if owed is None else round(owed.oldest_s(), 3),
+        }

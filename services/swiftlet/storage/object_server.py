@@ -31,6 +31,8 @@ from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, ob
 from swiftlet.storage.object_get import get
 from swiftlet.storage.object_put import put
 from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
+from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
 from swiftlet.store.protocol import Store
@@ -86,10 +88,12 @@ class ObjectServer:
         key: ClusterKey | None = None,
         now_s: Callable[[], float] = time.time,
         unused: Mapping[str, str] | None = None,
+        owed: Mapping[str, OwedRows] | None = None,
     ) -> None:
         """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
 
-        `now_s` is the wall clock. `unused` are devices that can't be used, and why.
+        `now_s` is the wall clock. `unused` are devices that can't be used, and why; `owed` is what those of the
+        devices owe that owe their rows.
         """
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
@@ -97,18 +101,23 @@ class ObjectServer:
         self._door = Door(key)
         self._now_s = now_s
         self._unused = dict(unused or {})
+        self._owed = owed or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
         settings = self.settings
         pool = DevicePool(name, settings.threads_per_device, settings.max_requests_per_device)
         rows = RowSender(sink, outbox, pool, settings.row_wait_s, settings.reclaim_age_s, settings.outbox_interval_s)
-        return ObjectDevice(name, store, pool, rows, DeviceStatus(name))
+        times = OwedTimes(settings.row_wait_s, settings.outbox_interval_s, settings.reclaim_age_s)
+        owed = self._owed.get(name)
+        delivery = None if owed is None else OwedDelivery(name, store, owed, pool, sink, times, self._now_s)
+        return ObjectDevice(name, store, pool, rows, DeviceStatus(name), delivery)
 
     def status(self) -> dict[str, object]:
         """The `devices` of the status report."""
         unused = {
-            name: {**DeviceStatus(name, reason).fields(), "outbox": None} for name, reason in self._unused.items()
+            name: {**DeviceStatus(name, reason).fields(), "outbox": None, "owed": None, "owedOldestSeconds": None}
+            for name, reason in self._unused.items()
         }
         return {**unused, **{name: device.fields() for name, device in self._devices.items()}}
 
@@ -129,7 +138,7 @@ class ObjectServer:
 
     @property
     def _upkeep(self) -> tuple[Callable[[ObjectDevice], Coroutine[Any, Any, None]], ...]:
-        return self._tend, self._forget_old, self._watch
+        return self._tend, self._deliver_owed, self._forget_old, self._watch
 
     async def _watch(self, device: ObjectDevice) -> None:
         await device.status.watch(device.measure)
@@ -157,10 +166,19 @@ class ObjectServer:
         return gone
 
     async def _tend(self, device: ObjectDevice) -> None:
-        """One device's upkeep, for ever; an attempt that fails is logged and followed by the next."""
+        """Empty the outbox, for ever."""
+        await self._repeat(device, device.rows.drain)
+
+    async def _deliver_owed(self, device: ObjectDevice) -> None:
+        """Deliver the rows that the device owes, for ever."""
+        if device.owed is not None:
+            await self._repeat(device, device.owed.deliver)
+
+    async def _repeat(self, device: ObjectDevice, work: Callable[[], Awaitable[int]]) -> None:
+        """One device's upkeep; an attempt that fails is logged and followed by the next."""
         while True:
             try:
-                await device.rows.drain()
+                await work()
             except (SwiftletError, OSError) as error:
                 _log.error("upkeep failed: device=%s error=%s", device.name, error)
             except Exception:

@@ -20,10 +20,10 @@ from swiftlet.model import ObjectRow
 from swiftlet.peers import RowFate, RowUpdate
 from swiftlet.storage.metrics import ROWS
 from swiftlet.storage.outbox import Outbox, PendingRow
+from swiftlet.storage.pauses import Pauses
 from swiftlet.storage.pool import DevicePool
 
 _log = logging.getLogger(__name__)
-_MAX_PAUSE_S = 300.0
 _GROUPS_AT_ONCE = 8
 _ROWS_AT_ONCE = 100
 
@@ -57,7 +57,7 @@ class RowSender:
         self._reclaim_age_s = reclaim_age_s
         self._interval_s = interval_s
         self._now_s = now_s
-        self._pauses: dict[tuple[str, str, int], tuple[float, float]] = {}
+        self._pauses = Pauses(interval_s, now_s)
 
     async def send(self, update: RowUpdate | None, row: ObjectRow) -> RowFate:
         """Bring a row to all replicas asked for; returns when each has it, refused it, or it is in the outbox."""
@@ -84,12 +84,11 @@ class RowSender:
 
     async def drain(self) -> int:
         """Try all rows whose pause is over, once; how many are settled."""
-        now_s = self._now_s()
         waiting = sorted(self.outbox.waiting(), key=lambda pending: pending.group)
         due = [
             list(rows)
             for group, rows in groupby(waiting, key=lambda pending: pending.group)
-            if self._pauses.get(group, (0.0, 0.0))[0] <= now_s
+            if self._pauses.over(group)
         ]
         gate = asyncio.Semaphore(_GROUPS_AT_ONCE)
 
@@ -107,9 +106,9 @@ class RowSender:
             done = await asyncio.gather(*(self._drain_one(pending) for pending in batch))
             settled += sum(done)
             if not all(done):
-                self._pause(batch[0].group)
+                self._pauses.failed(batch[0].group)
                 return settled
-        self._pauses.pop(rows[0].group, None)
+        self._pauses.delivered(rows[0].group)
         return settled
 
     async def _drain_one(self, pending: PendingRow) -> bool:
@@ -127,8 +126,3 @@ class RowSender:
             return False
         await self._pool.run(self.outbox.done, pending)
         return True
-
-    def _pause(self, group: tuple[str, str, int]) -> None:
-        _, last_s = self._pauses.get(group, (0.0, 0.0))
-        pause_s = min(_MAX_PAUSE_S, max(self._interval_s, last_s * 2))
-        self._pauses[group] = (self._now_s() + pause_s, pause_s)

@@ -106,6 +106,8 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "state": "serving",
             "reason": None,
             "outbox": 0,
+            "owed": None,
+            "owedOldestSeconds": None,
         }
         gone = {
             "capacityBytes": None,
@@ -113,6 +115,8 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "state": "failed",
             "reason": "it is not mounted",
             "outbox": None,
+            "owed": None,
+            "owedOldestSeconds": None,
         }
         assert await devices() == {"d0": sound, "d1": sound, "d2": gone}
         stores["d1"].faults.broken = True

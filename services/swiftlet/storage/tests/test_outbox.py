@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-from array import array
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.names import HashPath
-from swiftlet.peers import ListingTransport, RowFate, RowUpdate
-from swiftlet.placement.row_lanes import RowLanes
-from swiftlet.ring.lookup import Ring
-from swiftlet.ring.model import Device
+from swiftlet.peers import RowFate, RowUpdate
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pool import DevicePool
@@ -90,9 +82,9 @@ async def test_pauses_grow_and_missing_containers_are_dropped(tmp_path: Path) ->
     assert await sender.send(RowUpdate("a", "c", (0,)), row()) is RowFate.QUEUED
     attempts = []
     for _ in range(200):
-        before = sender._pauses.copy()
+        before = dict(sender._pauses._pauses)
         await sender.drain()
-        if sender._pauses != before:
+        if sender._pauses._pauses != before:
             attempts.append(clock.now_s)
         clock.now_s += 1
     gaps = [later - earlier for earlier, later in pairwise(attempts)]
@@ -105,59 +97,6 @@ async def test_pauses_grow_and_missing_containers_are_dropped(tmp_path: Path) ->
     assert await sender.drain() == 1
     assert len(outbox) == 0
     pool.close()
-
-
-class SlowListing:
-    """Counts requests, each of which takes a moment."""
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[str, int]] = []
-        self.error: Exception | None = None
-
-    async def update_rows(
-        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
-    ) -> None:
-        await asyncio.sleep(0.01)
-        if self.error is not None:
-            raise self.error
-        self.batches.append((device.name, len(rows)))
-
-
-def container_rows(listing: SlowListing) -> RowLanes:
-    devices = [Device(i, f"d{i}", "h", 1, f"d{i}", "r", f"z{i}", "n", 1.0) for i in range(3)]
-    ring = Ring(1, 1, 3.0, devices, [array("H", [i, i]) for i in range(3)])
-    return RowLanes(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"))
-
-
-async def test_rows_that_come_together_go_together() -> None:
-    listing = SlowListing()
-    rows = container_rows(listing)
-    await asyncio.gather(*(rows.send("a", "c", 1, row(str(number))) for number in range(50)))
-    assert sum(count for _, count in listing.batches) == 50
-    assert len(listing.batches) <= 2
-    assert {name for name, _ in listing.batches} == {"d1"}
-
-
-async def test_failure_reaches_all_who_wait_and_the_next_try_works() -> None:
-    listing = SlowListing()
-    listing.error = NotFound("no such container")
-    rows = container_rows(listing)
-    results = await asyncio.gather(*(rows.send("a", "c", 0, row(str(n))) for n in range(5)), return_exceptions=True)
-    assert all(isinstance(result, NotFound) for result in results)
-    listing.error = None
-    await rows.send("a", "c", 0, row())
-    assert listing.batches == [("d0", 1)]
-
-
-async def test_one_who_stops_waiting_harms_nobody() -> None:
-    listing = SlowListing()
-    rows = container_rows(listing)
-    impatient = asyncio.create_task(rows.send("a", "c", 0, row("impatient")))
-    patient = asyncio.create_task(rows.send("a", "c", 0, row("patient")))
-    await asyncio.sleep(0)
-    impatient.cancel()
-    await patient
-    assert sum(count for _, count in listing.batches) >= 1
 
 
 def test_a_full_or_failed_device_says_so_in_the_domains_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

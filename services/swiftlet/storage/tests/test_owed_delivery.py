@@ -1,0 +1,253 @@
+"""Rows that nobody settled: what the device itself delivers, and what it goes on owing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import REGISTRY
+
+from swiftlet.errors import NodeUnreachable, NotFound
+from swiftlet.model import ObjectKey, ObjectRow, PostRecord
+from swiftlet.storage.memory_owed import MemoryOwed
+from swiftlet.storage.object_conformance import RowRecorder
+from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
+from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
+from swiftlet.storage.pool import DevicePool
+from swiftlet.storage.tests.test_device_status import until
+from swiftlet.store.conformance import NAME, at, footer_of, key_of, put
+from swiftlet.store.memory import MemoryStore
+from swiftlet.web.app import create_base_app
+from swiftlet.web.statusz import STATUS
+
+DATA = b"data"
+RECLAIM_AGE_S = 1000.0
+
+
+@dataclass
+class Containers:
+    """Container replicas, some of which are without the container or can't be asked."""
+
+    without: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
+    rows: list[tuple[str, str, int, ObjectRow]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        self.asked.append(replica_index)
+        if replica_index in self.without:
+            raise NotFound("no such container")
+        if replica_index in self.gone:
+            raise NodeUnreachable("down")
+        self.rows.append((account, container, replica_index, row))
+
+    @property
+    def told(self) -> list[int]:
+        return [replica for _, _, replica, _ in self.rows]
+
+
+class Debtor:
+    """A device that owes, and its delivery; time passes when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = at(1).seconds
+        self.store = MemoryStore()
+        self.owed = MemoryOwed(clock=lambda: self.now_s)
+        self.containers = Containers()
+        self.pool = DevicePool("d1", 1, 10)
+        self.delivery = self.process()
+
+    def process(self) -> OwedDelivery:
+        """A delivery as a process makes it when it starts."""
+        times = OwedTimes(send_s=1.0, interval_s=5.0, reclaim_age_s=RECLAIM_AGE_S)
+        return OwedDelivery("d1", self.store, self.owed, self.pool, self.containers, times, lambda: self.now_s)
+
+    def put(self, number: int, moment: float, *replicas: int, name: str = NAME) -> ObjectKey:
+        """A write that owes its row to these replicas."""
+        put(self.store, key_of(number), moment, DATA, name)
+        self.owed.owe(key_of(number), at(moment), name, replicas)
+        return key_of(number)
+
+    async def deliver(self, after_s: float) -> int:
+        """Let time pass, then do what is due."""
+        self.now_s += after_s
+        return await self.delivery.deliver()
+
+
+@pytest.fixture
+async def debtor() -> AsyncIterator[Debtor]:
+    made = Debtor()
+    yield made
+    made.pool.close()
+
+
+def listed(moment: float, content_type: str = "type/1") -> ObjectRow:
+    return ObjectRow("object", at(moment), len(DATA), footer_of(DATA).etag, content_type)
+
+
+async def test_what_is_owed_for_long_is_delivered_to_all_its_replicas_and_settled(debtor: Debtor) -> None:
+    debtor.put(1, 1, 0, 2)
+    assert await debtor.deliver(9.9) == 0
+    assert debtor.containers.asked == []
+    assert await debtor.deliver(0.2) == 1
+    assert debtor.containers.rows == [
+        ("account", "container", 0, listed(1)),
+        ("account", "container", 2, listed(1)),
+    ]
+    assert debtor.owed.count() == 0
+    assert await debtor.deliver(100) == 0
+
+
+async def test_the_newest_is_listed_of_older_and_newer_writes(debtor: Debtor) -> None:
+    key = debtor.put(1, 1, 0)
+    debtor.put(1, 3, 1)
+    debtor.store.post(key, PostRecord(at(4), {}, "image/png", at(4)))
+    assert await debtor.deliver(11) == 1
+    assert [row for _, _, _, row in debtor.containers.rows] == [listed(4, "image/png")] * 2
+    assert sorted(debtor.containers.told) == [0, 1]
+
+
+async def test_a_deletion_takes_the_row_out(debtor: Debtor) -> None:
+    key = debtor.put(1, 1, 0)
+    debtor.store.delete(key, at(2), NAME)
+    debtor.owed.owe(key, at(2), NAME, (0,))
+    assert await debtor.deliver(11) == 1
+    assert debtor.containers.rows == [("account", "container", 0, ObjectRow("object", at(2), deleted=True))]
+
+
+async def test_a_write_in_the_middle_of_the_delivery_stays_owed(debtor: Debtor) -> None:
+    debtor.put(1, 1, 0)
+
+    class Writing(Containers):
+        async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+            await super().send(account, container, replica_index, row)
+            if len(self.rows) == 1:
+                debtor.put(1, 2, 0)
+
+    debtor.containers = Writing()
+    debtor.delivery = debtor.process()
+    assert await debtor.deliver(11) == 1
+    assert debtor.owed.count() == 1
+    assert await debtor.deliver(1) == 1
+    assert [row.timestamp for _, _, _, row in debtor.containers.rows] == [at(1), at(2)]
+
+
+async def test_a_replica_that_is_down_has_pauses_and_the_others_are_told_once(debtor: Debtor) -> None:
+    debtor.containers.gone.add(1)
+    debtor.put(1, 1, 0, 1)
+    attempts = []
+    debtor.now_s += 9
+    for _ in range(200):
+        before = len(debtor.containers.asked)
+        await debtor.deliver(1)
+        if len(debtor.containers.asked) > before:
+            attempts.append(debtor.now_s)
+    assert [later - earlier for earlier, later in pairwise(attempts)] == [5, 10, 20, 40, 80]
+    assert debtor.containers.told == [0]
+    debtor.containers.gone.clear()
+    assert await debtor.deliver(200) == 1
+    assert debtor.containers.told == [0, 1]
+
+
+async def test_a_group_in_a_pause_does_not_hold_up_the_others(debtor: Debtor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swiftlet.storage.owed_delivery._BATCH", 5)
+    debtor.containers.gone.add(1)
+    for number in range(20):
+        debtor.put(number, 1, 1)
+    debtor.now_s += 1
+    for number in range(20, 40):
+        debtor.put(number, 1, 0)
+    for _ in range(3):
+        await debtor.deliver(10)
+    assert debtor.containers.told == [0] * 20
+    assert debtor.owed.count() == 20
+    debtor.containers.gone.clear()
+    assert await debtor.deliver(300) == 20
+
+
+async def test_a_replica_refuses_while_another_lists(debtor: Debtor) -> None:
+    debtor.containers.without.add(1)
+    debtor.put(1, 1, 0, 1)
+    assert await debtor.deliver(11) == 1
+    assert debtor.containers.told == [0]
+
+
+async def test_a_row_of_a_missing_container_is_kept_for_the_reclaim_age(debtor: Debtor) -> None:
+    debtor.containers.without |= {0, 1}
+    debtor.put(1, 1, 0, 1)
+    for _ in range(9):
+        assert await debtor.deliver(100) == 0
+    debtor.containers.without.remove(0)
+    assert await debtor.deliver(0) == 0, "the replica has a pause"
+    debtor.containers.without.add(0)
+    assert await debtor.deliver(RECLAIM_AGE_S) == 1
+    assert debtor.containers.rows == []
+
+
+async def test_a_container_that_appears_in_time_gets_its_rows(debtor: Debtor) -> None:
+    debtor.containers.without.add(0)
+    debtor.put(1, 1, 0)
+    assert await debtor.deliver(11) == 0
+    debtor.containers.without.clear()
+    assert await debtor.deliver(5) == 1
+    assert debtor.containers.told == [0]
+
+
+async def test_what_can_not_be_read_stays_owed(debtor: Debtor) -> None:
+    debtor.put(1, 1, 0)
+    debtor.store.faults.broken = True
+    assert await debtor.deliver(11) == 0
+    debtor.store.faults.clear()
+    assert await debtor.deliver(5) == 1
+
+
+async def test_what_is_not_held_any_more_is_owed_to_nobody(debtor: Debtor) -> None:
+    debtor.owed.owe(key_of(9), at(1), NAME, (0,))
+    debtor.put(2, 1, 0, name="without a container")
+    assert await debtor.deliver(11) == 2
+    assert debtor.containers.asked == []
+    assert debtor.owed.count() == 0
+
+
+async def test_two_processes_deliver_the_same_row(debtor: Debtor) -> None:
+    debtor.put(1, 1, 0)
+    debtor.now_s += 11
+    both = asyncio.Barrier(2)
+
+    class Together(Containers):
+        async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+            await both.wait()
+            await super().send(account, container, replica_index, row)
+
+    debtor.containers = Together()
+    await asyncio.gather(debtor.process().deliver(), debtor.process().deliver())
+    assert debtor.containers.rows == [("account", "container", 0, listed(1))] * 2
+    assert debtor.owed.count() == 0
+
+
+async def test_an_object_server_tells_and_delivers_what_a_device_owes(tmp_path: Path) -> None:
+    now_s = 0.0
+    store, rows, owed = MemoryStore(), RowRecorder(), MemoryOwed(clock=lambda: now_s)
+    settings = ObjectServerSettings(outbox_interval_s=0.01)
+    server = ObjectServer({"d0": store}, {"d0": Outbox(tmp_path / "d0")}, rows, settings, owed={"d0": owed})
+    put(store, key_of(1), 1, DATA)
+    owed.owe(key_of(1), at(1), NAME, (0,))
+    now_s = 2.5
+    fields = server.devices["d0"].fields()
+    assert (fields["owed"], fields["owedOldestSeconds"]) == (1, 2.5)
+    await server.devices["d0"].measure()
+    assert REGISTRY.get_sample_value("swiftlet_object_owed_rows", {"device": "d0"}) == 1
+    assert REGISTRY.get_sample_value("swiftlet_object_owed_oldest_seconds", {"device": "d0"}) == 2.5
+    app = create_base_app("object", trust_request_ids=True)
+    app[STATUS].add("devices", server.status)
+    add_object_routes(app, server)
+    async with TestClient(TestServer(app)):
+        now_s = 12.5
+        await until(lambda: not owed.count())
+    assert [sent[:3] for sent in rows.rows] == [("account", "container", 0)]
