@@ -1,0 +1,130 @@
+"""Rows on their way to container servers: together if they come together, bounded, and none the worse for others."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from swiftlet.errors import NodeBusy, NodeTimeout, NotFound
+from swiftlet.model import ObjectRow
+from swiftlet.names import HashPath
+from swiftlet.peers import ListingTransport
+from swiftlet.placement.row_lanes import MAX_BATCH, RowLanes
+from swiftlet.placement.tests.cluster import at
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+
+
+class SlowListing:
+    """Counts requests, each of which takes a moment, or until it is let go."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int]] = []
+        self.error: Exception | None = None
+        self.held: asyncio.Event | None = None
+
+    async def update_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
+    ) -> None:
+        await (asyncio.sleep(0.001) if self.held is None else self.held.wait())
+        if self.error is not None:
+            raise self.error
+        self.batches.append((device.name, len(rows)))
+
+
+def lanes_to(listing: SlowListing, max_waiting: int = 20_000) -> RowLanes:
+    devices = [Device(i, f"d{i}", "h", 1, f"d{i}", "r", f"z{i}", "n", 1.0) for i in range(3)]
+    ring = Ring(1, 1, 3.0, devices, [array("H", [i, i]) for i in range(3)])
+    return RowLanes(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"), max_waiting)
+
+
+def row(name: str = "o") -> ObjectRow:
+    return ObjectRow(name, at(1))
+
+
+async def test_rows_that_come_together_go_together() -> None:
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    await asyncio.gather(*(lanes.send("a", "c", 1, row(str(number))) for number in range(50)))
+    assert sum(count for _, count in listing.batches) == 50
+    assert len(listing.batches) <= 2
+    assert {name for name, _ in listing.batches} == {"d1"}
+
+
+async def test_a_batch_has_a_limit() -> None:
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    await asyncio.gather(*(lanes.send("a", "c", 1, row(str(number))) for number in range(MAX_BATCH + 10)))
+    assert [count for _, count in listing.batches] == [MAX_BATCH, 10]
+
+
+async def test_failure_reaches_all_who_wait_and_the_next_try_works() -> None:
+    listing = SlowListing()
+    listing.error = NotFound("no such container")
+    lanes = lanes_to(listing)
+    results = await asyncio.gather(*(lanes.send("a", "c", 0, row(str(n))) for n in range(5)), return_exceptions=True)
+    assert all(isinstance(result, NotFound) for result in results)
+    listing.error = None
+    await lanes.send("a", "c", 0, row())
+    assert listing.batches == [("d0", 1)]
+
+
+async def test_one_who_stops_waiting_harms_nobody() -> None:
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    impatient = asyncio.create_task(lanes.send("a", "c", 0, row("impatient")))
+    patient = asyncio.create_task(lanes.send("a", "c", 0, row("patient")))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await patient
+    assert sum(count for _, count in listing.batches) >= 1
+
+
+async def test_behind_a_silent_server_rows_get_too_late_and_are_not_sent() -> None:
+    listing = SlowListing()
+    listing.held = asyncio.Event()
+    lanes = lanes_to(listing)
+    first = lanes.submit("a", "c", 0, row("first"), wait_s=0.01)
+    await asyncio.sleep(0)
+    late = lanes.submit("a", "c", 0, row("late"), wait_s=0.01)
+    patient = lanes.submit("a", "c", 0, row("patient"), wait_s=60)
+    await asyncio.wait({first}, timeout=0.05)
+    listing.held.set()
+    await asyncio.gather(first, patient)
+    with pytest.raises(NodeTimeout):
+        await late
+    assert listing.batches == [("d0", 1), ("d0", 1)], "what was under way in time is sent however long it takes"
+
+
+async def test_too_many_are_refused_at_once_and_room_comes_back() -> None:
+    listing = SlowListing()
+    listing.held = asyncio.Event()
+    lanes = lanes_to(listing, max_waiting=2)
+    sent = [lanes.submit("a", "c", 0, row("1")), lanes.submit("a", "d", 0, row("2"))]
+    with pytest.raises(NodeBusy, match="2 listing rows are waiting"):
+        await lanes.submit("a", "e", 0, row("3"))
+    listing.held.set()
+    await asyncio.gather(*sent)
+    await lanes.send("a", "e", 0, row("3"))
+
+
+async def test_at_the_end_what_hangs_is_given_up() -> None:
+    listing = SlowListing()
+    listing.held = asyncio.Event()
+    lanes = lanes_to(listing)
+    hanging = lanes.submit("a", "c", 0, row("hanging"))
+    await asyncio.sleep(0)
+    behind = lanes.submit("a", "c", 0, row("behind"))
+    await lanes.drain(0.01)
+    assert hanging.cancelled()
+    assert behind.cancelled()
+    through = lanes.submit("a", "d", 0, row("through"))
+    listing.held.set()
+    await lanes.drain(10)
+    assert through.done()
+    assert not through.cancelled()
+    await lanes.drain(10)
