@@ -12,6 +12,7 @@ from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.api.quota_headers import account_quota
+from swiftlet.api.visible_containers import visible_containers
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
 from swiftlet.timestamp import ZERO
@@ -59,10 +60,9 @@ async def get(call: Call) -> web.Response:
 
 async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
     try:
-        info, rows = await call.api.listings.list_containers(call.path.account, query)
+        return await visible_containers(call.api, call.path.account, query)
     except NotFound:
         return _nothing_yet(call.path.account), []
-    return info, list(rows)
 
 
 async def post(call: Call) -> web.Response:

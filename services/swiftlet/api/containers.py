@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
+from swiftlet.api import version_listing
 from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
 from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
+from swiftlet.api.versioning import bytes_of_versions, delete_versions_container, mode_changes, settle
 from swiftlet.model import ContainerInfo
 from swiftlet.timestamp import Timestamp
 
@@ -38,22 +42,34 @@ def new_metadata(call: Call) -> dict[str, str]:
 async def head(call: Call) -> web.Response:
     """HEAD /v1/{account}/{container}: totals and metadata, 204."""
     info = await call.api.listings.container_info(call.path.account, call.container)
+    info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
     return web.Response(status=204, headers=container_headers(call, info))
 
 
 async def get(call: Call) -> web.Response:
     """GET /v1/{account}/{container}: a page of objects."""
+    if "versions" in call.query:
+        return await _versions(call)
     query = parse_listing(call.query, call.api.options.limits.container_listing_limit)
     media_type = choose_type(call.query, call.request.headers.get("Accept"))
     info, rows = await call.api.listings.list_objects(call.path.account, call.container, query)
+    info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
     return render(rows, media_type, "container", call.container, container_headers(call, info))
+
+
+async def _versions(call: Call) -> web.Response:
+    info, text = await version_listing.page(call)
+    info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
+    headers = container_headers(call, info)
+    return web.Response(text=text, content_type="application/json", charset="utf-8", headers=headers)
 
 
 async def put(call: Call) -> web.Response:
     """PUT /v1/{account}/{container}: create (201) or update metadata (202)."""
     refuse_unsupported(call.request.headers)
     options = call.api.options
-    items = new_metadata(call)
+    changes = await mode_changes(call)
+    items = new_metadata(call) | changes
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
     default = options.default_policy.index
@@ -66,20 +82,24 @@ async def put(call: Call) -> web.Response:
         created, at = await call.stamped(make)
         room.stored(at)
     call.api.containers.forget(call.path.account, call.container)
+    await settle(call, {} if created else changes)
     return web.Response(status=201 if created else 202)
 
 
 async def post(call: Call) -> web.Response:
     """POST /v1/{account}/{container}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
-    items = new_metadata(call)
+    changes = await mode_changes(call)
+    items = new_metadata(call) | changes
     await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items)
     call.api.containers.forget(call.path.account, call.container)
+    await settle(call, changes)
     return web.Response(status=204)
 
 
 async def delete(call: Call) -> web.Response:
     """DELETE /v1/{account}/{container}: 204, 409 while it has objects."""
+    await delete_versions_container(call)
     try:
         await call.stamped(
             lambda timestamp: call.api.listings.delete_container(call.path.account, call.container, timestamp)

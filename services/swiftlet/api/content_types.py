@@ -1,19 +1,26 @@
-"""Content types, and what travels hidden behind them: the size and entity tag of a static large object.
+"""Content types, and what travels hidden behind them: the size and entity tag of a large object, a link's target.
 
-A listing shows a large object with its whole size while the container's totals count the manifest only. So the
-manifest's content type, which is stored with the object and with its row, ends with two parameters of our own.
-Clients never see them and may not send any parameter whose name begins with `swift_`.
+A listing shows a large object with its whole size while the container's totals count the manifest only, and a
+symbolic link with its target. So the content type of a manifest or link, which is stored with the object and with its
+row, ends with parameters of our own. Clients never see them and may not send any whose name begins with `swift_`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from swiftlet.api.problems import ApiError
+from swiftlet.names import Path
 
 _RESERVED = re.compile(r";\s*swift_", re.IGNORECASE)
 _MARK = re.compile(r";swift_bytes=([0-9]{1,19});swift_slo_etag=([0-9a-f]{32})$", re.ASCII)
+_LINK = re.compile(
+    r";swift_link=([^;]+)(?:;swift_link_etag=([^;]+);swift_link_bytes=([0-9]{1,19}))?"
+    r"(?:;swift_link_slo_etag=([0-9a-f]{32}))?$",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +47,47 @@ def with_mark(content_type: str, mark: SloMark) -> str:
     return f"{content_type};swift_bytes={mark.size};swift_slo_etag={mark.etag}"
 
 
-def split_mark(stored: str) -> tuple[str, SloMark | None]:
-    """The content type as clients see it, and the mark of a manifest."""
-    if ";swift_bytes=" not in stored:
-        return stored, None
-    match = _MARK.search(stored)
+@dataclass(frozen=True, slots=True)
+class LinkMark:
+    """What a link's content type tells of its target; all but the path only of static links."""
+
+    target: Path
+    etag: str | None = None
+    """Unquoted."""
+    size: int = 0
+    """Bytes as a GET of the target shows them."""
+    slo_etag: str | None = None
+    """The whole's entity tag, unquoted, when the target is a static large object."""
+
+
+def with_link(content_type: str, mark: LinkMark) -> str:
+    """The content type as it is stored with a link."""
+    stored = f"{content_type};swift_link={mark.target.quoted}"
+    if mark.etag is not None:
+        stored += f";swift_link_etag={quote(mark.etag, safe='')};swift_link_bytes={mark.size}"
+    return stored if mark.slo_etag is None else f"{stored};swift_link_slo_etag={mark.slo_etag}"
+
+
+def split_link(stored: str) -> tuple[str, LinkMark | None]:
+    """The content type as clients see it, and the mark of a link."""
+    match = _LINK.search(stored) if ";swift_link=" in stored else None
     if match is None:
         return stored, None
-    return stored[: match.start()], SloMark(int(match[1]), match[2])
+    account, container, obj = unquote(match[1]).removeprefix("/").split("/", 2)
+    etag = None if match[2] is None else unquote(match[2])
+    mark = LinkMark(Path(account, container, obj), etag, int(match[3] or 0), match[4])
+    return stored[: match.start()], mark
+
+
+def split_mark(stored: str) -> tuple[str, SloMark | None]:
+    """The content type as clients see it, and the mark of a manifest."""
+    plain, link = split_link(stored)
+    match = _MARK.search(plain) if link is None and ";swift_bytes=" in plain else None
+    if match is None:
+        return plain, None
+    return plain[: match.start()], SloMark(int(match[1]), match[2])
+
+
+def retyped(stored: str, content_type: str) -> str:
+    """Another content type, with whatever is hidden behind the one that is stored."""
+    return content_type + stored[len(split_mark(stored)[0]) :]

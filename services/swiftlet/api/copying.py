@@ -16,15 +16,18 @@ from urllib.parse import quote
 from swiftlet.api import slo
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import Call
+from swiftlet.api.links import LinkItself
 from swiftlet.api.metadata import OBJECT_META, canonical, check_object_items
 from swiftlet.api.problems import ApiError
 from swiftlet.api.ranges import parse_range
 from swiftlet.api.readables import OBJECT_MANIFEST, PlainObject, Readable, Stored
-from swiftlet.api.resolver import reader_of, resolve_asked
+from swiftlet.api.resolver import followed, reader_of, resolve_asked
 from swiftlet.api.segment_stream import Source
 from swiftlet.api.sending import Span, choose_spans, refuse_by_conditions
 from swiftlet.api.slo_put import use_manifest
 from swiftlet.api.storing import NewObject
+from swiftlet.api.storing_links import copy_link
+from swiftlet.api.version_reads import find_version
 from swiftlet.errors import InvalidName, NameTooLong
 from swiftlet.names import Path, decode, parse_path
 
@@ -75,7 +78,7 @@ async def prepare(new: NewObject) -> None:
         raise ApiError(405, "Multipart Manifest PUTs cannot be COPY requests")
     if call.request.content_length or "Transfer-Encoding" in headers:
         raise ApiError(400, "Copy requests require a zero byte body")
-    stored = await reader_of(call).get(new.source, newest=True)
+    stored = await followed(call, await _source(call, new.source), newest=True)
     new.closers.append(stored.close)
     readable = await resolve_asked(call, stored)
     new.closers.append(readable.close)
@@ -83,9 +86,17 @@ async def prepare(new: NewObject) -> None:
     _take_metadata(new, stored)
     if isinstance(readable, slo.Manifest | slo.RawManifest):
         await _take_manifest(new, stored)
+    elif isinstance(readable, LinkItself):
+        copy_link(new, stored, readable.link)
     else:
         await _take_bytes(new, readable)
     _describe(new, new.source, readable)
+
+
+async def _source(call: Call, path: Path) -> Stored:
+    """The newest, or the version that the request asks for."""
+    version = call.query.get("version-id")
+    return await (find_version(call, path, version) if version else reader_of(call).get(path, newest=True))
 
 
 def _check_conditions(call: Call, readable: Readable) -> None:

@@ -15,6 +15,7 @@ from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.listings import says_yes
 from swiftlet.api.problems import ApiError
 from swiftlet.api.rate_limits import RateLimits
+from swiftlet.api.revoking import Revocations
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
@@ -25,6 +26,7 @@ from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
+from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import LimitsSection, PolicySection
 from swiftlet.timestamp import Timestamp, TimestampClock
@@ -49,6 +51,8 @@ class ApiOptions:
     formpost: FormPostSection = field(default_factory=FormPostSection)
     cors: CorsSection = field(default_factory=CorsSection)
     rate_limits: RateLimitsSection = field(default_factory=RateLimitsSection)
+    symlink: SymlinkSection = field(default_factory=SymlinkSection)
+    versioning: VersioningSection = field(default_factory=VersioningSection)
 
     @property
     def default_policy(self) -> PolicySection:
@@ -77,6 +81,7 @@ class SwiftApi:
     options: ApiOptions
     quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))
     usage: RememberedUsage = field(init=False)
+    revocations: Revocations = field(init=False)
     containers: ContainerCache = field(init=False)
     accounts: AccountCache = field(init=False)
     rates: RateLimits = field(init=False)
@@ -86,6 +91,8 @@ class SwiftApi:
         ttl_s = self.options.container_info_ttl_s
         object.__setattr__(self, "containers", ContainerCache(self.listings.container_info, ttl_s))
         object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
+        object.__setattr__(self, "revocations", Revocations(self.listings, self.clock))
+        self.tokens.conditions = (self.users.still, self.revocations.check)
         object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))
         object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
 

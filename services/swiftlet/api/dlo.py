@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from swiftlet.api.content_types import split_mark
+from swiftlet.api.content_types import split_link, split_mark
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import OBJECT_MANIFEST, Reader, Stored, object_headers
 from swiftlet.api.segment_stream import Source
@@ -72,8 +72,10 @@ class DynamicLargeObject:
         return self.at_least if self._complete else None
 
     def _segment(self, row: ObjectRow) -> Segment:
-        mark = split_mark(row.content_type)[1]
+        mark, link = split_mark(row.content_type)[1], split_link(row.content_type)[1]
         path = Path(self._account, self._container, row.name)
+        if link is not None and link.etag is not None:
+            return Segment(link.size, path=path, size=link.size)
         if mark is not None:
             return Segment(mark.size, path=path, size=mark.size, nested=True)
         return Segment(row.size, path=path, size=row.size, raw=True)

@@ -11,9 +11,10 @@ from swiftlet.api.core import Call
 from swiftlet.api.multi_range import send_parts
 from swiftlet.api.ranges import RangeSpec, parse_range
 from swiftlet.api.readables import Readable, Stored
-from swiftlet.api.resolver import reader_of, resolve_asked
+from swiftlet.api.resolver import followed, reader_of, resolve_asked
 from swiftlet.api.sending import choose_spans, refuse_by_conditions, send_head, send_one
 from swiftlet.api.slo import Part, StaticLargeObject, part_of
+from swiftlet.api.version_reads import find_version, tell_version
 
 
 async def get(call: Call) -> web.StreamResponse:
@@ -30,8 +31,20 @@ async def get(call: Call) -> web.StreamResponse:
         await stored.close()
 
 
-async def _find(call: Call, specs: list[RangeSpec]) -> Stored:
+async def _find(call: Call, specs: list[RangeSpec] | None) -> Stored:
+    """What the request names, behind all links, unless it asks for a link itself; `specs` None for a HEAD."""
+    if call.query.get("version-id"):
+        stored = await find_version(call, call.path, call.query["version-id"])
+    else:
+        stored = await _named(call, specs)
+        await tell_version(call, stored)
+    return await followed(call, stored, call.flag("X-Newest"))
+
+
+async def _named(call: Call, specs: list[RangeSpec] | None) -> Stored:
     reader, newest = reader_of(call), call.flag("X-Newest")
+    if specs is None:
+        return await reader.head(call.path, newest)
     if not specs:
         return await reader.get(call.path, newest=newest)
     if len(specs) == 1 and specs[0].first is not None:
@@ -64,7 +77,7 @@ async def _part(call: Call, readable: Readable) -> Part | None:
 
 async def head(call: Call) -> web.StreamResponse:
     """HEAD /v1/{account}/{container}/{object}: 200, 206 for one part, 304, 412, 416."""
-    stored = await reader_of(call).head(call.path, call.flag("X-Newest"))
+    stored = await _find(call, None)
     try:
         readable = await resolve_asked(call, stored)
         refused = refuse_by_conditions(call, readable)

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from swiftlet import __version__
 from swiftlet.api.core import ApiOptions, SwiftApi
+from swiftlet.api.versioning import HISTORY, STACK
 from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
 
@@ -16,36 +17,50 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
         {"name": policy.name, "aliases": policy.name} | ({"default": True} if policy.default else {})
         for policy in api.options.policies
     ]
-    return {
-        "swift": {
-            "version": __version__,
-            "account_autocreate": True,
-            "allow_account_management": True,
-            "policies": policies,
-            "max_file_size": limits.max_file_size,
-            "max_meta_name_length": limits.max_meta_name_length,
-            "max_meta_value_length": limits.max_meta_value_length,
-            "max_meta_count": limits.max_meta_count,
-            "max_meta_overall_size": limits.max_meta_overall_size,
-            "max_header_size": limits.max_header_size,
-            "max_account_name_length": MAX_ACCOUNT_NAME,
-            "max_container_name_length": MAX_CONTAINER_NAME,
-            "max_object_name_length": MAX_OBJECT_NAME,
-            "container_listing_limit": limits.container_listing_limit,
-            "account_listing_limit": limits.account_listing_limit,
-            "valid_api_versions": ["v1", "v1.0"],
-            "strict_cors_mode": api.options.cors.strict,
-        },
-        "slo": {
-            "max_manifest_segments": limits.slo_max_manifest_segments,
-            "max_manifest_size": limits.slo_max_manifest_size,
-            "min_segment_size": limits.slo_min_segment_size,
-            "yield_frequency": limits.slo_yield_frequency_s,
-            "allow_async_delete": False,
-        },
-        "dlo": {"container_listing_limit": limits.container_listing_limit},
-        "tempauth": {"account_acls": True},
-    } | _access(api.options)
+    return (
+        {
+            "swift": {
+                "version": __version__,
+                "account_autocreate": True,
+                "allow_account_management": True,
+                "policies": policies,
+                "max_file_size": limits.max_file_size,
+                "max_meta_name_length": limits.max_meta_name_length,
+                "max_meta_value_length": limits.max_meta_value_length,
+                "max_meta_count": limits.max_meta_count,
+                "max_meta_overall_size": limits.max_meta_overall_size,
+                "max_header_size": limits.max_header_size,
+                "max_account_name_length": MAX_ACCOUNT_NAME,
+                "max_container_name_length": MAX_CONTAINER_NAME,
+                "max_object_name_length": MAX_OBJECT_NAME,
+                "container_listing_limit": limits.container_listing_limit,
+                "account_listing_limit": limits.account_listing_limit,
+                "valid_api_versions": ["v1", "v1.0"],
+                "strict_cors_mode": api.options.cors.strict,
+            },
+            "slo": {
+                "max_manifest_segments": limits.slo_max_manifest_segments,
+                "max_manifest_size": limits.slo_max_manifest_size,
+                "min_segment_size": limits.slo_min_segment_size,
+                "yield_frequency": limits.slo_yield_frequency_s,
+                "allow_async_delete": False,
+            },
+            "dlo": {"container_listing_limit": limits.container_listing_limit},
+            "tempauth": {"account_acls": True},
+            "symlink": {"symloop_max": api.options.symlink.symloop_max, "static_links": True},
+        }
+        | _versioning(api.options)
+        | _access(api.options)
+    )
+
+
+def _versioning(options: ApiOptions) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    if options.versioning.allow_object_versioning:
+        shown["object_versioning"] = {}
+    if options.versioning.allow_versioned_writes:
+        shown["versioned_writes"] = {"allowed_flags": [STACK.lower(), HISTORY.lower()]}
+    return shown
 
 
 def _access(options: ApiOptions) -> dict[str, object]:

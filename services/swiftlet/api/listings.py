@@ -12,7 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from aiohttp import web
 
-from swiftlet.api.content_types import split_mark
+from swiftlet.api.content_types import split_link, split_mark
+from swiftlet.api.link_rows import LINK_FIELDS, link_fields
 from swiftlet.api.problems import ApiError
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 
@@ -90,7 +91,8 @@ def _plain(rows: Sequence[Row]) -> str:
     return "".join(f"{row.name}\n" for row in rows)
 
 
-def _json_row(row: Row) -> dict[str, object]:
+def json_row(row: Row) -> dict[str, object]:
+    """A row as JSON listings show it."""
     if isinstance(row, Subdir):
         return {"subdir": row.name}
     if isinstance(row, ContainerRow):
@@ -104,6 +106,9 @@ def _json_row(row: Row) -> dict[str, object]:
         "content_type": content_type,
         "last_modified": row.timestamp.isoformat,
     }
+    link = split_link(row.content_type)[1]
+    if link is not None:
+        return shown | link_fields(link)
     return shown if mark is None else shown | {"slo_etag": f'"{mark.etag}"'}
 
 
@@ -112,7 +117,7 @@ def _xml_row(row: Row) -> str:
         return f"<subdir name={quoteattr(row.name)}><name>{escape(row.name)}</name></subdir>"
     kind = "container" if isinstance(row, ContainerRow) else "object"
     fields = "".join(
-        f"<{name}>{escape(str(value))}</{name}>" for name, value in _json_row(row).items() if name != "slo_etag"
+        f"<{name}>{escape(str(value))}</{name}>" for name, value in json_row(row).items() if name not in LINK_FIELDS
     )
     return f"<{kind}>{fields}</{kind}>"
 
@@ -131,7 +136,7 @@ def render(rows: Sequence[Row], media_type: str, element: str, name: str, header
         return web.Response(status=204, headers=headers)
     writers: dict[str, Callable[[], str]] = {
         "text/plain": lambda: _plain(rows),
-        "application/json": lambda: json.dumps([_json_row(row) for row in rows]),
+        "application/json": lambda: json.dumps([json_row(row) for row in rows]),
         "application/xml": lambda: _xml(rows, element, name),
         "text/xml": lambda: _xml(rows, element, name),
     }

@@ -31,10 +31,6 @@ _UNSUPPORTED = frozenset(
     {
         "X-Container-Sync-To",
         "X-Container-Sync-Key",
-        "X-Versions-Location",
-        "X-History-Location",
-        "X-Versions-Enabled",
-        "X-Symlink-Target",
         "X-Delete-At",
         "X-Delete-After",
     }

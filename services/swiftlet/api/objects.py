@@ -5,59 +5,69 @@ https://docs.openstack.org/api-ref/object-store/ (objects).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiohttp import web
 
-from swiftlet.api.content_types import check_content_type, split_mark, with_mark
+from swiftlet.api.content_types import check_content_type, retyped
 from swiftlet.api.core import Call
 from swiftlet.api.dlo import check_manifest_header
+from swiftlet.api.links import TARGET, Link
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
-from swiftlet.api.policy_lookup import with_policy
+from swiftlet.api.policy_lookup import container_of, with_policy
+from swiftlet.api.problems import ApiError
 from swiftlet.api.storing import overtaken
+from swiftlet.api.symlinks import redirected
+from swiftlet.api.versioning import has_versions
 from swiftlet.api.write_conditions import check_write
-from swiftlet.errors import NotFound, Superseded
+from swiftlet.api.writes import delete_object
+from swiftlet.errors import Superseded
 from swiftlet.model import PostRecord
 from swiftlet.names import Path
 from swiftlet.timestamp import Timestamp
 
 
 async def post(call: Call) -> web.Response:
-    """POST /v1/{account}/{container}/{object}: replace metadata, 202."""
+    """POST /v1/{account}/{container}/{object}: replace metadata, 202; 307 when that was a link's."""
     refuse_unsupported(call.request.headers)
+    if call.query.get("version-id"):
+        raise ApiError(400, "POST to a specific version is not allowed")
+    if TARGET in call.request.headers:
+        raise ApiError(400, "A PUT request is required to set a symlink target")
     metadata = object_metadata(call.request.headers, call.api.options.limits)
     check_manifest_header(metadata)
     await check_write(call, call.path)
-    content_type = await _new_type(call)
+    content_type = call.request.headers.get("Content-Type")
+    if content_type:
+        check_content_type(content_type)
+    link = await _post(call, call.path, metadata, content_type)
+    if link is not None and link.version is not None:
+        link = await _post(call, link.target, metadata, content_type)
+    return web.Response(status=202) if link is None else redirected(link)
+
+
+async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_type: str | None) -> Link | None:
+    """Replace what is stored at `path` itself; the link that it is, if it is one.
+
+    A content type keeps the mark that a large object or a link has behind its own.
+    """
+    newest = has_versions(await container_of(call.api, path))
+    info = await with_policy(call.api, path, lambda policy: call.api.objects.head(path, policy, newest))
+    new_type = retyped(info.content_type, content_type) if content_type else None
 
     async def write(timestamp: Timestamp) -> None:
-        record = PostRecord(timestamp, metadata, content_type, timestamp)
+        record = PostRecord(timestamp, metadata, new_type, timestamp)
         try:
-            await with_policy(call.api, call.path, lambda policy: call.api.objects.post(call.path, policy, record))
+            await with_policy(call.api, path, lambda policy: call.api.objects.post(path, policy, record))
         except Superseded as error:
             if not overtaken(call.api.clock, error):
                 raise
 
     await call.stamped(write)
-    return web.Response(status=202)
-
-
-async def _new_type(call: Call) -> str | None:
-    """The content type sent, with the mark that a large object's manifest has behind its own; None when none is."""
-    content_type = call.request.headers.get("Content-Type")
-    if not content_type:
-        return None
-    check_content_type(content_type)
-    info = await with_policy(call.api, call.path, lambda policy: call.api.objects.head(call.path, policy))
-    mark = split_mark(info.content_type)[1]
-    return content_type if mark is None else with_mark(content_type, mark)
+    return Link.of(info)
 
 
 async def delete_one(call: Call, path: Path) -> None:
     """Delete an object with the rights of the request's sender; NotFound when there was none."""
     await call.access.require("DELETE", path)
-
-    async def write(policy: int) -> None:
-        written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
-        if not written.existed:
-            raise NotFound(f"object {path.obj!r} does not exist")
-
-    await with_policy(call.api, path, write)
+    await delete_object(call, path)

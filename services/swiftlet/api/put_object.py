@@ -11,21 +11,23 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from swiftlet.api import copying, dlo, slo_put
+from swiftlet.api import copying, dlo, slo_put, symlinks
 from swiftlet.api.body import Body
 from swiftlet.api.content_types import check_content_type
 from swiftlet.api.core import Call
 from swiftlet.api.listings import says_yes
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
-from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
-from swiftlet.api.storing import Incoming, NewObject, store
+from swiftlet.api.storing import Incoming, NewObject
+from swiftlet.api.version_writes import put_in_place
+from swiftlet.api.versioning import container_to_write
 from swiftlet.api.write_conditions import check_write
+from swiftlet.api.writes import put_object
 from swiftlet.names import Path
 
 Preparer = Callable[[NewObject], Awaitable[None]]
 
-PREPARERS: tuple[Preparer, ...] = (copying.prepare, slo_put.prepare, dlo.prepare)
+PREPARERS: tuple[Preparer, ...] = (copying.prepare, slo_put.prepare, dlo.prepare, symlinks.prepare)
 """In this order."""
 
 _TYPES = mimetypes.MimeTypes(filenames=())
@@ -33,6 +35,8 @@ _TYPES = mimetypes.MimeTypes(filenames=())
 
 async def put(call: Call) -> web.StreamResponse:
     """PUT /v1/{account}/{container}/{object}: 201."""
+    if call.query.get("version-id") and "X-Copy-From" not in call.request.headers:
+        return await put_in_place(call, call.query["version-id"])
     return await put_at(call, call.path)
 
 
@@ -68,7 +72,7 @@ def _planned(call: Call, path: Path) -> NewObject:
 
 async def _carry_out(new: NewObject) -> web.Response:
     call = new.call
-    policy = (await container_of(call.api, new.path, "; create it first with PUT")).policy
+    container = await container_to_write(call.api, new.path, "; create it first with PUT")
     try:
         for prepare in PREPARERS:
             await prepare(new)
@@ -76,7 +80,7 @@ async def _carry_out(new: NewObject) -> web.Response:
             new.body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
         if new.source is None:
             await check_write(call, new.path)
-        record, footer = await store(new, policy)
+        record, footer = await put_object(new, container)
     finally:
         for close in new.closers:
             await close()

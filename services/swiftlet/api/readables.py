@@ -13,6 +13,7 @@ from typing import Protocol
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import Call
 from swiftlet.api.policy_lookup import with_policy
+from swiftlet.api.reserved import is_reserved
 from swiftlet.api.segment_stream import Source
 from swiftlet.api.segments import MAX_DEPTH, BrokenSegment
 from swiftlet.errors import NotFound, Unavailable
@@ -25,6 +26,8 @@ STATIC_LARGE_OBJECT = "X-Static-Large-Object"
 """In an object's system metadata: it is the manifest of a static large object."""
 OBJECT_MANIFEST = "X-Object-Manifest"
 """In an object's metadata: it is the manifest of a dynamic large object."""
+LINK_TARGET = "Symlink-Target"
+"""In an object's system metadata: it is a symbolic link, and to which path."""
 
 
 class Readable(Protocol):
@@ -113,14 +116,16 @@ class Reader:
 
     async def get(self, path: Path, start: int = 0, stop: int | None = None, newest: bool = False) -> Stored:
         """An object with its bytes `[start, stop)` on their way, or as much of them as there are."""
-        await self.call.access.require("GET", path)
+        if not is_reserved(path):
+            await self.call.access.require("GET", path)
         objects = self.call.api.objects
         download = await with_policy(self.call.api, path, lambda policy: objects.get(path, policy, start, stop, newest))
         return Stored(self.call, path, download.info, download)
 
     async def head(self, path: Path, newest: bool = False) -> Stored:
         """An object whose bytes are not wanted yet."""
-        await self.call.access.require("HEAD", path)
+        if not is_reserved(path):
+            await self.call.access.require("HEAD", path)
         objects = self.call.api.objects
         info = await with_policy(self.call.api, path, lambda policy: objects.head(path, policy, newest))
         return Stored(self.call, path, info)
@@ -162,4 +167,4 @@ class PlainObject:
 
 def is_made_up(info: ObjectInfo) -> bool:
     """Whether a GET shows something else than the stored bytes."""
-    return STATIC_LARGE_OBJECT in info.sysmeta or OBJECT_MANIFEST in info.metadata
+    return STATIC_LARGE_OBJECT in info.sysmeta or OBJECT_MANIFEST in info.metadata or LINK_TARGET in info.sysmeta

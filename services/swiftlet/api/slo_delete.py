@@ -14,6 +14,7 @@ from aiohttp import web
 from swiftlet.api import slo
 from swiftlet.api.concurrency import each
 from swiftlet.api.core import Call
+from swiftlet.api.links import current_version
 from swiftlet.api.listings import says_yes
 from swiftlet.api.objects import delete_one
 from swiftlet.api.problems import ApiError, status_of
@@ -124,7 +125,8 @@ async def _gather(call: Call) -> tuple[list[Path], list[Path]]:
 
 
 async def _entries(call: Call, path: Path) -> list[dict[str, object]]:
-    stored = await reader_of(call).head(path)
+    reader = reader_of(call)
+    stored = await current_version(reader, await reader.head(path))
     if not slo.is_manifest(stored.info):
         raise ApiError(400, "Not an SLO manifest")
     return load_entries(await stored.read())

@@ -15,7 +15,7 @@ from aiohttp import web
 from swiftlet.api import slo
 from swiftlet.api.body import Body
 from swiftlet.api.concurrency import each
-from swiftlet.api.content_types import SloMark, split_mark, with_mark
+from swiftlet.api.content_types import SloMark, with_mark
 from swiftlet.api.core import Call
 from swiftlet.api.problems import ApiError, status_of
 from swiftlet.api.readables import STATIC_LARGE_OBJECT
@@ -97,7 +97,7 @@ async def _look_at(call: Call, path: Path) -> Found:
     if readable.size is None:
         raise ApiError(400, "its size is not known: it is made of too many segments")
     nested = slo.is_manifest(stored.info)
-    return Found(readable.etag, readable.size, split_mark(stored.info.content_type)[0], readable.modified, nested)
+    return Found(readable.etag, readable.size, readable.content_type, readable.modified, nested)
 
 
 def _good(found: dict[Path, Found | SwiftletError], one: Wanted) -> Found | None:

@@ -79,10 +79,15 @@ def overtaken(clock: TimestampClock, error: Superseded) -> bool:
 
 
 @within_quota
-async def store(new: NewObject, policy: int) -> tuple[PutRecord, PutFooter]:
-    """Store it; 422, NotFound when the container went away meanwhile, Superseded, Unavailable."""
+async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None) -> tuple[PutRecord, PutFooter]:
+    """Store it, as of now unless `timestamp` says otherwise.
+
+    422, NotFound when the container went away meanwhile, Superseded, Unavailable.
+    """
     assert new.body is not None
-    record = PutRecord(str(new.path), new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta)
+    record = PutRecord(
+        str(new.path), timestamp or new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta
+    )
     pieces = new.body.pieces()
     hasher = Hasher()
     beginning, ended = await _read_beginning(pieces, hasher, new.call.api.options.small_object_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from swiftlet.api.conditions import etags, may_write
 from swiftlet.api.core import Call
 from swiftlet.api.problems import ApiError
-from swiftlet.api.resolver import reader_of, resolve
+from swiftlet.api.resolver import current, reader_of
 from swiftlet.errors import NotFound
 from swiftlet.names import Path
 
@@ -30,7 +30,7 @@ async def check_write(call: Call, path: Path) -> None:
         if "If-Match" in headers:
             raise ApiError(412, "there is no object, and If-Match asks for one") from None
         return
-    readable = await resolve(reader, stored)
+    readable = await current(reader, stored)
     if "If-None-Match" in headers:
         raise ApiError(412, "the object exists, and If-None-Match: * asks to keep it")
     if not may_write(headers, readable.etag, readable.modified.http_seconds):

@@ -8,6 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.base import Section
+from swiftlet.settings.expirer import ExpirerSection
+from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies, check_policies, read_policies
 from swiftlet.settings.sections import (
     AuthSection,
@@ -76,6 +78,8 @@ class ProxySettings(ServiceSettings):
     rate_limits: RateLimitsSection = Field(
         default=RateLimitsSection(), description="How often accounts and containers may be used; off by default."
     )
+    symlink: SymlinkSection = Field(default=SymlinkSection(), description="Symbolic links.")
+    versioning: VersioningSection = Field(default=VersioningSection(), description="Versions of objects.")
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 
@@ -107,6 +111,7 @@ class ReplicatorSettings(ServiceSettings):
 
     service: ClassVar[str] = "replicator"
     replicator: ReplicatorSection = Field(description="The replicator.")
+    expirer: ExpirerSection = Field(default=ExpirerSection(), description="Deleting what has expired.")
 
 
 SERVICES: dict[str, type[ServiceSettings]] = {

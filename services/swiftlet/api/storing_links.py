@@ -1,0 +1,27 @@
+"""Storing links: new ones of any kind, and copies of a client's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from swiftlet.api.content_types import check_content_type, split_link
+from swiftlet.api.links import Link
+from swiftlet.api.problems import ApiError
+from swiftlet.api.readables import Stored
+from swiftlet.api.storing import Held, NewObject
+
+
+def become_link(new: NewObject, link: Link) -> None:
+    """Have this stored as a link."""
+    new.body = Held(b"")
+    new.sysmeta = link.sysmeta
+    new.content_type = link.typed(check_content_type(new.content_type))
+
+
+def copy_link(new: NewObject, stored: Stored, link: Link) -> None:
+    """Have the new object be a copy of a link: it leads to where the source leads, in whatever account it is."""
+    if link.target == new.path:
+        raise ApiError(400, "Symlink cannot target itself")
+    mark = split_link(stored.info.content_type)[1]
+    foreign = link.foreign or link.target.account != new.path.account
+    become_link(new, replace(link, foreign=foreign, slo_etag=None if mark is None else mark.slo_etag))

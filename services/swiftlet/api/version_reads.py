@@ -1,0 +1,67 @@
+"""Reading versions: GET, HEAD and the source of a copy with `version-id`, and what every answer tells of versions."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs
+
+from swiftlet.api.core import Call
+from swiftlet.api.finishing import finish_with
+from swiftlet.api.links import Link
+from swiftlet.api.policy_lookup import container_of
+from swiftlet.api.readables import Stored
+from swiftlet.api.reserved import version_path
+from swiftlet.api.resolver import reader_of
+from swiftlet.api.versioning import DELETE_MARKER, NULL, VERSION_ID, has_versions, parse_version
+from swiftlet.errors import NotFound
+from swiftlet.model import ContainerInfo
+from swiftlet.names import Path
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+def tell(call: Call, name: str, value: str) -> None:
+    """Have the answer, whatever it is, carry a header."""
+    finish_with(call.request, lambda response: response.headers.update({name: value}))
+
+
+async def versioned_container(call: Call, path: Path) -> ContainerInfo:
+    """The object's container; one that is remembered without versions is asked for again."""
+    container = await container_of(call.api, path)
+    if has_versions(container):
+        return container
+    assert path.container is not None
+    return await call.api.containers.refresh(path.account, path.container)
+
+
+async def find_version(call: Call, path: Path, text: str) -> Stored:
+    """The version `text` of an object; 404 for one that is not there, and for a delete marker."""
+    await call.access.require("GET", path)
+    version = parse_version(await versioned_container(call, path), text)
+    found = path if version is None else version_path(path, version)
+    reader, newest = reader_of(call), call.request.method not in _READING or call.flag("X-Newest")
+    whole = call.request.method != "HEAD" and "Range" not in call.request.headers
+    try:
+        stored = await (reader.get(found, newest=newest) if whole else reader.head(found, newest))
+    except NotFound as error:
+        raise NotFound(f"{path} has no version {text}") from error
+    if call.request.method in _READING:
+        tell(call, VERSION_ID, NULL if version is None else version.internal)
+    link = Link.of(stored.info)
+    if version is None and link is not None and link.version is not None:
+        await stored.close()
+        raise NotFound(f"{path} has no version {NULL}: its current one is {link.version.internal}")
+    if version is not None and stored.info.content_type == DELETE_MARKER:
+        await stored.close()
+        if call.request.method in _READING:
+            tell(call, hdrs.CONTENT_TYPE, DELETE_MARKER)
+        raise NotFound(f"version {text} of {path} is a delete marker")
+    return stored
+
+
+async def tell_version(call: Call, stored: Stored) -> None:
+    """Have the answer to a GET or HEAD say which version it is, in containers that have versions."""
+    link = Link.of(stored.info)
+    if link is not None and link.version is not None:
+        tell(call, VERSION_ID, link.version.internal)
+    elif has_versions(await container_of(call.api, call.path)):
+        tell(call, VERSION_ID, NULL)

@@ -1,0 +1,44 @@
+"""The last step of a PUT and of a DELETE: what becomes of the object that was there, by its container's mode."""
+
+from __future__ import annotations
+
+from swiftlet.api.core import Call
+from swiftlet.api.duplicates import Place
+from swiftlet.api.legacy_versions import archive_current, pop, push_deletion
+from swiftlet.api.policy_lookup import with_policy
+from swiftlet.api.storing import NewObject, store
+from swiftlet.api.version_writes import delete_current, put_version
+from swiftlet.api.versioning import archive_of, container_to_write, keeps_versions
+from swiftlet.errors import NotFound
+from swiftlet.model import ContainerInfo, PutFooter, PutRecord
+from swiftlet.names import Path
+
+
+async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecord, PutFooter]:
+    """Store a new object."""
+    if keeps_versions(container):
+        return await put_version(new, container)
+    archive = archive_of(new.call.api, container)
+    if archive is not None:
+        await archive_current(new.call, Place(new.path, container.policy), archive)
+    return await store(new, container.policy)
+
+
+async def delete_object(call: Call, path: Path) -> None:
+    """Delete an object; NotFound when there was none."""
+    container = await container_to_write(call.api, path)
+    if keeps_versions(container):
+        await delete_current(call, path, container)
+        return
+    main, archive = Place(path, container.policy), archive_of(call.api, container)
+    if archive is not None and archive.history:
+        await push_deletion(call, main, archive)
+    elif archive is not None and await pop(call, main, archive):
+        return
+
+    async def delete(policy: int) -> None:
+        written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
+        if not written.existed:
+            raise NotFound(f"object {path.obj!r} does not exist")
+
+    await with_policy(call.api, path, delete)
