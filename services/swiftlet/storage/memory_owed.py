@@ -42,6 +42,11 @@ class MemoryOwed:
         debt.timestamp = max(debt.timestamp, timestamp)
         debt.replicas.update(replicas)
 
+    def let_pass(self, seconds: float) -> None:
+        """Everything has been owed for longer by so much."""
+        for debt in self._debts.values():
+            debt.since_s -= seconds
+
     def owed(self, older_than_s: float, limit: int) -> list[OwedRow]:
         """See `OwedRows.owed`."""
         before_s = self._clock() - older_than_s

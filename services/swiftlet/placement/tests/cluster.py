@@ -31,6 +31,8 @@ from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.memory_owed import MemoryOwed
+from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
+from swiftlet.storage.pool import DevicePool
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
@@ -186,6 +188,17 @@ class MemoryCluster:
     def owing(self) -> set[str]:
         """Hosts of the devices that owe something."""
         return {device.host for device in self.devices if device.address in self.owed and self.debts(device)}
+
+    async def deliver_owed(self, after_s: float) -> None:
+        """Let that time pass and have all devices deliver what they owe by then."""
+        times = OwedTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=float("inf"))
+        for device in self.devices:
+            if device.address not in self.owed:
+                continue
+            owed, pool = self.owed[device.address], DevicePool(device.name, 1, 1)
+            owed.let_pass(after_s)
+            await OwedDelivery(device.name, self.store(device), owed, pool, self.rows, times).deliver()
+            pool.close()
 
     def debts(self, device: Device) -> int:
         """How many rows a device owes."""

@@ -14,12 +14,18 @@ from swiftlet.peers import RowUpdate
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of
+from swiftlet.placement.tests.conftest import OWING
 from swiftlet.placement.transfers import Upload
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryPutStream
 
 BODY = bytes(range(256)) * 1024
 CHUNK = 16 * 1024
+
+
+@pytest.fixture(params=OWING)
+def owing(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 async def begin(cluster: MemoryCluster, second: float = 2) -> Upload:
