@@ -16,6 +16,7 @@ from swiftlet.api import (
     form_post,
     get_object,
     info,
+    keystone,
     objects,
     put_object,
     temp_url,
@@ -108,6 +109,8 @@ def _realm(request: web.Request) -> str:
 
 async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
     raw = request.rel_url.raw_path
+    if keystone.is_keystone(raw):
+        return await keystone.handle(api, request)
     if raw in _PLAIN:
         if request.method not in {"GET", "HEAD"}:
             raise _not_allowed(request.method, ["GET", "HEAD"])

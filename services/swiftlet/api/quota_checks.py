@@ -210,7 +210,7 @@ def within_quota(
     A DELETE is never refused: what it brings back was counted before.
     """
 
-    async def stored(new: W, *args: P.args, **kwargs: P.kwargs) -> tuple[PutRecord, PutFooter]:
+    async def stored(new: W, /, *args: P.args, **kwargs: P.kwargs) -> tuple[PutRecord, PutFooter]:
         assert new.body is not None
         if new.call.request.method == "DELETE":
             return await store(new, *args, **kwargs)

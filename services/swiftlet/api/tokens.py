@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import web
 
 from swiftlet.api.core import SwiftApi
+from swiftlet.api.logins import log_in
 from swiftlet.errors import Unauthorized
 
 PATHS = frozenset({"/auth/v1.0", "/auth/v1.0/", "/auth/v1", "/auth/v1/"})
 
 
+def base_url(api: SwiftApi, request: web.Request) -> str:
+    """Where this proxy is, as the client reaches it; without a slash at the end."""
+    return (api.options.storage_url or f"{request.scheme}://{request.host}").rstrip("/")
+
+
 def storage_url(api: SwiftApi, request: web.Request, account: str) -> str:
     """Where the account's data are, as the client reaches this proxy."""
-    base = api.options.storage_url or f"{request.scheme}://{request.host}"
-    return f"{base.rstrip('/')}/v1/{account}"
+    return f"{base_url(api, request)}/v1/{account}"
 
 
 async def get(api: SwiftApi, request: web.Request) -> web.Response:
@@ -25,14 +28,9 @@ async def get(api: SwiftApi, request: web.Request) -> web.Response:
     secret = headers.get("X-Auth-Key") or headers.get("X-Storage-Pass")
     if not login or not secret:
         raise Unauthorized("send X-Auth-User: ACCOUNT:USER and X-Auth-Key: KEY")
-    subjects = (f"user {login[:512]}", f"address {request.remote}")
-    api.failures.admit(*subjects)
-    try:
-        identity = await asyncio.to_thread(api.users.check, login, secret)
-    except Unauthorized:
-        api.failures.failed(*subjects)
-        raise
-    token, life_s = api.tokens.issue(identity)
+    user = await log_in(api, request, login, secret)
+    identity = user.identity
+    token, life_s = api.tokens.issue(identity, user.generation)
     answer = {
         "X-Storage-Url": storage_url(api, request, identity.account),
         "X-Auth-Token": token,

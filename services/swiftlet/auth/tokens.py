@@ -1,8 +1,11 @@
 """Signed, self-contained tokens: any proxy checks one without asking anyone.
 
 `AUTH_tk` + base64url(payload) + "." + base64url(HMAC-SHA256(key, payload)). The payload is a JSON list: key id,
-account, user, roles, expiry in seconds since the epoch. Several keys may be valid at once (rotation): the first
-one signs, all of them verify.
+account, user, roles, expiry and time of issue in seconds since the epoch, the token's own id, and the generation of
+the user's secret and roles. Several keys may be valid at once (rotation): the first one signs, all of them verify.
+
+That a token is signed and has not expired is known here. Whether its user is still the same and whether it was
+revoked is for `conditions`: each looks into what a process remembers anyway.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ import binascii
 import hashlib
 import hmac
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.errors import Unauthorized
@@ -21,6 +26,23 @@ from swiftlet.errors import Unauthorized
 PREFIX = "AUTH_tk"
 MAX_TOKEN = 2048
 """Characters; longer ones are refused unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a token says; times in whole seconds since the epoch."""
+
+    identity: Identity
+    expires: int
+    issued: int = 0
+    id: str = ""
+    """What the token is known by, where the token itself must not stand: 22 characters."""
+    generation: str = ""
+    """That of the user's secret and roles at the login; see `swiftlet.auth.users.User`."""
+
+
+Condition = Callable[[Token], None]
+"""Raises Unauthorized for a token that is not good any more."""
 
 
 def derive_key(cluster_key: bytes, purpose: str) -> bytes:
@@ -43,7 +65,14 @@ class Tokens:
         """`keys` as in `use`."""
         self._life_s = life_s
         self._clock = clock
+        self.conditions: tuple[Condition, ...] = ()
+        """What else must hold for a token to be good."""
         self.use(keys)
+
+    @property
+    def life_s(self) -> int:
+        """Seconds that a token lives at the most."""
+        return self._life_s
 
     def use(self, keys: Sequence[bytes]) -> None:
         """Have these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
@@ -52,20 +81,44 @@ class Tokens:
         # Replaced as a whole: other threads see the old keys or the new ones.
         self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
 
-    def issue(self, identity: Identity) -> tuple[str, int]:
+    def issue(self, identity: Identity, generation: str = "") -> tuple[str, int]:
         """A token and the seconds it is good for."""
-        expires = int(self._clock()) + self._life_s
+        return self.text(self.fresh(identity, generation)), self._life_s
+
+    def fresh(self, identity: Identity, generation: str, expires: int | None = None) -> Token:
+        """What a new token says; one that is got by another one ends when that does."""
+        now = int(self._clock())
+        ends = now + self._life_s
+        return Token(
+            identity, ends if expires is None else min(ends, expires), now, _encode(os.urandom(16)), generation
+        )
+
+    def text(self, token: Token) -> str:
+        """The token as clients carry it."""
+        identity = token.identity
         key_id, key = next(iter(self._keys.items()))
-        fields = [key_id, identity.account, identity.user, sorted(identity.roles), expires]
+        about = [identity.account, identity.user, sorted(identity.roles), token.expires]
+        fields = [key_id, *about, token.issued, token.id, token.generation]
         payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
         signature = hmac.new(key, payload, hashlib.sha256).digest()
-        return f"{PREFIX}{_encode(payload)}.{_encode(signature)}", self._life_s
+        return f"{PREFIX}{_encode(payload)}.{_encode(signature)}"
 
     def check(self, token: str) -> Identity:
-        """Whose token it is; Unauthorized when it is malformed, not ours or expired."""
+        """Whose token it is; Unauthorized when it is malformed, not ours, expired, or not good any more."""
+        return self.read(token).identity
+
+    def read(self, token: str) -> Token:
+        """What a good token says; Unauthorized as in `check`."""
+        found = self._signed(token)
+        for condition in self.conditions:
+            condition(found)
+        return found
+
+    def _signed(self, token: str) -> Token:
         payload, signature = self._split(token)
         try:
-            key_id, account, user, roles, expires = json.loads(payload)
+            # The first version had no fields behind the expiry.
+            key_id, account, user, roles, expires, *more = json.loads(payload)
             key = self._keys[key_id]
         except (ValueError, KeyError, TypeError) as error:
             raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0") from error
@@ -73,7 +126,7 @@ class Tokens:
             raise Unauthorized("the token's signature is wrong; ask for a new one at /auth/v1.0")
         if self._clock() >= expires:
             raise Unauthorized("the token has expired; ask for a new one at /auth/v1.0")
-        return Identity(account, user, frozenset(Role(role) for role in roles))
+        return Token(Identity(account, user, frozenset(Role(role) for role in roles)), expires, *more[:3])
 
     @staticmethod
     def _split(token: str) -> tuple[bytes, bytes]:

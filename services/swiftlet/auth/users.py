@@ -13,6 +13,7 @@ design: callers run `check` outside the event loop. An unknown user costs as muc
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import threading
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
+from swiftlet.auth.tokens import Token
 from swiftlet.errors import SettingsError, Unauthorized
 
 # argon2id at the lower of RFC 9106's recommended cost points for constrained memory: a login costs tens of
@@ -53,6 +55,12 @@ class User:
     def identity(self) -> Identity:
         """Who this user is in tokens."""
         return Identity(RESELLER_PREFIX + self.account, self.user, self.roles)
+
+    @property
+    def generation(self) -> str:
+        """Changes with the secret and with the roles; tokens carry it, so that they end with what they came from."""
+        text = "\0".join([self.secret_hash, *sorted(self.roles)])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _FIELDS = {"account", "user", "roles", "secret_hash"}
@@ -124,8 +132,29 @@ class Users:
         self._seen = seen
         return True
 
+    def knows(self, login: str) -> bool:
+        """Whether there is a user `account:user`; never for answers to clients."""
+        account, _, name = login.partition(":")
+        return (account, name) in self._users
+
+    def still(self, token: Token) -> None:
+        """Unauthorized when a token's user is gone, or has another secret or other roles than at the login.
+
+        Tokens of the first version say nothing of that; they end by their time.
+        """
+        if not token.generation:
+            return
+        user = self._users.get((token.identity.tenant, token.identity.user))
+        current = user.generation if user is not None else ""
+        if not hmac.compare_digest(current.encode(), token.generation.encode()):
+            raise Unauthorized("the token's user has changed since it was given out; log in again")
+
     def check(self, login: str, secret: str) -> Identity:
         """The identity behind `account:user` and its secret; Unauthorized. Blocks for the hash's time."""
+        return self.login(login, secret).identity
+
+    def login(self, login: str, secret: str) -> User:
+        """The user `account:user` by the secret; Unauthorized. Blocks for the hash's time."""
         account, _, name = login.partition(":")
         user = self._users.get((account, name))
         with _concurrent:
@@ -135,4 +164,4 @@ class Users:
                 raise Unauthorized("unknown user or wrong key") from error
         if user is None:
             raise Unauthorized("unknown user or wrong key")
-        return user.identity
+        return user

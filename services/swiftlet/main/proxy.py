@@ -19,7 +19,7 @@ from swiftlet.main.quotas import use_quotas
 from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
-from swiftlet.main.users import use_users
+from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
@@ -53,6 +53,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         options=_options(settings, policies),
         quotas=use_quotas(app, settings.quota),
     )
+    keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s

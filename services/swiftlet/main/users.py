@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from aiohttp import web
 from prometheus_client import Counter
 
+from swiftlet.api.core import SwiftApi
 from swiftlet.auth.users import Users
+from swiftlet.main.background import in_background
 from swiftlet.main.reloading import keep_current
 from swiftlet.settings import AuthSection
 from swiftlet.web.statusz import STATUS
 
 FAILURES = Counter("swiftlet_users_load_failures_total", "Changed users files that could not be used.")
+
+
+def keep_revocations(app: web.Application, api: SwiftApi, interval_s: float) -> None:
+    """Have `app` know what tokens others have revoked, while it runs."""
+
+    async def refreshing(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(lambda: api.revocations.keep_current(interval_s)):
+            yield
+
+    app.cleanup_ctx.append(refreshing)
+    app[STATUS].add("revocations", lambda: len(api.revocations.revoked))
 
 
 def use_users(app: web.Application, auth: AuthSection) -> Users:

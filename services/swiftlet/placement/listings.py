@@ -169,6 +169,16 @@ class ClusterListings:
             _page_put_at,
         )
 
+    async def update_rows(self, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
+        """Merge rows, newest wins; for rows that belong to no object. NotFound, Unavailable."""
+        ring, partition, what = self._container(account, container)
+        await self._write(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.update_rows(device, partition, account, container, rows),
+        )
+
     async def put_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
         """Create or update; True when most replicas created it."""
         ring, partition, what = self._account(account)

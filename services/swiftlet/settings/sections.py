@@ -174,6 +174,11 @@ class AuthSection(Section):
     users_check_interval_s: Seconds = Field(
         default=5.0, description="Seconds between looks at users_file; a changed user takes effect within this time."
     )
+    revocations_check_interval_s: Seconds = Field(
+        default=5.0,
+        description="Seconds between looks at the tokens that other processes have revoked; the process that is asked "
+        "to revoke one refuses it at once. A look is one page of a listing.",
+    )
     token_life_s: int = Field(
         default=86_400,
         ge=60,

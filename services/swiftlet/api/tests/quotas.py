@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path as Directory
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
@@ -31,6 +32,10 @@ def reseller(proxy: Proxy) -> dict[str, str]:
     return proxy.token_of("admin:root", Role.RESELLER_ADMIN)
 
 
+def _is(one: Device, other: Device) -> bool:
+    return one.id == other.id
+
+
 def connect_accounts(cluster: MemoryCluster) -> list[AccountReporter]:
     """Have containers report to their accounts, as container servers do."""
     reporters = {
@@ -40,7 +45,7 @@ def connect_accounts(cluster: MemoryCluster) -> list[AccountReporter]:
             cluster.rings.container,
             cluster.listing_transport,
             HASH_PATH,
-            lambda other, id=device.id: other.id == id,
+            partial(_is, device),
             TimestampClock(),
             ReportSettings(debounce_s=0.05),
         )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
 from pathlib import Path as FilePath
 
 import pytest
 
 from swiftlet.auth.identity import Identity, Role, authorize
-from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.auth.revocation import MAX_PER_USER, Revoked, parse_revocation
+from swiftlet.auth.signatures import parse_signature
+from swiftlet.auth.tokens import Token, Tokens, derive_key
 from swiftlet.auth.users import Users, hash_secret, parse_users
 from swiftlet.errors import Forbidden, SettingsError, Unauthorized
 from swiftlet.names import Path
@@ -139,3 +145,95 @@ def test_roles_allow_what_they_say(role: Role, allowed: set[tuple[str, Path]]) -
 def test_no_role_means_no_access() -> None:
     with pytest.raises(Forbidden):
         authorize(Identity("AUTH_a", "u", frozenset()), "GET", C)
+
+
+def test_a_token_says_when_and_for_which_secret_it_was_given_out() -> None:
+    clock = _Clock()
+    tokens = Tokens([KEY], life_s=60, clock=clock)
+    fresh = tokens.fresh(ALICE, "generation")
+    assert tokens.read(tokens.text(fresh)) == fresh
+    assert (fresh.issued, fresh.expires, len(fresh.id)) == (1_000_000, 1_000_060, 22)
+    assert tokens.fresh(ALICE, "", expires=1_000_005).expires == 1_000_005
+    assert tokens.fresh(ALICE, "", expires=2_000_000).expires == 1_000_060
+    assert tokens.fresh(ALICE, "").id != fresh.id
+
+
+def test_tokens_of_the_first_version_are_good_until_they_expire() -> None:
+    tokens = Tokens([KEY], clock=_Clock())
+    key_id = next(iter(tokens._keys))
+    payload = json.dumps([key_id, "AUTH_a", "alice", ["admin"], 1_000_060], separators=(",", ":")).encode()
+    signature = hmac.new(KEY, payload, hashlib.sha256).digest()
+    parts = (base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
+    assert tokens.check("AUTH_tk" + ".".join(parts)) == ALICE
+
+
+def test_conditions_are_asked_after_the_signature() -> None:
+    tokens = Tokens([KEY])
+    asked: list[Token] = []
+    tokens.conditions = (asked.append,)
+    with pytest.raises(Unauthorized):
+        tokens.check("AUTH_tkW10.W10")
+    assert asked == []
+    tokens.check(tokens.issue(ALICE)[0])
+    assert [token.identity for token in asked] == [ALICE]
+
+
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def digest(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", digest)
+    tokens = Tokens([KEY])
+    file = tmp_path / "users.yaml"
+    file.write_text(f"- {{account: a, user: alice, roles: [admin], secret_hash: '{hash_secret('one')}'}}\n")
+    users = Users(file)
+    tokens.conditions = (users.still,)
+    user = users.login("a:alice", "one")
+    tokens.check(tokens.issue(user.identity, user.generation)[0])
+    assert [len(one) for one, _ in compared] == [32, len(user.generation)]
+    parse_signature("0" * 64, {"sha256"}).fits("key", "message")  # type: ignore[union-attr]
+    assert len(compared) == 3
+
+
+def test_revocations() -> None:
+    clock = _Clock()
+    tokens = Tokens([KEY], life_s=60, clock=clock)
+    revoked = Revoked()
+    first, second = tokens.fresh(ALICE, ""), tokens.fresh(ALICE, "")
+    one = revoked.revoking(first, 1_000_000, 60)
+    assert parse_revocation(one.name) == one
+    revoked.add(one)
+    with pytest.raises(Unauthorized, match="revoked"):
+        revoked.check(first)
+    revoked.check(second)
+    assert revoked.needless(one, 1_000_000) == []
+    assert revoked.needless(revoked.revoking(second, 1_000_060, 60), 1_000_060) == [one]
+    for bad in ("", "a/b/c/d", "a/b/5/", "a/b/5/*x", "a/b/5", "a/b/5/x/y"):
+        assert parse_revocation(bad) is None
+
+
+def test_a_user_who_revokes_much_has_all_tokens_revoked_that_there_are() -> None:
+    clock = _Clock()
+    tokens = Tokens([KEY], life_s=60, clock=clock)
+    revoked = Revoked()
+    for _ in range(MAX_PER_USER):
+        revoked.add(revoked.revoking(tokens.fresh(ALICE, ""), 1_000_000, 60))
+    good, last = tokens.fresh(ALICE, ""), tokens.fresh(ALICE, "")
+    revoked.check(good)
+    everything = revoked.revoking(last, 1_000_000, 60)
+    assert everything.id is None
+    assert parse_revocation(everything.name) == everything
+    needless = revoked.needless(everything, 1_000_000)
+    assert len(needless) == MAX_PER_USER
+    revoked.drop(needless)
+    revoked.add(everything)
+    assert len(revoked) == 1
+    for token in (good, last):
+        with pytest.raises(Unauthorized):
+            revoked.check(token)
+    clock.now += 1
+    revoked.check(tokens.fresh(ALICE, ""))
+    revoked.check(tokens.fresh(Identity("AUTH_a", "bob", frozenset()), ""))

@@ -1,0 +1,62 @@
+"""Who asks for a token of Keystone's, and for which account: the same for both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from swiftlet.api.core import SwiftApi
+from swiftlet.api.logins import log_in
+from swiftlet.api.problems import ApiError
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.auth.tokens import Token
+from swiftlet.errors import Unauthorized
+
+REFUSED = "The request you have made requires authentication."
+"""Keystone's own words, for whatever is wrong with names and secrets."""
+
+
+def part(fields: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """An object within an object; 400 names it."""
+    value = fields.get(name)
+    if not isinstance(value, dict):
+        raise ApiError(400, f"{where}.{name} is missing or no object")
+    return value
+
+
+def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
+    """A text that may be left out; 400 names it."""
+    value = fields.get(name)
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise ApiError(400, f"{where}.{name} must be text that is not empty")
+
+
+async def by_password(api: SwiftApi, request: web.Request, login: str, account: str | None, secret: str) -> Token:
+    """A new token for a user: `login` is `ACCOUNT:USER`, or a name in `account`; Unauthorized, TooManyFailures."""
+    if ":" not in login:
+        if account is None:
+            raise ApiError(400, "say the project (tenant), or name the user ACCOUNT:USER: names are unique in accounts")
+        login = f"{account}:{login}"
+    try:
+        user = await log_in(api, request, login, secret)
+    except Unauthorized as error:
+        raise Unauthorized(REFUSED) from error
+    return api.tokens.fresh(user.identity, user.generation)
+
+
+def by_token(api: SwiftApi, text: str) -> Token:
+    """A new token for who holds a good one; it ends when that one does. Unauthorized."""
+    old = api.tokens.read(text)
+    return api.tokens.fresh(old.identity, old.generation, old.expires)
+
+
+def scoped(identity: Identity, account: str | None) -> str:
+    """The account that a token is to be for; 401 for another one than the user's own, but for reseller admins."""
+    if account in {None, identity.tenant}:
+        return identity.tenant
+    if Role.RESELLER_ADMIN in identity.roles and account is not None and "/" not in account:
+        return account
+    raise Unauthorized(REFUSED)
