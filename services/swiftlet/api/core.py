@@ -20,6 +20,7 @@ from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.errors import Superseded
+from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
@@ -84,6 +85,7 @@ class SwiftApi:
     revocations: Revocations = field(init=False)
     containers: ContainerCache = field(init=False)
     accounts: AccountCache = field(init=False)
+    expiry: ExpiryQueue = field(init=False)
     rates: RateLimits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +96,7 @@ class SwiftApi:
         object.__setattr__(self, "revocations", Revocations(self.listings, self.clock))
         self.tokens.conditions = (self.users.still, self.revocations.check)
         object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))
+        object.__setattr__(self, "expiry", ExpiryQueue(self.listings, self.clock.next))
         object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
 
 

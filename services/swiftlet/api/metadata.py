@@ -31,8 +31,6 @@ _UNSUPPORTED = frozenset(
     {
         "X-Container-Sync-To",
         "X-Container-Sync-Key",
-        "X-Delete-At",
-        "X-Delete-After",
     }
 )
 

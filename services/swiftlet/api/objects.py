@@ -12,6 +12,7 @@ from aiohttp import web
 from swiftlet.api.content_types import check_content_type, retyped
 from swiftlet.api.core import Call
 from swiftlet.api.dlo import check_manifest_header
+from swiftlet.api.expiring import check_not_expired, expiry_in, queue_expiry, without_expiry
 from swiftlet.api.links import TARGET, Link
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import container_of, with_policy
@@ -34,7 +35,7 @@ async def post(call: Call) -> web.Response:
         raise ApiError(400, "POST to a specific version is not allowed")
     if TARGET in call.request.headers:
         raise ApiError(400, "A PUT request is required to set a symlink target")
-    metadata = object_metadata(call.request.headers, call.api.options.limits)
+    metadata = object_metadata(call.request.headers, call.api.options.limits) | expiry_in(call)
     check_manifest_header(metadata)
     await check_write(call, call.path)
     content_type = call.request.headers.get("Content-Type")
@@ -42,7 +43,7 @@ async def post(call: Call) -> web.Response:
         check_content_type(content_type)
     link = await _post(call, call.path, metadata, content_type)
     if link is not None and link.version is not None:
-        link = await _post(call, link.target, metadata, content_type)
+        link = await _post(call, link.target, without_expiry(metadata), content_type)
     return web.Response(status=202) if link is None else redirected(link)
 
 
@@ -53,12 +54,18 @@ async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_typ
     """
     newest = has_versions(await container_of(call.api, path))
     info = await with_policy(call.api, path, lambda policy: call.api.objects.head(path, policy, newest))
+    check_not_expired(call.api, path, info)
     new_type = retyped(info.content_type, content_type) if content_type else None
 
     async def write(timestamp: Timestamp) -> None:
         record = PostRecord(timestamp, metadata, new_type, timestamp)
+
+        async def replace(policy: int) -> None:
+            await queue_expiry(call.api, path, policy, metadata)
+            await call.api.objects.post(path, policy, record)
+
         try:
-            await with_policy(call.api, path, lambda policy: call.api.objects.post(path, policy, record))
+            await with_policy(call.api, path, replace)
         except Superseded as error:
             if not overtaken(call.api.clock, error):
                 raise

@@ -15,6 +15,7 @@ from swiftlet.api import copying, dlo, slo_put, symlinks
 from swiftlet.api.body import Body
 from swiftlet.api.content_types import check_content_type
 from swiftlet.api.core import Call
+from swiftlet.api.expiring import set_expiry
 from swiftlet.api.listings import says_yes
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.problems import ApiError
@@ -76,6 +77,7 @@ async def _carry_out(new: NewObject) -> web.Response:
     try:
         for prepare in PREPARERS:
             await prepare(new)
+        set_expiry(call, new.metadata)
         if new.body is None:
             new.body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
         if new.source is None:

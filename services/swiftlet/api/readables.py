@@ -12,6 +12,7 @@ from typing import Protocol
 
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import Call
+from swiftlet.api.expiring import check_not_expired
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.reserved import is_reserved
 from swiftlet.api.segment_stream import Source
@@ -120,6 +121,11 @@ class Reader:
             await self.call.access.require("GET", path)
         objects = self.call.api.objects
         download = await with_policy(self.call.api, path, lambda policy: objects.get(path, policy, start, stop, newest))
+        try:
+            check_not_expired(self.call.api, path, download.info)
+        except NotFound:
+            await download.close()
+            raise
         return Stored(self.call, path, download.info, download)
 
     async def head(self, path: Path, newest: bool = False) -> Stored:
@@ -128,6 +134,7 @@ class Reader:
             await self.call.access.require("HEAD", path)
         objects = self.call.api.objects
         info = await with_policy(self.call.api, path, lambda policy: objects.head(path, policy, newest))
+        check_not_expired(self.call.api, path, info)
         return Stored(self.call, path, info)
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from swiftlet_native import Hasher
 
 from swiftlet.api.core import ATTEMPTS, Call
+from swiftlet.api.expiring import queue_expiry, queue_late_expiry
 from swiftlet.api.problems import ApiError
 from swiftlet.api.quota_checks import within_quota
 from swiftlet.errors import NotFound, Superseded
@@ -88,6 +89,7 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     record = PutRecord(
         str(new.path), timestamp or new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta
     )
+    await queue_expiry(new.call.api, new.path, policy, new.metadata)
     pieces = new.body.pieces()
     hasher = Hasher()
     beginning, ended = await _read_beginning(pieces, hasher, new.call.api.options.small_object_bytes)
@@ -98,6 +100,7 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
         record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher)
     if written.container_missing:
         await _undo(new, policy)
+    await queue_late_expiry(new.call.api, new.path, policy, new.metadata)
     return record, footer
 
 

@@ -28,6 +28,7 @@ from swiftlet.api import slo
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import ATTEMPTS, Call
 from swiftlet.api.duplicates import Place, duplicate
+from swiftlet.api.expiring import only_expiry, without_expiry
 from swiftlet.api.links import Link
 from swiftlet.api.problems import ApiError
 from swiftlet.api.reserved import version_path
@@ -59,12 +60,12 @@ async def put_version(new: NewObject, container: ContainerInfo) -> tuple[PutReco
     policy = await versions_policy(call.api, new.path, container)
     await keep_current(call, main, policy)
     timestamp = call.api.clock.next()
-    version = replace(new, path=version_path(new.path, timestamp))
+    version = replace(new, path=version_path(new.path, timestamp), metadata=without_expiry(new.metadata))
     record, footer = await _stored(version, policy, timestamp)
     size, slo_etag = int(new.sysmeta.get(slo.SIZE, footer.size)), new.sysmeta.get(slo.ETAG)
     link = Link(version.path, etag=footer.etag, size=size, slo_etag=slo_etag)
     try:
-        await _put_link(call, main, link, new.content_type, timestamp)
+        await _put_link(call, main, link, new.content_type, timestamp, only_expiry(new.metadata))
     except NotFound:
         await call.api.objects.delete(version.path, policy, call.api.clock.next())
         raise

@@ -12,8 +12,9 @@ from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
+from swiftlet.main.cluster import use_cluster
 from swiftlet.main.keys import use_tokens
-from swiftlet.main.nodes import use_listing_transport, use_object_transport
+from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.reloading import keep_current
@@ -21,13 +22,7 @@ from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.fanout import drain_background
-from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.row_lanes import RowLanes
-from swiftlet.placement.rows import RowRouter
-from swiftlet.placement.settling import Settling
 from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
@@ -40,7 +35,9 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     app = create_base_app(settings.service, trust_request_ids=False)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
-    listings, objects, rows = _cluster(app, settings, rings)
+    waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
+    transport = use_object_transport(app, settings.cluster, settings.proxy)
+    listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
     api = SwiftApi(
@@ -59,39 +56,6 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         interval_s = settings.proxy.tls_check_interval_s
         keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)
     return app
-
-
-def _cluster(
-    app: web.Application, settings: ProxySettings, rings: RingSet
-) -> tuple[ClusterListings, ClusterObjects, RowRouter]:
-    """The databases and objects of the whole cluster, and what brings the rows of the ones to the others."""
-    cluster, proxy = settings.cluster, settings.proxy
-    listing_transport = use_listing_transport(app, cluster, proxy)
-    listings = ClusterListings(
-        rings,
-        listing_transport,
-        cluster.hash_path,
-        NodeHealth(),
-        proxy.post_quorum_wait_s,
-    )
-    object_transport = use_object_transport(app, cluster, proxy)
-    rows = RowRouter(
-        rings,
-        RowLanes(rings.container, listing_transport, cluster.hash_path),
-        Settling(object_transport),
-        cluster.hash_path,
-        RowWaits(proxy.row_wait_s, proxy.post_quorum_wait_s),
-    )
-    objects = ClusterObjects(
-        rings,
-        object_transport,
-        rows,
-        cluster.hash_path,
-        NodeHealth(),
-        proxy.post_quorum_wait_s,
-        write_timeout_s=proxy.answer_timeout_s,
-    )
-    return listings, objects, rows
 
 
 def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from swiftlet.context import new_request_id, request_id
 from swiftlet.main.background import in_background
+from swiftlet.main.expirer import use_expirer
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
@@ -45,6 +46,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
         section.concurrency,
         settings.cluster.reclaim_age_s,
     )
+    use_expirer(app, settings, rings, policies, transport)
     app[STATUS].add("devices", lambda: replicator.standings.report(object_ring))
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:

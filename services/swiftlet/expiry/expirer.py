@@ -1,0 +1,178 @@
+"""The expirer: rounds over what is due in the queue, deleting objects whose time has come.
+
+An object is looked at as the newest version that a quorum of its devices knows, and deleted only if that version goes
+at the task's time. The deletion is as old as that version and no newer: what was written since, or is being written,
+is newer and stays. But a tombstone that old might be forgotten before all devices have it, so it is never older than
+the longest upload, and it is only an upload that has taken longer that counts as having happened before.
+
+Fault model: an expirer may stop at any point, several may work on the same tasks, devices and databases may be away,
+clocks may differ. A task is taken off the queue only after its object is gone, or does not go at that time any more;
+until then every round tries it anew. A POST that gives an object more time may have come in just before its time was
+over: so work begins `delay_s` later, when such a POST is through and the other clocks have passed that time, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+
+from swiftlet.errors import NotFound, Superseded, SwiftletError
+from swiftlet.expiry.metrics import LAG, LAST_ROUND, TASKS
+from swiftlet.expiry.queue import ExpiryQueue
+from swiftlet.expiry.tasks import Task, delete_at_of
+from swiftlet.expiry.turns import turn_of
+from swiftlet.model import ObjectInfo
+from swiftlet.placement.objects import ClusterObjects
+from swiftlet.settings.expirer import ExpirerSection
+from swiftlet.timestamp import Timestamp
+
+LONGEST_UPLOAD_S = 86_400.0
+
+_log = structlog.get_logger("expirer")
+
+
+class Fate(Enum):
+    """What became of a task."""
+
+    EXPIRED = "expired"
+    MOOT = "moot"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class ExpiryReport:
+    """What one round did."""
+
+    expired: int = 0
+    moot: int = 0
+    failed: int = 0
+    lag_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether there was nothing to do."""
+        return not (self.expired or self.moot or self.failed)
+
+    def count(self, fate: Fate) -> None:
+        """One more task."""
+        TASKS.labels(fate.value).inc()
+        setattr(self, fate.value, getattr(self, fate.value) + 1)
+
+
+class Pace:
+    """So many starts a second, evenly."""
+
+    def __init__(self, per_second: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """The first one starts at once."""
+        self._gap_s = 1.0 / per_second
+        self._sleep = sleep
+        self._next_s = 0.0
+
+    async def wait(self) -> None:
+        """Until it is one's turn."""
+        now_s = time.monotonic()
+        start_s = max(now_s, self._next_s)
+        self._next_s = start_s + self._gap_s
+        if start_s > now_s:
+            await self._sleep(start_s - now_s)
+
+
+class Expirer:
+    """The rounds of one process."""
+
+    def __init__(
+        self,
+        queue: ExpiryQueue,
+        objects: ClusterObjects,
+        settings: ExpirerSection,
+        nodes: Callable[[], Collection[str]],
+        mine: Collection[str],
+        reclaim_age_s: float,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`nodes` are those (`host:port`) that expirers run beside, `mine` the ones that this one runs beside."""
+        self._queue = queue
+        self._objects = objects
+        self._settings = settings
+        self._nodes = nodes
+        self._mine = frozenset(mine)
+        self._tombstone_age_s = min(LONGEST_UPLOAD_S, reclaim_age_s / 2)
+        self._now_s = now_s
+        self._pace = Pace(settings.tasks_per_second)
+
+    async def run_round(self) -> ExpiryReport:
+        """Work on all that is due and ours; Unavailable when the queue can't be listed."""
+        report, began_s = ExpiryReport(), time.monotonic()
+        nodes = self._nodes()
+        async for container in self._queue.containers(self._now_s()):
+            turn = turn_of(container, nodes, self._mine)
+            if turn is None:
+                continue
+            try:
+                await self._work_on(container, turn, report)
+            except SwiftletError as error:
+                report.failed += 1
+                _log.warning("queue put off", container=container, error=str(error))
+        report.seconds = time.monotonic() - began_s
+        LAST_ROUND.set_to_current_time()
+        LAG.set(report.lag_s)
+        return report
+
+    async def _work_on(self, container: str, turn: int, report: ExpiryReport) -> None:
+        due_s = self._now_s() - self._settings.delay_s - turn * self._settings.takeover_s
+        after = ""
+        while True:
+            tasks, after = await self._queue.due(container, due_s, after)
+            if tasks:
+                report.lag_s = max(report.lag_s, self._now_s() - tasks[0].delete_at)
+                await self._work_off(container, tasks, report)
+            if not after:
+                break
+        if not turn:
+            await self._queue.forget(container, self._now_s())
+
+    async def _work_off(self, container: str, tasks: list[Task], report: ExpiryReport) -> None:
+        """A page of tasks, some at a time; those that are done leave the queue even if the work is broken off."""
+        done: list[Task] = []
+        gate = asyncio.Semaphore(self._settings.concurrency)
+
+        async def one(task: Task) -> None:
+            async with gate:
+                await self._pace.wait()
+                fate = await self._judge(task)
+            report.count(fate)
+            if fate is not Fate.FAILED:
+                done.append(task)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in tasks:
+                    group.create_task(one(task))
+        finally:
+            if done:
+                await self._queue.remove(container, done)
+
+    async def _judge(self, task: Task) -> Fate:
+        try:
+            info = await self._objects.head(task.path, task.policy, newest=True)
+            if delete_at_of(info.metadata) != task.delete_at:
+                return Fate.MOOT
+            await self._objects.delete(task.path, task.policy, self._tombstone_of(info))
+        except NotFound:
+            return Fate.MOOT
+        except Superseded as error:
+            _log.info("written meanwhile", object=task.path.quoted, error=str(error))
+            return Fate.FAILED
+        except SwiftletError as error:
+            _log.warning("not deleted yet", object=task.path.quoted, error=str(error))
+            return Fate.FAILED
+        return Fate.EXPIRED
+
+    def _tombstone_of(self, info: ObjectInfo) -> Timestamp:
+        return max(info.modified, Timestamp.at(max(0.0, self._now_s() - self._tombstone_age_s)))

@@ -1,0 +1,84 @@
+"""The queue: rows in container databases of a hidden account, written before the objects that they are about.
+
+Fault model: databases may be down, and a writer may stop at any point. A task is durable on a quorum before its
+object is written, so a stop in between leaves a task without an object, which costs one look when it is due. A task is
+taken off in the version that was read: if it was written again since, it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from swiftlet.errors import NotEmpty, NotFound, Superseded
+from swiftlet.expiry.tasks import ACCOUNT, DAY_S, Task, day_of, due_before, task_of
+from swiftlet.model import ListingQuery, ObjectRow, Subdir
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.timestamp import Timestamp
+
+PAGE = 1000
+
+
+class ExpiryQueue:
+    """What is queued in the whole cluster."""
+
+    def __init__(self, listings: ClusterListings, stamp: Callable[[], Timestamp]) -> None:
+        """`stamp` gives each new timestamp."""
+        self._listings = listings
+        self._stamp = stamp
+
+    async def add(self, task: Task) -> None:
+        """Queue a task; durable on return. Unavailable when too few databases can be reached."""
+        row = ObjectRow(task.name, task.queued, size=task.policy)
+        try:
+            await self._listings.update_rows(ACCOUNT, task.container, [row])
+        except NotFound:
+            await self._make(task.container)
+            await self._listings.update_rows(ACCOUNT, task.container, [row])
+
+    async def _make(self, container: str) -> None:
+        try:
+            await self._listings.put_container(ACCOUNT, container, self._stamp(), {}, None, 0)
+        except Superseded:
+            return
+
+    async def remove(self, container: str, tasks: Sequence[Task]) -> None:
+        """Take tasks off in the versions that they have."""
+        rows = [ObjectRow(task.name, task.queued, deleted=True) for task in tasks]
+        await self._listings.update_rows(ACCOUNT, container, rows)
+
+    async def containers(self, now_s: float) -> AsyncIterator[str]:
+        """The containers of today and of the days before, in order."""
+        marker = ""
+        while True:
+            query = ListingQuery(limit=PAGE, marker=marker, end_marker=due_before(now_s))
+            try:
+                _, rows = await self._listings.list_containers(ACCOUNT, query)
+            except NotFound:
+                return
+            for row in rows:
+                if day_of(row.name) is not None:
+                    yield row.name
+            if len(rows) < PAGE:
+                return
+            marker = rows[-1].name
+
+    async def due(self, container: str, now_s: float, after: str = "") -> tuple[list[Task], str]:
+        """Tasks of a container that are due at `now_s`, and the name to go on behind, empty at the end."""
+        query = ListingQuery(limit=PAGE, marker=after, end_marker=due_before(now_s))
+        try:
+            _, rows = await self._listings.list_objects(ACCOUNT, container, query)
+        except NotFound:
+            return [], ""
+        found = [task_of(row.name, row.size, row.timestamp) for row in rows if not isinstance(row, Subdir)]
+        return [task for task in found if task is not None], rows[-1].name if len(rows) == PAGE else ""
+
+    async def forget(self, container: str, now_s: float) -> bool:
+        """Remove a container whose day is long over and that is empty; whether it went."""
+        day = day_of(container)
+        if day is None or now_s < day + 2 * DAY_S:
+            return False
+        try:
+            await self._listings.delete_container(ACCOUNT, container, self._stamp())
+        except (NotEmpty, NotFound, Superseded):
+            return False
+        return True

@@ -1,0 +1,90 @@
+"""When objects go, and the names under which that is queued: pure.
+
+A task is one row in a container of a hidden account. The container holds the tasks of one day, or a part of them, so
+that no container takes all writes; the row's name begins with the time, so that what is due comes first. A task only
+says where to look and when: what counts is the object's own `X-Delete-At`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+from zlib import crc32
+
+from swiftlet.names import Path
+from swiftlet.timestamp import Timestamp
+
+DELETE_AT = "X-Delete-At"
+"""In an object's metadata: when it goes, in whole seconds since the epoch."""
+ACCOUNT = ".expiring_objects"
+"""The queue's account. No user's account begins so."""
+LATEST = 9_999_999_999
+"""The last second that a queue can name, in the year 2286."""
+DAY_S = 86_400
+PARTS = 16
+"""Containers among which a day's tasks are spread."""
+_DIGITS = 10
+
+
+def delete_at_of(metadata: Mapping[str, str]) -> int | None:
+    """When an object with this metadata goes; None for one that stays."""
+    text = metadata.get(DELETE_AT, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def is_expired(metadata: Mapping[str, str], now_s: float) -> bool:
+    """Whether the object is to be taken as gone already."""
+    delete_at = delete_at_of(metadata)
+    return delete_at is not None and delete_at <= now_s
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Look at `path` at `delete_at`, and delete it if that is still when it goes."""
+
+    delete_at: int
+    path: Path
+    policy: int
+    queued: Timestamp
+    """The version of the row; only this version is taken off the queue."""
+
+    @property
+    def container(self) -> str:
+        """Of the hidden account."""
+        part = crc32(str(self.path).encode()) % PARTS
+        return f"{self.delete_at // DAY_S * DAY_S:0{_DIGITS}d}-{part:02x}"
+
+    @property
+    def name(self) -> str:
+        """Of the row: percent-encoded, so that any name fits and sorts behind its time."""
+        return f"{self.delete_at:0{_DIGITS}d}-{self.path.quoted}"
+
+
+def task_of(name: str, policy: int, queued: Timestamp) -> Task | None:
+    """The task that a row stands for; None for a row that is none."""
+    moment, dash, rest = name.partition("-")
+    pieces = rest.split("/", 3)
+    if not dash or len(moment) != _DIGITS or not (moment.isascii() and moment.isdigit()) or len(pieces) != 4:
+        return None
+    try:
+        empty, account, container, obj = (unquote(piece, errors="strict") for piece in pieces)
+    except UnicodeDecodeError:
+        return None
+    path = Path(account, container, obj)
+    if empty or not (account and container and obj) or path.quoted != rest:
+        return None
+    return Task(int(moment), path, policy, queued)
+
+
+def due_before(now_s: float) -> str:
+    """All names of tasks that are due sort before this one, and all of days that have begun."""
+    return f"{max(0, min(int(now_s), LATEST)):0{_DIGITS}d}."
+
+
+def day_of(container: str) -> int | None:
+    """When the day of a queue's container begins; None for a container that is none of the queue's."""
+    moment, dash, part = container.partition("-")
+    if not dash or len(moment) != _DIGITS or not (moment.isascii() and moment.isdigit()) or not part:
+        return None
+    return int(moment)
