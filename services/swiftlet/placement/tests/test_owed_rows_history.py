@@ -1,0 +1,151 @@
+"""Random writes on a cluster whose devices owe their rows: in the end the listing says what there is.
+
+Fault model: object servers can't be reached or are silent, container servers can't be reached or answer into the void,
+what is settled gets lost, and a proxy dies in the middle of a write. When all are well again, devices deliver what
+they owe and replicators bring copies home; the container's replicas together (newest wins, as their sync merges them)
+then list exactly the objects that there are, and no device owes anything. One exception, which is older than owed
+rows: a POST that a replica took which had missed a deletion has a newer row than the deletion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path as Directory
+
+import pytest
+
+from swiftlet.errors import NotFound, Unavailable
+from swiftlet.model import DatabaseName, ObjectRow, PostRecord
+from swiftlet.names import Path
+from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, footer_of, memory_cluster, record_of
+from swiftlet.placement.tests.test_cluster_history import replicator
+from swiftlet.ring.model import Device
+from swiftlet.storage.memory_listing import Fault
+from swiftlet.storage.owed_delivery import OWED_FOR_S
+from swiftlet.timestamp import Timestamp
+
+STEPS = 150
+PATHS = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(8)]
+
+
+class RowHistory:
+    """One run from a seed."""
+
+    def __init__(self, cluster: MemoryCluster, seed: int) -> None:
+        self.cluster = cluster
+        self.random = random.Random(seed)
+        self.second = 10.0
+        self.most_owed = 0
+        self.posts: set[Timestamp] = set()
+
+    async def step(self) -> None:
+        """One thing that happens."""
+        self.second += 1
+        kind = self.random.choices(("write", "killed", "fate", "deliver"), (10, 2, 4, 1))[0]
+        if kind == "fate":
+            self.fate()
+        elif kind == "deliver":
+            await self.cluster.deliver_owed(OWED_FOR_S + 1)
+        else:
+            await self.write(killed=kind == "killed")
+        self.most_owed = max(self.most_owed, sum(map(self.cluster.debts, self.cluster.devices)))
+
+    def fate(self) -> None:
+        """Object servers and container servers fall ill or get well."""
+        self.heal()
+        for device in self.random.sample(self.cluster.devices, 2):
+            setattr(self.cluster.transport.link(device), self.random.choice(("unreachable", "silent")), True)
+        for device in self.random.sample(self.cluster.devices, self.random.randrange(5)):
+            self.cluster.listing_transport.faults[device.name] = self.random.choice(list(Fault))
+        for device in self.random.sample(self.cluster.devices, 2):
+            self.cluster.transport.link(device).deaf_to_settling = True
+
+    def heal(self) -> None:
+        """Everybody gets well."""
+        self.cluster.listing_transport.faults.clear()
+        for device in self.cluster.devices:
+            link = self.cluster.transport.link(device)
+            link.unreachable = link.silent = link.deaf_to_settling = False
+
+    async def write(self, killed: bool) -> None:
+        """A write of some kind, which its client may see fail, or whose proxy dies somewhere in the middle."""
+        path, second = self.random.choice(PATHS), self.second
+        body = self.random.randbytes(self.random.randrange(3000))
+        kind = self.random.choice(("put", "put", "upload", "post", "delete"))
+        writing = asyncio.ensure_future(self.of_kind(kind, path, second, body))
+        if killed:
+            for _ in range(self.random.randrange(40)):
+                await asyncio.sleep(0)
+            writing.cancel()
+        with contextlib.suppress(Unavailable, NotFound, asyncio.CancelledError):
+            await writing
+
+    async def of_kind(self, kind: str, path: Path, second: float, body: bytes) -> None:
+        """Begin a write."""
+        objects = self.cluster.objects
+        if kind == "put":
+            await self.cluster.put(second, body, path)
+        elif kind == "delete":
+            await objects.delete(path, 0, at(second))
+        elif kind == "post":
+            self.posts.add(at(second))
+            await objects.post(path, 0, PostRecord(at(second), {}, f"type/{second}", at(second)))
+        else:
+            upload = await objects.upload(path, 0, record_of(path, at(second)), len(body))
+            await upload.write(body)
+            await upload.commit(footer_of(body))
+
+    async def end(self) -> None:
+        """Everybody is well; deliveries and replicators come round."""
+        self.heal()
+        await self.cluster.router.drain(10)
+        await self.cluster.deliver_owed(OWED_FOR_S + 1)
+        assert not self.cluster.owing()
+        for _ in range(3):
+            for device in self.cluster.devices:
+                await replicator(self.cluster.transport, self.cluster, device).run_round([0])
+
+    async def listed(self) -> dict[str, ObjectRow]:
+        """What the container's replicas know together, removed rows included."""
+        found: dict[str, ObjectRow] = {}
+        for device in self.cluster.container_devices():
+            for row in await self.rows_of(device):
+                found[row.name] = max(row, found.get(row.name, row), key=lambda row: row.timestamp)
+        return found
+
+    async def rows_of(self, device: Device) -> list[ObjectRow]:
+        """All rows of one replica."""
+        partition = self.cluster.container_partition()
+        id = self.cluster.databases[device.name].id_of(partition, DatabaseName(ACCOUNT, CONTAINER))
+        page = await self.cluster.listing_transport.compare_rows(device, id, "", "", b"")
+        assert page is not None
+        assert page.upto == ""
+        return [row for row in page.rows if isinstance(row, ObjectRow)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_listing_says_what_there_is(tmp_path: Directory, seed: int) -> None:
+    async with memory_cluster(tmp_path, devices=6) as cluster:
+        cluster.make_owing()
+        cluster.router._waits = RowWaits(row_wait_s=0.02, straggler_wait_s=0.01)
+        cluster.transport._patience_s = 0.001
+        await cluster.make_container()
+        history = RowHistory(cluster, seed)
+        for _ in range(STEPS):
+            await history.step()
+        assert history.most_owed > 5
+        await history.end()
+        rows = await history.listed()
+        for path in PATHS:
+            row = rows.get(path.obj or "")
+            try:
+                info = await cluster.objects.head(path, 0, newest=True)
+            except NotFound:
+                assert row is None or row.deleted or row.timestamp in history.posts
+            else:
+                assert row is not None
+                assert not row.deleted
+                assert (row.timestamp, row.content_type) == (info.modified, info.content_type)
