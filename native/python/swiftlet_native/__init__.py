@@ -2,6 +2,8 @@
 
 from swiftlet_native._native import (
     Hasher,
+    ObjectServer,
+    ObjectWire,
     Store,
     StoreError,
     StoreReader,
@@ -20,6 +22,8 @@ from swiftlet_native._native import (
 
 __all__ = [
     "Hasher",
+    "ObjectServer",
+    "ObjectWire",
     "Store",
     "StoreError",
     "StoreReader",

@@ -10,6 +10,7 @@ Rules that hold for all of it:
 """
 
 import sys
+from collections.abc import Mapping
 from os import PathLike
 from typing import Final, TypeAlias, final
 
@@ -17,6 +18,8 @@ from typing_extensions import Buffer
 
 __all__ = [
     "Hasher",
+    "ObjectServer",
+    "ObjectWire",
     "Store",
     "StoreError",
     "StoreReader",
@@ -231,6 +234,18 @@ class Store:
     def check(self) -> list[str]:
         """Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile."""
 
+    def owed(self, limit: int, age_s: float, /) -> list[tuple[_Place, int, int]]:
+        """Rows owed for so long, the oldest first: place, timestamp of the newest write, container replicas as bits."""
+
+    def owed_count(self) -> tuple[int, float]:
+        """How many rows are owed, and for how many seconds the oldest of them (0.0: none)."""
+
+    def settle(self, settled: list[tuple[_Place, int]], /) -> None:
+        """Rows of these versions are through; a newer version's stays owed."""
+
+    def name(self, place: _Place, /) -> bytes | None:
+        """The name of what is held, a tombstone too; None when nothing is."""
+
     def close(self) -> None:
         """Let go of the device; open readers stay valid."""
 
@@ -266,8 +281,11 @@ class TransportTicket:
 class TransportUpload:
     """A call whose body is sent piece by piece."""
 
-    def send(self, chunk: TransportChunk, /) -> bool:
-        """Send a chunk, without a copy; the same one may go to several peers. False: 8 MiB wait already."""
+    def send(self, data: TransportChunk | Buffer, /) -> bool:
+        """Send up to 1 MiB. False: 8 MiB wait already, or it has ended.
+
+        Chunks, bytes and memoryviews of bytes are not copied, and may go to several peers; other buffers are.
+        """
 
     def end(self, footer: Buffer, /) -> None:
         """The body is complete: commit."""
@@ -280,9 +298,12 @@ class TransportPeer:
     """Somebody to call. What becomes of a call is told by events under its token."""
 
     def call(
-        self, token: int, method: int, timeout_s: float, trace: str, header: Buffer, body: Buffer
+        self, token: int, method: int, timeout_s: float, trace: str, header: Buffer, body: TransportChunk | Buffer
     ) -> TransportTicket:
-        """Make a call with its whole body. ValueError for what is over a limit; all else is an event."""
+        """Make a call with its whole body, copied as by `TransportUpload.send`.
+
+        ValueError for what is over a limit; all else is an event.
+        """
 
     def upload(
         self, token: int, method: int, timeout_s: float, trace: str, header: Buffer, size: int | None
@@ -313,8 +334,9 @@ class TransportNode:
         """All events since the last time: (token, what, value).
 
         "sent": bytes that have left. "reply": (status, header, size or None, TransportChunk or None, whole).
-        "chunk": TransportChunk. "end": footer. "failed": (kind, text), the kind being one of unreachable, lost,
-        deadline, cancelled, overloaded, no-memory, remote, invalid. "memory": TransportBuffer or None.
+        "chunk": TransportChunk. "end": footer. "failed": (kind, text), the kind being one of unreachable (it was not
+        sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed), invalid;
+        it does not matter which side said so. "memory": TransportBuffer or None.
         A reply that is whole, "end", "failed" and "memory" are the last ones of their token.
         """
 
@@ -329,3 +351,158 @@ class TransportNode:
 
     def report(self) -> list[dict[str, object]]:
         """Counters of each peer; `latency_buckets`[n]: requests that took less than 2^n µs."""
+
+_Message: TypeAlias = tuple[int, bytes]
+"""A method's number and its header."""
+_Footer: TypeAlias = tuple[int, int, bytes]
+"""size, xxh3, ETag."""
+
+@final
+class ObjectWire:
+    """What object servers are asked and answer, as bytes; see "Object servers" in docs/transport.md.
+
+    `device` is its name on its server, `row` container replicas as bits. ValueError for what is over a limit, or can't
+    be read.
+    """
+
+    @staticmethod
+    def put(
+        device: str,
+        place: _Place,
+        row: int,
+        timestamp: int,
+        delete_at: int,
+        name: bytes,
+        content_type: bytes,
+        metadata: _Pairs,
+        sysmeta: _Pairs,
+        footer: _Footer | None,
+        /,
+    ) -> _Message:
+        """Store a version; without a footer here it stands behind the body."""
+
+    @staticmethod
+    def footer(footer: _Footer, /) -> bytes:
+        """What stands behind a PUT's body."""
+
+    @staticmethod
+    def prepare(device: str, place: _Place, row: int, timestamp: int, size: int | None, /) -> _Message:
+        """Whether a version would be taken."""
+
+    @staticmethod
+    def get(device: str, place: _Place, start: int, stop: int, /) -> _Message:
+        """Read bytes `[start, stop)`."""
+
+    @staticmethod
+    def head(device: str, place: _Place, /) -> _Message:
+        """Describe."""
+
+    @staticmethod
+    def post(
+        device: str,
+        place: _Place,
+        row: int,
+        timestamp: int,
+        delete_at: int,
+        metadata: _Pairs,
+        content_type: bytes | None,
+        content_type_timestamp: int,
+        /,
+    ) -> _Message:
+        """Merge metadata."""
+
+    @staticmethod
+    def delete(device: str, place: _Place, row: int, timestamp: int, name: bytes, /) -> _Message:
+        """Store a tombstone."""
+
+    @staticmethod
+    def remove(device: str, place: _Place, entry: _Entry, /) -> _Message:
+        """Forget a copy, if it is still this one."""
+
+    @staticmethod
+    def policies(device: str, /) -> _Message:
+        """Storage policies with anything on the device."""
+
+    @staticmethod
+    def partitions(device: str, policy: int, /) -> _Message:
+        """Partitions with anything in them."""
+
+    @staticmethod
+    def suffixes(device: str, policy: int, partition: int, /) -> _Message:
+        """Set hashes of suffixes."""
+
+    @staticmethod
+    def entries(device: str, policy: int, partition: int, suffix: int, /) -> _Message:
+        """What is held in a suffix."""
+
+    @staticmethod
+    def settle(device: str, settled: list[tuple[_Place, int]], /) -> _Message:
+        """Rows of these versions are through; up to 1000."""
+
+    @staticmethod
+    def written(header: Buffer, /) -> tuple[bool, bool]:
+        """The answer to a write: whether a row is owed; for DELETE, whether there was an object."""
+
+    @staticmethod
+    def found(header: Buffer, /) -> tuple[_Info, int | None]:
+        """The answer to GET and HEAD: the object, and the xxh3 of the body unless it stands behind it (8 bytes)."""
+
+    @staticmethod
+    def refusal(status: int, header: Buffer, /) -> tuple[str, str, int | None]:
+        """A status other than 0: the name of the class in `swiftlet.errors`, a sentence, a timestamp or None."""
+
+    @staticmethod
+    def numbers(raw: Buffer, /) -> list[int]:
+        """The body of POLICIES and PARTITIONS."""
+
+    @staticmethod
+    def suffix_hashes(raw: Buffer, /) -> list[tuple[int, bytes]]:
+        """The body of SUFFIXES."""
+
+    @staticmethod
+    def entry_list(raw: Buffer, /) -> list[_Entry]:
+        """The body of ENTRIES."""
+
+@final
+class ObjectServer:
+    """Object servers of one process over stores that are open: requests are answered by native threads.
+
+    The stores may be used otherwise at the same time, and stay the caller's to close, after `stop`.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        machine: str,
+        keys: list[bytes],
+        stores: Mapping[str, Store],
+        unused: Mapping[str, str],
+        *,
+        pool_bytes: int,
+        threads: int = 1,
+        threads_per_device: int = 4,
+        max_requests_per_device: int = 512,
+        buffer_bytes_per_device: int = 268435456,
+        aggregate_below: int = 1048576,
+        socket_directory: PathLike[str] | str | None = None,
+    ) -> ObjectServer:
+        """`stores` by device name; `unused`: devices that can't be used, and why. `aggregate_below` as the stores' is.
+
+        OSError when the system has no thread, descriptor or memory left.
+        """
+
+    def listen(self, host: str, port: int, /) -> int:
+        """Take connections, by TCP and, with a directory, on the same node. Gives the port. OSError."""
+
+    def set_keys(self, keys: list[bytes], /) -> None:
+        """From now on handshakes use these keys; connections that are open stay."""
+
+    def stats(self) -> list[dict[str, object]]:
+        """Per device: `device`, `requests` at work, `buffered_bytes` held for them, `refused` for there were too many,
+        `received_bytes`, `sent_bytes` of bodies, `answered`: (operation, "ok" or the error's name, how many) each."""
+
+    def report(self) -> list[dict[str, object]]:
+        """Counters of each client, as of `TransportNode`."""
+
+    def stop(self) -> None:
+        """End connections and threads; what was under way is given up. Harmless a second time."""

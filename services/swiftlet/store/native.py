@@ -6,7 +6,7 @@ Format: `docs/volumes.md`. Fault model and the rest: `native/crates/store`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,21 @@ from typing import Self
 import swiftlet_native
 
 from swiftlet import errors
-from swiftlet.model import Entry, Kind, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord, Usage
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord, Usage
+from swiftlet.native_values import (
+    delete_at,
+    entry_of,
+    entry_parts,
+    info_of,
+    key_at,
+    place,
+    raw,
+    raw_pairs,
+    settled_parts,
+    text,
+)
 from swiftlet.timestamp import Timestamp
 
-_DELETE_AT = "X-Delete-At"
 _ERRORS: dict[str, type[errors.SwiftletError]] = {
     kind.__name__: kind
     for kind in (
@@ -34,8 +45,6 @@ _ERRORS: dict[str, type[errors.SwiftletError]] = {
     )
 }
 
-_Info = tuple[bytes, int, int, bytes, int, bytes, list[tuple[bytes, bytes]], list[tuple[bytes, bytes]], int, int]
-
 
 @contextmanager
 def _domain(what: str) -> Iterator[None]:
@@ -43,55 +52,13 @@ def _domain(what: str) -> Iterator[None]:
     try:
         yield
     except swiftlet_native.StoreError as error:
-        kind, text, timestamp = error.args
-        message = f"{what}: {text}"
+        kind, sentence, timestamp = error.args
+        message = f"{what}: {sentence}"
         if kind == "NotFound":
             raise errors.NotFound(message, None if timestamp is None else Timestamp(timestamp)) from None
         if kind == "Superseded":
             raise errors.Superseded(message, Timestamp(timestamp)) from None
         raise _ERRORS[kind](message) from None
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")
-
-
-def _raw_pairs(texts: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(_raw(name), _raw(value)) for name, value in texts.items()]
-
-
-def _text_pairs(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {_text(name): _text(value) for name, value in pairs}
-
-
-def _place(key: ObjectKey) -> tuple[int, int, bytes]:
-    return key.policy, key.partition, key.digest
-
-
-def _delete_at(metadata: Mapping[str, str]) -> int:
-    """Seconds since 1970 at which the metadata ends the object; 0 for never."""
-    value = metadata.get(_DELETE_AT, "")
-    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else 0
-
-
-def _info(parts: _Info) -> ObjectInfo:
-    name, timestamp, size, etag, xxh3, content_type, metadata, sysmeta, meta_timestamp, type_timestamp = parts
-    return ObjectInfo(
-        _text(name),
-        Timestamp(timestamp),
-        size,
-        _text(etag),
-        xxh3,
-        _text(content_type),
-        _text_pairs(metadata),
-        _text_pairs(sysmeta),
-        Timestamp(meta_timestamp),
-        Timestamp(type_timestamp),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +93,14 @@ class NativeWriter:
         """Make the version durable and visible."""
         with _domain(self._what):
             self._writer.commit(
-                _raw(record.name),
+                raw(record.name),
                 record.timestamp.value,
-                _raw(record.content_type),
-                _raw_pairs(record.metadata),
-                _raw_pairs(record.sysmeta),
-                _delete_at(record.metadata),
+                raw(record.content_type),
+                raw_pairs(record.metadata),
+                raw_pairs(record.sysmeta),
+                delete_at(record.metadata),
                 footer.size,
-                _raw(footer.etag),
+                raw(footer.etag),
                 footer.xxh3,
             )
 
@@ -149,7 +116,7 @@ class NativeReader:
         """`what` names the object in messages."""
         self._what = what
         self._reader = reader
-        self._info = _info(reader.info())
+        self._info = info_of(reader.info())
 
     @property
     def info(self) -> ObjectInfo:
@@ -229,37 +196,37 @@ class NativeStore:
     def create(self, key: ObjectKey, size: int | None = None, aggregate_below: int | None = None) -> NativeWriter:
         """Begin a new version; up to `aggregate_below` bytes (None: the store's) it goes into a volume."""
         with _domain(key.hex):
-            return NativeWriter(key.hex, self._store.create(_place(key), size, aggregate_below))
+            return NativeWriter(key.hex, self._store.create(place(key), size, aggregate_below))
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
         """Merge POSTed metadata."""
-        content_type = None if record.content_type is None else _raw(record.content_type)
+        content_type = None if record.content_type is None else raw(record.content_type)
         with _domain(key.hex):
             self._store.post(
-                _place(key),
+                place(key),
                 record.timestamp.value,
-                _raw_pairs(record.metadata),
+                raw_pairs(record.metadata),
                 content_type,
                 record.content_type_timestamp.value if content_type is not None else 0,
-                _delete_at(record.metadata),
+                delete_at(record.metadata),
             )
 
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
         """Store a tombstone."""
         with _domain(name):
-            self._store.delete(_place(key), timestamp.value, _raw(name))
+            self._store.delete(place(key), timestamp.value, raw(name))
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def open(self, key: ObjectKey) -> NativeReader:
         """The newest version for reading."""
         with _domain(key.hex):
-            return NativeReader(key.hex, self._store.open(_place(key)))
+            return NativeReader(key.hex, self._store.open(place(key)))
 
     def stat(self, key: ObjectKey) -> ObjectInfo:
         """The newest version's description."""
         with _domain(key.hex):
-            return _info(self._store.stat(_place(key)))
+            return info_of(self._store.stat(place(key)))
 
     # -- partitions ------------------------------------------------------------------------------------------
 
@@ -282,10 +249,7 @@ class NativeStore:
         """What is held in a suffix, by digest."""
         with _domain(self._root):
             found = self._store.entries(policy, partition, int(suffix, 16))
-        return [
-            Entry(digest, Kind(kind), Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
-            for digest, kind, timestamp, meta, content_type in found
-        ]
+        return [entry_of(parts) for parts in found]
 
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
         """Every object and tombstone in a partition."""
@@ -294,24 +258,38 @@ class NativeStore:
         for digest in digests:
             yield ObjectKey(policy, partition, digest)
 
+    # -- owed rows -------------------------------------------------------------------------------------------
+
+    def owed(self, older_than_s: float, limit: int) -> list[tuple[ObjectKey, Timestamp, int]]:
+        """Up to `limit` rows that have been owed for so long, the oldest first: newest write, replicas as bits."""
+        found = self._store.owed(limit, max(0.0, older_than_s))
+        return [(key_at(parts), Timestamp(timestamp), bits) for parts, timestamp, bits in found]
+
+    def owed_count(self) -> tuple[int, float]:
+        """How many rows are owed, and for how many seconds the oldest of them."""
+        return self._store.owed_count()
+
+    def settle(self, settled: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Owe these no longer, unless a newer write came."""
+        self._store.settle(settled_parts(settled))
+
+    def name(self, key: ObjectKey) -> str | None:
+        """The name of what is held under the key, a tombstone too; None when nothing is."""
+        with _domain(key.hex):
+            found = self._store.name(place(key))
+        return None if found is None else text(found)
+
     # -- upkeep ----------------------------------------------------------------------------------------------
 
     def remove(self, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy without a tombstone, unless it changed since `entry` was read."""
-        parts = (
-            entry.digest,
-            int(entry.kind),
-            entry.timestamp.value,
-            entry.meta_timestamp.value,
-            entry.content_type_timestamp.value,
-        )
         with _domain(key.hex):
-            return self._store.remove(_place(key), parts)
+            return self._store.remove(place(key), entry_parts(entry))
 
     def verify(self, key: ObjectKey) -> None:
         """Read a version and check it."""
         with _domain(key.hex):
-            self._store.verify(_place(key))
+            self._store.verify(place(key))
 
     def reclaim(self, before: Timestamp) -> int:
         """Forget tombstones older than `before`."""
@@ -340,6 +318,11 @@ class NativeStore:
         """What the start found: `checkpoint` (1 if one was used), `records` and `bytes` read behind it, `damaged`
         records, `orphans` (large files of nobody), `dangling` (slots that pointed nowhere)."""
         return dict(self._store.recovery())
+
+    @property
+    def native(self) -> swiftlet_native.Store:
+        """The open store itself, for the native object server."""
+        return self._store
 
     def close(self) -> None:
         """Let go of the device and its lock; open readers stay valid."""

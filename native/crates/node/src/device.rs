@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use swiftlet_store::Store;
 
+use crate::message::METHODS;
 use crate::status::{Refusal, Status};
 
 /// What a device takes on.
@@ -30,7 +31,7 @@ impl Default for Limits {
 }
 
 /// What a device has done and is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Requests at work.
     pub requests: usize,
@@ -38,6 +39,12 @@ pub struct DeviceStats {
     pub buffered_bytes: usize,
     /// Requests that were refused because there were too many.
     pub refused: u64,
+    /// Bytes of bodies taken in.
+    pub received_bytes: u64,
+    /// Bytes of bodies given out.
+    pub sent_bytes: u64,
+    /// Requests that were answered: method, status, how many; none that never occurred.
+    pub answered: Vec<(u16, Status, u64)>,
 }
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -98,6 +105,9 @@ pub(crate) struct Device {
     requests: AtomicUsize,
     buffered: AtomicUsize,
     refused: AtomicU64,
+    received: AtomicU64,
+    sent: AtomicU64,
+    answered: [[AtomicU64; Status::ALL.len()]; METHODS],
 }
 
 impl Device {
@@ -109,6 +119,9 @@ impl Device {
             requests: AtomicUsize::new(0),
             buffered: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            answered: Default::default(),
         }
     }
 
@@ -125,7 +138,31 @@ impl Device {
             requests: self.requests.load(Relaxed),
             buffered_bytes: self.buffered.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            received_bytes: self.received.load(Relaxed),
+            sent_bytes: self.sent.load(Relaxed),
+            answered: self.answered(),
         }
+    }
+
+    fn answered(&self) -> Vec<(u16, Status, u64)> {
+        let rows = (0..).zip(&self.answered);
+        let all = rows.flat_map(|(method, row)| {
+            Status::ALL.iter().map(move |status| (method, *status, row[*status as usize].load(Relaxed)))
+        });
+        all.filter(|(_, _, count)| *count > 0).collect()
+    }
+
+    /// A request was answered, with so many bytes.
+    pub(crate) fn count(&self, method: u16, status: Status, bytes: u64) {
+        if let Some(row) = self.answered.get(usize::from(method)) {
+            row[status as usize].fetch_add(1, Relaxed);
+        }
+        self.sent.fetch_add(bytes, Relaxed);
+    }
+
+    /// So many bytes of a body have come.
+    pub(crate) fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Take a request on.

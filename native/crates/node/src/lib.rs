@@ -9,6 +9,7 @@ mod codec;
 mod device;
 mod download;
 pub mod message;
+mod reply;
 mod server;
 mod status;
 mod upload;

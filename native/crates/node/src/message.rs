@@ -70,6 +70,17 @@ pub enum Request {
     Entries(u16, u32, Suffix),
     /// These versions' rows are listed.
     Settle(Vec<(Key, u64)>),
+    /// Whether a PUT would be taken; nothing is kept for it.
+    Prepare {
+        /// Where.
+        key: Key,
+        /// Of the version.
+        timestamp: u64,
+        /// As of `Put`.
+        row: u32,
+        /// Of its data, if it is known.
+        size: Option<u64>,
+    },
 }
 
 /// Numbers of methods, as the transport carries them; 0 is its own.
@@ -85,6 +96,32 @@ mod method {
     pub(super) const SUFFIXES: u16 = 9;
     pub(super) const ENTRIES: u16 = 10;
     pub(super) const SETTLE: u16 = 11;
+    pub(super) const PREPARE: u16 = 12;
+}
+
+/// Methods have lower numbers.
+pub(crate) const METHODS: usize = 13;
+/// A size that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a method is called in counters; nothing for a number that none has.
+#[must_use]
+pub fn method_name(number: u16) -> Option<&'static str> {
+    Some(match number {
+        method::PUT => "put",
+        method::GET => "get",
+        method::HEAD => "head",
+        method::POST => "post",
+        method::DELETE => "delete",
+        method::REMOVE => "remove",
+        method::POLICIES => "policies",
+        method::PARTITIONS => "partitions",
+        method::SUFFIXES => "suffix-hashes",
+        method::ENTRIES => "entries",
+        method::SETTLE => "settle",
+        method::PREPARE => "prepare",
+        _ => return None,
+    })
 }
 
 fn put_key(out: &mut Writer, key: &Key) {
@@ -180,6 +217,7 @@ impl Request {
             Self::Suffixes(..) => method::SUFFIXES,
             Self::Entries(..) => method::ENTRIES,
             Self::Settle(_) => method::SETTLE,
+            Self::Prepare { .. } => method::PREPARE,
         }
     }
 
@@ -250,6 +288,12 @@ impl Request {
                     out.u64(*timestamp);
                 }
             }
+            Self::Prepare { key, timestamp, row, size } => {
+                put_key(&mut out, key);
+                out.u32(*row);
+                out.u64(*timestamp);
+                out.u64(size.unwrap_or(UNKNOWN));
+            }
         }
         out.finish()
     }
@@ -313,6 +357,11 @@ impl Request {
                 }
                 let settled = (0..count).map(|_| Ok((take_key(from)?, from.u64()?)));
                 Self::Settle(settled.collect::<Result<_, Malformed>>()?)
+            }
+            method::PREPARE => {
+                let (key, row) = (take_key(from)?, from.u32()?);
+                let (timestamp, size) = (from.u64()?, from.u64()?);
+                Self::Prepare { key, timestamp, row, size: Some(size).filter(|size| *size != UNKNOWN) }
             }
             _ => return Err(Malformed("an unknown method")),
         })

@@ -14,11 +14,12 @@ use std::time::Instant;
 
 use swiftlet_store::model::Key;
 use swiftlet_store::{Done, Error, MAX_AGGREGATE, Object, Store};
-use swiftlet_transport::{Answer, Body, Chunk, Handler, Incoming, Receiver, Responder};
+use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
 use crate::download;
 use crate::message::{Found, Request, Written, lists};
+use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
 
@@ -68,20 +69,21 @@ impl Server {
         }
     }
 
-    fn begin(&self, incoming: Incoming, responder: Responder) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
+    fn begin(&self, incoming: Incoming, mut reply: Reply) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
         let (device, request) = match Request::decode(incoming.method, &incoming.header) {
             Ok(decoded) => decoded,
-            Err(malformed) => return Err(Refused::new(responder, malformed.into())),
+            Err(malformed) => return Err(Refused::new(reply, malformed.into())),
         };
         let Some(device) = self.devices.get(&device) else {
             let refusal = Refusal::new(Status::DeviceFailed, "there is no device of that name here");
-            return Err(Refused::new(responder, refusal));
+            return Err(Refused::new(reply, refusal));
         };
+        reply.of(device);
         let (store, permit) = match device.store().and_then(|store| Ok((Arc::clone(store), device.admit()?))) {
             Ok(taken) => taken,
-            Err(refusal) => return Err(Refused::new(responder, refusal)),
+            Err(refusal) => return Err(Refused::new(reply, refusal)),
         };
-        let work = Work { store, permit, responder, deadline: incoming.deadline };
+        let work = Work { store, permit, reply, deadline: incoming.deadline };
         match (request, incoming.body) {
             (Request::Put { key, meta, footer, row }, None) => {
                 let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
@@ -103,7 +105,7 @@ impl Server {
             size => size.unwrap_or(self.aggregate_below),
         };
         match work.check_write(asked.row, held as usize) {
-            Ok(()) => Ok(Box::new(upload::begin(asked, work.store, work.permit, work.responder))),
+            Ok(()) => Ok(Box::new(upload::begin(asked, work.store, work.permit, work.reply))),
             Err(refusal) => Err(work.refused(refusal)),
         }
     }
@@ -117,10 +119,11 @@ impl Drop for Server {
 
 impl Handler for Server {
     fn request(&self, incoming: Incoming, responder: Responder) -> Option<Box<dyn Receiver>> {
-        match self.begin(incoming, responder) {
+        let reply = Reply::new(responder, incoming.method);
+        match self.begin(incoming, reply) {
             Ok(receiver) => receiver,
             Err(refused) => {
-                refuse(refused.responder, &refused.refusal);
+                refused.reply.refuse(&refused.refusal);
                 None
             }
         }
@@ -129,24 +132,14 @@ impl Handler for Server {
 
 /// Who is told what is wrong.
 struct Refused {
-    responder: Responder,
+    reply: Reply,
     refusal: Refusal,
 }
 
 impl Refused {
-    fn new(responder: Responder, refusal: Refusal) -> Box<Self> {
-        Box::new(Self { responder, refusal })
+    fn new(reply: Reply, refusal: Refusal) -> Box<Self> {
+        Box::new(Self { reply, refusal })
     }
-}
-
-/// Answer with an error.
-pub(crate) fn refuse(responder: Responder, refusal: &Refusal) {
-    let answer = Answer { status: refusal.status as u16, header: refusal.encode(), ..Answer::default() };
-    responder.answer(answer);
-}
-
-fn answer(responder: Responder, header: Vec<u8>, body: Body) {
-    responder.answer(Answer { status: Status::Ok as u16, header, body, footer: Vec::new() });
 }
 
 /// The row of a write: which container replicas have to hear of which version.
@@ -160,18 +153,18 @@ pub(crate) struct Owing {
 }
 
 /// Called by the store when a write is durable, or is not: gives back what it held, then answers.
-pub(crate) fn answer_written(responder: Responder, permit: Option<Permit>, owing: Owing) -> Done {
+pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, owing: Owing) -> Done {
     Box::new(move |outcome| {
         drop(permit);
         let Owing { store, key, timestamp, row, deletes } = owing;
         let existed = match outcome {
             Ok(_) => true,
             Err(Error::NotFound(Some(_))) if deletes => false,
-            Err(error) => return refuse(responder, &error.into()),
+            Err(error) => return reply.refuse(&error.into()),
         };
         // The same version may have been here without a row: it is sent again.
         store.owe(key, timestamp, row);
-        answer(responder, Written { owed: row != 0, existed }.encode(), Body::Empty);
+        reply.answer(Written { owed: row != 0, existed }.encode(), Body::Empty);
     })
 }
 
@@ -179,13 +172,13 @@ pub(crate) fn answer_written(responder: Responder, permit: Option<Permit>, owing
 struct Work {
     store: Arc<Store>,
     permit: Permit,
-    responder: Responder,
+    reply: Reply,
     deadline: Instant,
 }
 
 impl Work {
     fn refused(self, refusal: Refusal) -> Box<Refused> {
-        Refused::new(self.responder, refusal)
+        Refused::new(self.reply, refusal)
     }
 
     /// What speaks against a write with this row that holds so many bytes.
@@ -202,12 +195,15 @@ impl Work {
             Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "a body without a footer")),
             Request::Put { row, .. } => self.check_write(*row, body.len()),
             _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "a body that is not asked for")),
-            Request::Post { row, .. } | Request::Delete { row, .. } => self.check_write(*row, 0),
+            Request::Post { row, .. } | Request::Delete { row, .. } | Request::Prepare { row, .. } => {
+                self.check_write(*row, 0)
+            }
             _ => Ok(()),
         };
         if let Err(refusal) = checked {
             return Err(self.refused(refusal));
         }
+        self.permit.device.received(body.len());
         match request {
             Request::Put { key, meta, footer: Some(footer), row } => {
                 let (store, done) = self.written(key, meta.timestamp, row, false);
@@ -223,7 +219,7 @@ impl Work {
             }
             Request::Settle(settled) => {
                 self.store.settle(&settled);
-                answer(self.responder, Vec::new(), Body::Empty);
+                self.reply.answer(Vec::new(), Body::Empty);
             }
             request => {
                 let device = Arc::clone(&self.permit.device);
@@ -235,18 +231,18 @@ impl Work {
 
     fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool) -> (Arc<Store>, Done) {
         let owing = Owing { store: Arc::clone(&self.store), key, timestamp, row, deletes };
-        (self.store, answer_written(self.responder, Some(self.permit), owing))
+        (self.store, answer_written(self.reply, Some(self.permit), owing))
     }
 
     /// What needs reading, in a thread of the device.
     fn look(self, request: &Request) {
-        if self.responder.is_cancelled() || self.deadline <= Instant::now() {
+        if self.reply.is_cancelled() || self.deadline <= Instant::now() {
             return; // nobody waits, and the transport has said why
         }
-        let Self { store, permit, responder, .. } = self;
-        match look(&store, permit, &responder, request) {
-            Ok((header, body)) => answer(responder, header, body),
-            Err(refusal) => refuse(responder, &refusal),
+        let Self { store, permit, reply, .. } = self;
+        match look(&store, permit, &reply, request) {
+            Ok((header, body)) => reply.answer(header, body),
+            Err(refusal) => reply.refuse(&refusal),
         }
     }
 }
@@ -278,17 +274,16 @@ fn listed(bytes: Vec<u8>, mut permit: Permit) -> Result<Body, Refusal> {
     Ok(Body::Chunk(Chunk::from_owner(Box::new(Held { range: 0..bytes.len(), bytes, _permit: permit }))))
 }
 
-fn look(
-    store: &Arc<Store>,
-    permit: Permit,
-    responder: &Responder,
-    request: &Request,
-) -> Result<(Vec<u8>, Body), Refusal> {
+fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) -> Result<(Vec<u8>, Body), Refusal> {
     let bytes = match request {
-        Request::Get { key, start, stop } => return read(store.get(key)?, *start, *stop, permit, responder),
+        Request::Get { key, start, stop } => return read(store.get(key)?, *start, *stop, permit, reply),
         Request::Head(key) => {
             let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
             return Ok((found.encode()?, Body::Empty));
+        }
+        Request::Prepare { key, timestamp, size, .. } => {
+            drop(upload::open(store, *key, *timestamp, *size, None)?);
+            return Ok((Vec::new(), Body::Empty));
         }
         Request::Remove { key, entry } => {
             let removed = store.remove(*key, *entry)?;
@@ -319,13 +314,7 @@ fn look(
 const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
 
 /// Bytes of an object: small ones checked as a whole before anything leaves, large ones piece by piece.
-fn read(
-    object: Object,
-    start: u64,
-    stop: u64,
-    mut permit: Permit,
-    responder: &Responder,
-) -> Result<(Vec<u8>, Body), Refusal> {
+fn read(object: Object, start: u64, stop: u64, mut permit: Permit, reply: &Reply) -> Result<(Vec<u8>, Body), Refusal> {
     let info = object.info().clone();
     let start = start.min(info.size);
     let stop = stop.clamp(start, info.size);
@@ -336,7 +325,7 @@ fn read(
     if info.size > MAX_AGGREGATE {
         let body_xxh3 = whole.then_some(info.xxh3);
         let header = Found { info, body_xxh3 }.encode()?;
-        return Ok((header, download::body(object, start, stop, permit, responder.waker())?));
+        return Ok((header, download::body(object, start, stop, permit, reply.waker())?));
     }
     permit.hold(info.size as usize)?;
     let range = start as usize..stop as usize;

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Error, Store, Writer};
-use swiftlet_transport::{Chunk, Error as TransportError, Receiver, Responder};
+use swiftlet_transport::{Chunk, Error as TransportError, Receiver};
 
 use crate::device::{Device, Permit};
 use crate::message::decode_footer;
-use crate::server::{Owing, answer_written, refuse};
+use crate::reply::Reply;
+use crate::server::{Owing, answer_written};
 use crate::status::Refusal;
 
 /// What was asked for.
@@ -36,7 +37,7 @@ struct State {
     over: bool,
     /// Begun by the first job.
     writer: Option<Writer>,
-    responder: Option<Responder>,
+    reply: Option<Reply>,
     permit: Option<Permit>,
 }
 
@@ -54,12 +55,31 @@ pub(crate) struct Receiving {
 }
 
 /// Begin one: what speaks against it is answered before its data is sent.
-pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, responder: Responder) -> Receiving {
+pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply) -> Receiving {
     let device = Arc::clone(&permit.device);
-    let state = State { responder: Some(responder), permit: Some(permit), ..State::default() };
+    let state = State { reply: Some(reply), permit: Some(permit), ..State::default() };
     let upload = Arc::new(Upload { asked, store, state: Mutex::new(state), device });
     upload.schedule(upload.lock());
     Receiving { upload, ended: false }
+}
+
+/// A writer, unless it is clear already that the version would lose.
+pub(crate) fn open(
+    store: &Store,
+    key: Key,
+    timestamp: u64,
+    size: Option<u64>,
+    aggregate_below: Option<u64>,
+) -> Result<Writer, Refusal> {
+    let newest = match store.stat(&key) {
+        Ok(info) => info.timestamp,
+        Err(Error::NotFound(tombstone)) => tombstone.unwrap_or(0),
+        Err(error) => return Err(error.into()),
+    };
+    if newest > timestamp {
+        return Err(Error::Superseded(newest).into());
+    }
+    Ok(store.create(key, size, aggregate_below)?)
 }
 
 enum Step {
@@ -106,7 +126,7 @@ impl Upload {
         let mut writer = self.lock().writer.take();
         while let Some(step) = self.step(&mut writer) {
             let outcome = match (step, &mut writer) {
-                (Step::Begin, _) => self.open().map(|opened| writer = Some(opened)),
+                (Step::Begin, _) => self.begin().map(|opened| writer = Some(opened)),
                 (Step::Write(chunk), Some(open)) => open.write(&chunk).map_err(Refusal::from),
                 (Step::Commit(footer), _) => {
                     if let Some(writer) = writer.take() {
@@ -129,35 +149,26 @@ impl Upload {
         }
     }
 
+    fn begin(&self) -> Result<Writer, Refusal> {
+        let Asked { key, meta, size, aggregate_below, .. } = &self.asked;
+        open(&self.store, *key, meta.timestamp, *size, *aggregate_below)
+    }
+
     fn refuse(&self, refusal: &Refusal) {
-        let (responder, permit) = self.finish();
+        let (reply, permit) = self.finish();
         drop(permit);
-        if let Some(responder) = responder {
-            refuse(responder, refusal);
+        if let Some(reply) = reply {
+            reply.refuse(refusal);
         }
     }
 
     /// It is over: who is to be answered, and what it held.
-    fn finish(&self) -> (Option<Responder>, Option<Permit>) {
+    fn finish(&self) -> (Option<Reply>, Option<Permit>) {
         let mut state = self.lock();
         state.over = true;
         state.running = false;
         state.chunks.clear();
-        (state.responder.take(), state.permit.take())
-    }
-
-    /// A writer, unless it is clear already that the version would lose.
-    fn open(&self) -> Result<Writer, Refusal> {
-        let Asked { key, meta, size, aggregate_below, .. } = &self.asked;
-        let newest = match self.store.stat(key) {
-            Ok(info) => info.timestamp,
-            Err(Error::NotFound(tombstone)) => tombstone.unwrap_or(0),
-            Err(error) => return Err(error.into()),
-        };
-        if newest > meta.timestamp {
-            return Err(Error::Superseded(newest).into());
-        }
-        Ok(self.store.create(*key, *size, *aggregate_below)?)
+        (state.reply.take(), state.permit.take())
     }
 
     fn commit(&self, mut writer: Writer, footer: &[u8]) {
@@ -169,12 +180,12 @@ impl Upload {
             Ok(footer) => footer,
             Err(malformed) => return self.refuse(&malformed.into()),
         };
-        let (Some(responder), permit) = self.finish() else { return };
+        let (Some(reply), permit) = self.finish() else { return };
         let Asked { key, meta, row, .. } = &self.asked;
         let timestamp = meta.timestamp;
         writer.owe(*row);
         let owing = Owing { store: Arc::clone(&self.store), key: *key, timestamp, row: *row, deletes: false };
-        writer.submit_commit(meta, &footer, answer_written(responder, permit, owing));
+        writer.submit_commit(meta, &footer, answer_written(reply, permit, owing));
     }
 }
 
@@ -184,6 +195,7 @@ impl Receiver for Receiving {
         if state.over {
             return;
         }
+        self.upload.device.received(chunk.len());
         state.chunks.push_back(chunk);
         self.upload.schedule(state);
     }

@@ -68,6 +68,8 @@ fn request() -> impl Strategy<Value = Request> {
         (any::<(u16, u32)>(), 0..4096_u16)
             .prop_map(|((policy, partition), at)| Request::Entries(policy, partition, at)),
         prop::collection::vec((key(), any::<u64>()), 0..20).prop_map(Request::Settle),
+        (key(), any::<(u64, u32)>(), prop::option::of(0..u64::MAX))
+            .prop_map(|(key, (timestamp, row), size)| { Request::Prepare { key, timestamp, row, size } }),
     ]
 }
 
@@ -148,9 +150,12 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     let errors = errors.filter(|line| line.starts_with("| `")).count();
     assert_eq!(errors + 1, Status::ALL.len(), "one to one");
     let key = Key { policy: 0, partition: 0, digest: [0; 16] };
-    for (request, name) in
-        [(Request::Head(key), "HEAD"), (Request::Policies, "POLICIES"), (Request::Settle(Vec::new()), "SETTLE")]
-    {
+    for (request, name) in [
+        (Request::Head(key), "HEAD"),
+        (Request::Policies, "POLICIES"),
+        (Request::Settle(Vec::new()), "SETTLE"),
+        (Request::Prepare { key, timestamp: 0, row: 0, size: None }, "PREPARE"),
+    ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");
     }
     let Limits { threads, max_requests, buffer_bytes } = Limits::default();

@@ -32,6 +32,7 @@ over_each_carrier!(
     too_many_owed_rows_are_refused,
     garbage_is_refused_and_the_connection_lives,
     a_stream_goes_to_several_devices,
+    what_would_not_be_taken_is_told_before_its_data_is_sent,
     uploads_that_are_cut_leave_nothing,
     a_peer_that_is_killed_is_known_at_once_and_the_others_go_on,
     a_full_device_refuses_and_the_others_go_on,
@@ -262,6 +263,28 @@ fn a_stream_goes_to_several_devices(world: &World) {
         }
     }
     nothing_is_held(&machine);
+}
+
+fn what_would_not_be_taken_is_told_before_its_data_is_sent(world: &World) {
+    let (machine, targets) = world.machine(1, Limits::default());
+    let ask = |timestamp, size| {
+        let request = Request::Prepare { key: key(1), timestamp, row: 1, size };
+        statuses(&[world.client.ask(&targets[0], &request, None, LONG)])
+    };
+    let stored = world.client.put(&targets, &put(1, 10, b"x", 0), &Chunk::from(b"x".to_vec()), LONG);
+    assert_eq!(stored, [STORED]);
+    assert_eq!(ask(9, Some(1)), [Some(Status::Superseded)]);
+    assert_eq!(ask(10, None), [None]);
+    (0..100_000).for_each(|number| machine.stores[0].owe(key(number), 1, 1));
+    assert_eq!(ask(11, None), [Some(Status::NodeBusy)], "its row could not be owed");
+    nothing_is_held(&machine);
+    let stats = &machine.server.stats()["d0"];
+    let counted =
+        stats.answered.iter().filter(|(method, ..)| *method == 12).map(|(_, status, count)| (*status, *count));
+    let counted: Vec<_> = counted.collect();
+    let once = |status| (status, 1);
+    assert_eq!(counted, [Status::Ok, Status::Superseded, Status::NodeBusy].map(once));
+    assert_eq!((stats.received_bytes, stats.sent_bytes), (1, 0));
 }
 
 fn uploads_that_are_cut_leave_nothing(world: &World) {

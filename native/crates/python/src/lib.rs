@@ -5,6 +5,8 @@
 
 mod buffer;
 mod hash;
+mod object_server;
+mod object_wire;
 mod store;
 mod transport;
 
@@ -15,6 +17,10 @@ mod _native {
 
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
+    #[pymodule_export]
+    use super::object_server::ObjectServer;
+    #[pymodule_export]
+    use super::object_wire::ObjectWire;
     #[pymodule_export]
     use super::store::{Store, StoreError, StoreReader, StoreWriter};
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -10,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_store::inspect::VolumeStats;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, Pairs, PostMeta, PutMeta, SUFFIXES};
-use swiftlet_store::{Config, Error, Object};
+use swiftlet_store::{Config, Error, Object, OwedRow};
 
 use crate::buffer::Bytes;
 
@@ -31,17 +32,16 @@ fn raise(error: Error) -> PyErr {
     StoreError::new_err((kind, text, timestamp))
 }
 
-type Place = (u16, u32, [u8; 16]);
+pub(crate) type Place = (u16, u32, [u8; 16]);
 
-fn key((policy, partition, digest): Place) -> Key {
+pub(crate) fn key((policy, partition, digest): Place) -> Key {
     Key { policy, partition, digest }
 }
 
 /// name, timestamp, size, etag, xxh3, content type, metadata, sysmeta, and the timestamps of metadata and content type.
-type InfoParts = (Vec<u8>, u64, u64, Vec<u8>, u64, Vec<u8>, Pairs, Pairs, u64, u64);
+pub(crate) type InfoParts = (Vec<u8>, u64, u64, Vec<u8>, u64, Vec<u8>, Pairs, Pairs, u64, u64);
 
-fn parts(info: &Info) -> InfoParts {
-    let info = info.clone();
+pub(crate) fn parts(info: Info) -> InfoParts {
     (
         info.name,
         info.timestamp,
@@ -57,7 +57,16 @@ fn parts(info: &Info) -> InfoParts {
 }
 
 /// digest, kind, and the timestamps of version, metadata and content type.
-type EntryParts = ([u8; 16], u8, u64, u64, u64);
+pub(crate) type EntryParts = ([u8; 16], u8, u64, u64, u64);
+
+pub(crate) fn entry_parts(entry: Entry) -> EntryParts {
+    (entry.digest, entry.kind as u8, entry.timestamp, entry.meta_timestamp, entry.content_type_timestamp)
+}
+
+pub(crate) fn entry_of((digest, kind, timestamp, meta_timestamp, content_type_timestamp): EntryParts) -> Entry {
+    let kind = if kind == EntryKind::Data as u8 { EntryKind::Data } else { EntryKind::Tombstone };
+    Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp }
+}
 
 /// A new version on its way in.
 #[pyclass(frozen, module = "swiftlet_native")]
@@ -111,10 +120,10 @@ impl StoreWriter {
 
 /// One version of an object, held.
 #[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct StoreReader(Mutex<Option<std::sync::Arc<Object>>>);
+pub(crate) struct StoreReader(Mutex<Option<Arc<Object>>>);
 
 impl StoreReader {
-    fn object(&self) -> PyResult<std::sync::Arc<Object>> {
+    fn object(&self) -> PyResult<Arc<Object>> {
         let object = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         object.ok_or_else(|| PyValueError::new_err("the reader is closed"))
     }
@@ -124,7 +133,7 @@ impl StoreReader {
 impl StoreReader {
     /// The merged object.
     fn info(&self) -> PyResult<InfoParts> {
-        Ok(parts(self.object()?.info()))
+        Ok(parts(self.object()?.info().clone()))
     }
 
     /// Bytes from `offset` on.
@@ -148,9 +157,14 @@ impl StoreReader {
 
 /// All objects of all storage policies on one device.
 #[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct Store(swiftlet_store::Store);
+pub(crate) struct Store(Arc<swiftlet_store::Store>);
 
 impl Store {
+    /// The store itself, to be served by others too.
+    pub(crate) fn shared(&self) -> Arc<swiftlet_store::Store> {
+        Arc::clone(&self.0)
+    }
+
     fn call<R: Send>(
         &self,
         py: Python<'_>,
@@ -188,7 +202,7 @@ impl Store {
             audit_bytes_per_s,
             threads,
         };
-        py.detach(|| swiftlet_store::Store::open(&root, config)).map(Self).map_err(raise)
+        py.detach(|| swiftlet_store::Store::open(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }
 
     /// Own a device, its index made anew from the volumes.
@@ -196,7 +210,7 @@ impl Store {
     #[pyo3(signature = (root, /))]
     fn rebuild(py: Python<'_>, root: PathBuf) -> PyResult<Self> {
         let config = Config { threads: false, ..Config::default() };
-        py.detach(|| swiftlet_store::Store::rebuild(&root, config)).map(Self).map_err(raise)
+        py.detach(|| swiftlet_store::Store::rebuild(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }
 
     /// Begin a new version.
@@ -216,13 +230,13 @@ impl Store {
     #[pyo3(signature = (place, /))]
     fn open(&self, py: Python<'_>, place: Place) -> PyResult<StoreReader> {
         let object = self.call(py, |store| store.get(&key(place)))?;
-        Ok(StoreReader(Mutex::new(Some(std::sync::Arc::new(object)))))
+        Ok(StoreReader(Mutex::new(Some(Arc::new(object)))))
     }
 
     /// The newest version's description.
     #[pyo3(signature = (place, /))]
     fn stat(&self, py: Python<'_>, place: Place) -> PyResult<InfoParts> {
-        Ok(parts(&self.call(py, |store| store.stat(&key(place)))?))
+        Ok(parts(self.call(py, |store| store.stat(&key(place)))?))
     }
 
     /// Merge POSTed metadata.
@@ -251,10 +265,7 @@ impl Store {
     /// Forget a copy, unless it changed.
     #[pyo3(signature = (place, entry, /))]
     fn remove(&self, py: Python<'_>, place: Place, entry: EntryParts) -> PyResult<bool> {
-        let (digest, kind, timestamp, meta_timestamp, content_type_timestamp) = entry;
-        let kind = if kind == EntryKind::Data as u8 { EntryKind::Data } else { EntryKind::Tombstone };
-        let entry = Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp };
-        self.call(py, |store| store.remove(key(place), entry))
+        self.call(py, |store| store.remove(key(place), entry_of(entry)))
     }
 
     /// Policies and partitions with anything in them, in order.
@@ -282,10 +293,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let entries = self.call(py, |store| store.entries((policy, partition), suffix))?;
-        let parts = |entry: Entry| {
-            (entry.digest, entry.kind as u8, entry.timestamp, entry.meta_timestamp, entry.content_type_timestamp)
-        };
-        Ok(entries.into_iter().map(parts).collect())
+        Ok(entries.into_iter().map(entry_parts).collect())
     }
 
     /// Digests of everything in a partition, by suffix.
@@ -375,6 +383,34 @@ impl Store {
     /// Compare index, set hashes and volumes; each difference as a sentence.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.call(py, swiftlet_store::Store::check)
+    }
+
+    /// Rows that have been owed for so long, the oldest first: places, timestamps, container replicas as bits.
+    #[pyo3(signature = (limit, age_s, /))]
+    fn owed(&self, py: Python<'_>, limit: usize, age_s: f64) -> PyResult<Vec<(Place, u64, u32)>> {
+        let age = Duration::try_from_secs_f64(age_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let rows = py.detach(|| self.0.owed(limit, age));
+        let parts = |row: OwedRow| ((row.key.policy, row.key.partition, row.key.digest), row.timestamp, row.row);
+        Ok(rows.into_iter().map(parts).collect())
+    }
+
+    /// How many rows are owed, and for how many seconds the oldest of them.
+    fn owed_count(&self, py: Python<'_>) -> (usize, f64) {
+        py.detach(|| (self.0.owed_count(), self.0.owed_for().as_secs_f64()))
+    }
+
+    /// These versions' rows are through.
+    #[pyo3(signature = (settled, /))]
+    fn settle(&self, py: Python<'_>, settled: Vec<(Place, u64)>) {
+        let settled: Vec<(Key, u64)> = settled.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
+        py.detach(|| self.0.settle(&settled));
+    }
+
+    /// The name of what is held, be it a tombstone.
+    #[pyo3(signature = (place, /))]
+    fn name<'py>(&self, py: Python<'py>, place: Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let name = self.call(py, |store| store.name(&key(place)))?;
+        Ok(name.map(|name| PyBytes::new(py, &name)))
     }
 
     /// Let go of the device.

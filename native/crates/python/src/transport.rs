@@ -1,31 +1,126 @@
 //! The client's side of the transport for Python: one call per request, events in batches through one descriptor.
+//!
+//! Immutable bytes of Python's are sent from where they are. The I/O threads never wait for the interpreter: what they
+//! let go of is given back when a thread of Python's comes by next.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView};
 use swiftlet_transport::{
-    Address, Body, Buffer, Call, Chunk, Completions, Config, Event, Fabric, Key, Node, Peer, Pool, SameNodeAcceptor,
-    SameNodeFabric, Sink, TcpAcceptor, TcpFabric, Ticket, Upload, What,
+    Address, Body, Buffer, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
+    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, TcpFabric, Ticket, Upload, What,
 };
 
 use crate::buffer::Bytes;
 
-fn os_error(error: std::io::Error) -> PyErr {
+pub(crate) fn os_error(error: std::io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), error.to_string()))
 }
 
-fn invalid(error: swiftlet_transport::Error) -> PyErr {
+fn invalid(error: Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
 fn seconds(timeout_s: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A Python `bytes`, which nobody can change.
+struct Immutable {
+    _owner: Py<PyBytes>,
+    bytes: &'static [u8],
+}
+
+impl AsRef<[u8]> for Immutable {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+fn immutable(owner: &Bound<'_, PyBytes>) -> Chunk {
+    let bytes = owner.as_bytes();
+    // SAFETY: the bytes of a Python `bytes` neither move nor change as long as a reference to it is held, and
+    // this one is let go of after the slice.
+    #[allow(unsafe_code, reason = "the lifetime of what a reference count keeps alive")]
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+    Chunk::from_owner(Box::new(Immutable { _owner: owner.clone().unbind(), bytes }))
+}
+
+/// Bytes to be sent: in place if they can't change, else a copy.
+fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok(immutable(bytes));
+    }
+    if let Ok(chunk) = data.cast::<TransportChunk>() {
+        return Ok(chunk.get().0.clone());
+    }
+    let buffer: Bytes = data.extract()?;
+    let slice = buffer.as_slice();
+    if data.cast::<PyMemoryView>().is_ok()
+        && let Ok(bytes) = data.getattr("obj")?.cast::<PyBytes>()
+    {
+        let whole = bytes.as_bytes();
+        let start = (slice.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        if start <= whole.len() && slice.len() <= whole.len() - start {
+            return Ok(immutable(bytes).part(start..start + slice.len()));
+        }
+    }
+    Ok(slice.to_vec().into())
+}
+
+/// A node's configuration.
+pub(crate) fn config(
+    name: &str,
+    machine: &str,
+    keys: &[Vec<u8>],
+    pool_bytes: usize,
+    threads: usize,
+) -> PyResult<Config> {
+    let keys = keys.iter().map(|key| Key::new(key)).collect();
+    let mut config = Config::new(name, machine, keys, Pool::new(pool_bytes).map_err(os_error)?);
+    config.threads = threads;
+    Ok(config)
+}
+
+/// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
+pub(crate) fn listen(node: &Node, name: &str, directory: Option<&Path>, host: &str, port: u16) -> PyResult<u16> {
+    let host = host.parse().map_err(|_| PyValueError::new_err("not an IP address"))?;
+    let acceptor = TcpAcceptor::bind(std::net::SocketAddr::new(host, port)).map_err(os_error)?;
+    let port = acceptor.address().map_err(os_error)?.port();
+    if let Some(directory) = directory {
+        node.listen(Box::new(SameNodeAcceptor::bind(directory, name).map_err(os_error)?));
+    }
+    node.listen(Box::new(acceptor));
+    Ok(port)
+}
+
+/// Counters of each peer.
+pub(crate) fn report<'py>(py: Python<'py>, node: &Node) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let of = |peer: swiftlet_transport::PeerReport| {
+        let counters = peer.counters;
+        let dict = PyDict::new(py);
+        dict.set_item("peer", peer.name)?;
+        dict.set_item("is_client", peer.is_client)?;
+        dict.set_item("transport", counters.carrier.map(|carrier| carrier.to_string()))?;
+        dict.set_item("requests", counters.requests)?;
+        dict.set_item("errors", counters.errors)?;
+        dict.set_item("sent_bytes", counters.sent_bytes)?;
+        dict.set_item("received_bytes", counters.received_bytes)?;
+        dict.set_item("lent_bytes", counters.lent_bytes)?;
+        dict.set_item("connects", counters.connects)?;
+        dict.set_item("connect_failures", counters.connect_failures)?;
+        dict.set_item("fallbacks", counters.fallbacks)?;
+        dict.set_item("latency_us", counters.latency_us)?;
+        dict.set_item("latency_buckets", counters.latency.to_vec())?;
+        Ok(dict)
+    };
+    node.report().into_iter().map(of).collect()
 }
 
 /// Bytes in the transport's memory; a buffer for Python.
@@ -101,11 +196,12 @@ pub(crate) struct TransportUpload(Mutex<Option<Upload>>);
 
 #[pymethods]
 impl TransportUpload {
-    /// Send a chunk. False: too much waits already.
-    #[pyo3(signature = (chunk, /))]
-    fn send(&self, chunk: &TransportChunk) -> bool {
+    /// Send up to 1 MiB. False: too much waits already.
+    #[pyo3(signature = (data, /))]
+    fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let chunk = payload(data)?;
         let upload = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        upload.as_ref().is_some_and(|upload| upload.send(chunk.0.clone()).is_ok())
+        Ok(upload.as_ref().is_some_and(|upload| upload.send(chunk).is_ok()))
     }
 
     /// The body is complete.
@@ -142,12 +238,10 @@ impl TransportPeer {
         timeout_s: f64,
         trace: String,
         header: Bytes,
-        body: Bytes,
+        body: &Bound<'_, PyAny>,
     ) -> PyResult<TransportTicket> {
-        let body = match body.as_slice() {
-            [] => Body::Empty,
-            bytes => Body::Chunk(bytes.to_vec().into()),
-        };
+        let body = payload(body)?;
+        let body = if body.is_empty() { Body::Empty } else { Body::Chunk(body) };
         let header = header.as_slice().to_vec();
         let call = Call { method, timeout: seconds(timeout_s)?, trace, header, body, footer: Vec::new() };
         self.peer.call(call, &self.sink, token).map(TransportTicket).map_err(invalid)
@@ -198,14 +292,15 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
         What::End(footer) => ("end", PyBytes::new(py, &footer).into_any()),
         What::Failed(error) => {
             let name = match &error {
-                swiftlet_transport::Error::Unreachable(_) => "unreachable",
-                swiftlet_transport::Error::Lost(_) => "lost",
-                swiftlet_transport::Error::Deadline => "deadline",
-                swiftlet_transport::Error::Cancelled => "cancelled",
-                swiftlet_transport::Error::Overloaded => "overloaded",
-                swiftlet_transport::Error::NoMemory => "no-memory",
-                swiftlet_transport::Error::Remote(..) => "remote",
-                swiftlet_transport::Error::Invalid(_) => "invalid",
+                Error::Unreachable(_) => "unreachable",
+                Error::Lost(_) => "lost",
+                Error::Deadline | Error::Remote(Reason::Deadline, _) => "deadline",
+                Error::Cancelled | Error::Remote(Reason::Cancelled, _) => "cancelled",
+                Error::Overloaded | Error::Remote(Reason::Overloaded, _) => "overloaded",
+                Error::NoMemory | Error::Remote(Reason::NoMemory, _) => "no-memory",
+                Error::Remote(Reason::GoingAway, _) => "going-away",
+                Error::Remote(Reason::Failed, _) => "remote",
+                Error::Invalid(_) => "invalid",
             };
             ("failed", (name, error.to_string()).into_pyobject(py)?.into_any())
         }
@@ -225,9 +320,7 @@ impl TransportNode {
         threads: usize,
         socket_directory: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let keys = keys.iter().map(|key| Key::new(key)).collect();
-        let mut config = Config::new(&name, machine, keys, Pool::new(pool_bytes).map_err(os_error)?);
-        config.threads = threads;
+        let config = config(&name, machine, &keys, pool_bytes, threads)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
             fabrics.push(Arc::new(SameNodeFabric::new(directory)));
@@ -241,14 +334,7 @@ impl TransportNode {
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        let host = host.parse().map_err(|_| PyValueError::new_err("not an IP address"))?;
-        let acceptor = TcpAcceptor::bind(std::net::SocketAddr::new(host, port)).map_err(os_error)?;
-        let port = acceptor.address().map_err(os_error)?.port();
-        if let Some(directory) = &self.directory {
-            self.node.listen(Box::new(SameNodeAcceptor::bind(directory, &self.name).map_err(os_error)?));
-        }
-        self.node.listen(Box::new(acceptor));
-        Ok(port)
+        listen(&self.node, &self.name, self.directory.as_deref(), host, port)
     }
 
     /// Readable while there are events.
@@ -303,24 +389,6 @@ impl TransportNode {
 
     /// Counters of each peer.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let of = |peer: swiftlet_transport::PeerReport| {
-            let counters = peer.counters;
-            let dict = PyDict::new(py);
-            dict.set_item("peer", peer.name)?;
-            dict.set_item("is_client", peer.is_client)?;
-            dict.set_item("transport", counters.carrier.map(|carrier| carrier.to_string()))?;
-            dict.set_item("requests", counters.requests)?;
-            dict.set_item("errors", counters.errors)?;
-            dict.set_item("sent_bytes", counters.sent_bytes)?;
-            dict.set_item("received_bytes", counters.received_bytes)?;
-            dict.set_item("lent_bytes", counters.lent_bytes)?;
-            dict.set_item("connects", counters.connects)?;
-            dict.set_item("connect_failures", counters.connect_failures)?;
-            dict.set_item("fallbacks", counters.fallbacks)?;
-            dict.set_item("latency_us", counters.latency_us)?;
-            dict.set_item("latency_buckets", counters.latency.to_vec())?;
-            Ok(dict)
-        };
-        self.node.report().into_iter().map(of).collect()
+        report(py, &self.node)
     }
 }

@@ -17,6 +17,7 @@ use crate::commit::{Done, Op};
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::{Footer, Key, PostMeta, PutMeta, Timestamp};
+use crate::read;
 use crate::record::{DeviceId, Header, Kind, u32_at, u64_at};
 use crate::store::{Inner, Store};
 
@@ -216,6 +217,18 @@ impl Store {
     #[must_use]
     pub fn owed_count(&self) -> usize {
         self.inner.owed.lock().len()
+    }
+
+    /// How long the oldest of them has been owed.
+    #[must_use]
+    pub fn owed_for(&self) -> Duration {
+        let debts = self.inner.owed.lock();
+        debts.values().map(|debt| debt.since.elapsed()).max().unwrap_or_default()
+    }
+
+    /// `/account/container/object` of what is held under a key, a tombstone too; None when nothing is.
+    pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        read::name(&self.inner, key)
     }
 
     /// Rows that have been owed for so long, up to `limit` of them, the oldest first.

@@ -210,19 +210,37 @@ pub(crate) fn post_at(inner: &Inner, key: &Key, post: &Post) -> Result<Option<Po
 }
 
 /// Try until what is found is sound, or nothing is.
-fn settle<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
+fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<Option<T>> {
     inner.device.check()?;
     loop {
-        let Some(found) = find(inner, key)? else { return Err(Error::NotFound(None)) };
-        if found.held.slot.kind == Kind::Tombstone {
-            return Err(Error::NotFound(Some(found.held.slot.timestamp)));
-        }
+        let Some(found) = find(inner, key)? else { return Ok(None) };
         match attempt(found) {
-            Ok(value) => return Ok(value),
+            Ok(value) => return Ok(Some(value)),
             Err(Trouble::Unsound(place, _)) => quarantine::unless_moved(inner, key, place)?,
             Err(Trouble::Other(error)) => return Err(error),
         }
     }
+}
+
+/// The same for what is there to be read.
+fn settle<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
+    let found = sound(inner, key, |found| match found.held.slot.kind {
+        Kind::Tombstone => Err(Error::NotFound(Some(found.held.slot.timestamp)).into()),
+        _ => attempt(found),
+    })?;
+    found.ok_or(Error::NotFound(None))
+}
+
+/// The name of what is held, be it a tombstone.
+pub(crate) fn name(inner: &Inner, key: &Key) -> Result<Option<Vec<u8>>> {
+    sound(inner, key, |found| {
+        let slot = &found.held.slot;
+        let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
+        if raw.header.kind == Kind::Tombstone {
+            return parse_tombstone(raw.metadata()).ok_or(Trouble::Unsound(slot.place, "its metadata is malformed"));
+        }
+        Ok(put_of(&raw)?.0.name)
+    })
 }
 
 fn merged(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) -> Result<Info, Trouble> {

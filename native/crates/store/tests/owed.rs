@@ -71,6 +71,18 @@ fn a_newer_row_is_not_settled_by_an_older_one_and_its_object_is_not_forgotten() 
 }
 
 #[test]
+fn what_is_owed_has_a_name_and_an_age() {
+    let store = open(&SimulatedDisk::new(4, Fate::default()));
+    assert_eq!((store.owed_for(), store.name(&key(1))), (Duration::ZERO, Ok(None)));
+    put(&store, 1, 10, 1).expect("put");
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(store.owed_for() >= Duration::from_millis(2));
+    assert_eq!(store.name(&key(1)), Ok(Some(put_meta(10).name)));
+    wait(&store, |done| store.submit_delete_owing(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
+    assert_eq!(store.name(&key(1)), Ok(Some(b"/a/c/o".to_vec())), "a tombstone has one too");
+}
+
+#[test]
 fn a_deletion_owes_its_row_and_a_refused_write_none() {
     let store = open(&SimulatedDisk::new(3, Fate::default()));
     put(&store, 1, 20, 0).expect("put");

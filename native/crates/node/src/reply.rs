@@ -1,0 +1,52 @@
+//! The right to answer a request, and the count of what it came to.
+
+use std::sync::Arc;
+
+use swiftlet_transport::{Answer, Body, Responder, Waker};
+
+use crate::device::Device;
+use crate::status::{Refusal, Status};
+
+/// To be used once; dropped, it says that the handler failed, and nothing is counted.
+pub(crate) struct Reply {
+    responder: Responder,
+    method: u16,
+    device: Option<Arc<Device>>,
+}
+
+impl Reply {
+    pub(crate) fn new(responder: Responder, method: u16) -> Self {
+        Self { responder, method, device: None }
+    }
+
+    /// From now on it counts for this device.
+    pub(crate) fn of(&mut self, device: &Arc<Device>) {
+        self.device = Some(Arc::clone(device));
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.responder.is_cancelled()
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        self.responder.waker()
+    }
+
+    /// It is done.
+    pub(crate) fn answer(self, header: Vec<u8>, body: Body) {
+        if let Some(device) = &self.device {
+            device.count(self.method, Status::Ok, body.bytes().unwrap_or(0));
+        }
+        self.responder.answer(Answer { status: Status::Ok as u16, header, body, footer: Vec::new() });
+    }
+
+    /// It is not done.
+    pub(crate) fn refuse(self, refusal: &Refusal) {
+        if let Some(device) = &self.device {
+            device.count(self.method, refusal.status, 0);
+        }
+        let (status, header) = (refusal.status as u16, refusal.encode());
+        self.responder.answer(Answer { status, header, ..Answer::default() });
+    }
+}

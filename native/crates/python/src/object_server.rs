@@ -1,0 +1,129 @@
+//! The native object server over stores that Python has opened: the same open store serves both.
+//!
+//! Nothing here is called per request. Everything that may wait lets other Python threads run.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use swiftlet_node::message::method_name;
+use swiftlet_node::{DeviceStats, Limits, Server, Status};
+use swiftlet_transport::{Handler, Key, Node};
+
+use crate::store::Store;
+use crate::transport::{config, listen, os_error, report};
+
+/// The devices of this process, for who comes over the native transport.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct ObjectServer {
+    server: Arc<Server>,
+    /// None once it was stopped.
+    node: Mutex<Option<Node>>,
+    directory: Option<PathBuf>,
+    name: String,
+}
+
+impl ObjectServer {
+    fn with<T>(&self, work: impl FnOnce(&Node) -> PyResult<T>) -> PyResult<T> {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        work(node.as_ref().ok_or_else(|| PyValueError::new_err("the server has been stopped"))?)
+    }
+}
+
+fn status_name(status: Status) -> &'static str {
+    if status == Status::Ok { "ok" } else { status.name() }
+}
+
+fn fields<'py>(py: Python<'py>, device: &str, stats: &DeviceStats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("device", device)?;
+    dict.set_item("requests", stats.requests)?;
+    dict.set_item("buffered_bytes", stats.buffered_bytes)?;
+    dict.set_item("refused", stats.refused)?;
+    dict.set_item("received_bytes", stats.received_bytes)?;
+    dict.set_item("sent_bytes", stats.sent_bytes)?;
+    let named = |&(method, status, count): &(u16, Status, u64)| {
+        method_name(method).map(|operation| (operation, status_name(status), count))
+    };
+    dict.set_item("answered", stats.answered.iter().filter_map(named).collect::<Vec<_>>())?;
+    Ok(dict)
+}
+
+#[pymethods]
+impl ObjectServer {
+    #[new]
+    #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
+                        max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
+                        socket_directory = None))]
+    #[allow(clippy::too_many_arguments, reason = "settings, by name")]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        machine: &str,
+        keys: Vec<Vec<u8>>,
+        stores: HashMap<String, Py<Store>>,
+        unused: HashMap<String, String>,
+        pool_bytes: usize,
+        threads: usize,
+        threads_per_device: usize,
+        max_requests_per_device: usize,
+        buffer_bytes_per_device: usize,
+        aggregate_below: u64,
+        socket_directory: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let limits = Limits {
+            threads: threads_per_device,
+            max_requests: max_requests_per_device,
+            buffer_bytes: buffer_bytes_per_device,
+        };
+        let used = stores.into_iter().map(|(name, store)| (name, Ok(store.get().shared())));
+        let devices: Vec<_> = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
+        let config = config(&name, machine, &keys, pool_bytes, threads)?;
+        let (server, node) = py
+            .detach(|| {
+                let server = Arc::new(Server::start(devices, limits, aggregate_below)?);
+                let handler = Arc::clone(&server) as Arc<dyn Handler>;
+                let node = Node::start(config, &[], Some(handler))?;
+                Ok((server, node))
+            })
+            .map_err(os_error)?;
+        Ok(Self { server, node: Mutex::new(Some(node)), directory: socket_directory, name })
+    }
+
+    /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
+    #[pyo3(signature = (host, port, /))]
+    fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
+        self.with(|node| listen(node, &self.name, self.directory.as_deref(), host, port))
+    }
+
+    /// From now on handshakes use these keys.
+    #[pyo3(signature = (keys, /))]
+    fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
+        self.with(|node| {
+            node.set_keys(keys.iter().map(|key| Key::new(key)).collect());
+            Ok(())
+        })
+    }
+
+    /// What each device does and has done.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.server.stats().iter().map(|(device, stats)| fields(py, device, stats)).collect()
+    }
+
+    /// Counters of each client.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.with(|node| report(py, node))
+    }
+
+    /// End connections and threads; what was under way is given up. The stores stay open.
+    fn stop(&self, py: Python<'_>) {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| {
+            drop(node);
+            self.server.stop();
+        });
+    }
+}

@@ -1,0 +1,219 @@
+//! What is said to object servers and what they answer, as bytes: the codec of `swiftlet_node` for Python.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use swiftlet_node::message::{self, Found, Malformed, Request, Written, lists};
+use swiftlet_node::{Refusal, Status};
+use swiftlet_store::model::{Footer, Pairs, PostMeta, PutMeta};
+
+use crate::buffer::Bytes;
+use crate::store::{EntryParts, InfoParts, Place, entry_of, entry_parts, key, parts};
+
+fn malformed(error: Malformed) -> PyErr {
+    PyValueError::new_err(error.0)
+}
+
+/// A method's number and its header.
+type Message<'py> = (u16, Bound<'py, PyBytes>);
+
+fn message<'py>(py: Python<'py>, device: &str, request: &Request) -> PyResult<Message<'py>> {
+    Ok((request.method(), PyBytes::new(py, &request.encode(device).map_err(malformed)?)))
+}
+
+/// Size, xxh3 and ETag.
+type FooterParts = (u64, u64, Vec<u8>);
+
+fn footer_of((size, xxh3, etag): FooterParts) -> Footer {
+    Footer { size, etag, xxh3 }
+}
+
+/// A namespace.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct ObjectWire;
+
+#[pymethods]
+impl ObjectWire {
+    /// Store a version.
+    #[staticmethod]
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
+    #[pyo3(signature = (device, place, row, timestamp, delete_at, name, content_type, metadata, sysmeta, footer, /))]
+    fn put<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        row: u32,
+        timestamp: u64,
+        delete_at: u64,
+        name: Vec<u8>,
+        content_type: Vec<u8>,
+        metadata: Pairs,
+        sysmeta: Pairs,
+        footer: Option<FooterParts>,
+    ) -> PyResult<Message<'py>> {
+        let meta = PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at };
+        let request = Request::Put { key: key(place), meta, footer: footer.map(footer_of), row };
+        message(py, device, &request)
+    }
+
+    /// What stands behind a body.
+    #[staticmethod]
+    #[pyo3(signature = (footer, /))]
+    fn footer(py: Python<'_>, footer: FooterParts) -> PyResult<Bound<'_, PyBytes>> {
+        Ok(PyBytes::new(py, &message::encode_footer(&footer_of(footer)).map_err(malformed)?))
+    }
+
+    /// Whether a version would be taken.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, row, timestamp, size, /))]
+    fn prepare<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        row: u32,
+        timestamp: u64,
+        size: Option<u64>,
+    ) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Prepare { key: key(place), timestamp, row, size })
+    }
+
+    /// Read.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, start, stop, /))]
+    fn get<'py>(py: Python<'py>, device: &str, place: Place, start: u64, stop: u64) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Get { key: key(place), start, stop })
+    }
+
+    /// Describe.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, /))]
+    fn head<'py>(py: Python<'py>, device: &str, place: Place) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Head(key(place)))
+    }
+
+    /// Merge metadata.
+    #[staticmethod]
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a POST")]
+    #[pyo3(signature = (
+        device, place, row, timestamp, delete_at, metadata, content_type, content_type_timestamp, /
+    ))]
+    fn post<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        row: u32,
+        timestamp: u64,
+        delete_at: u64,
+        metadata: Pairs,
+        content_type: Option<Vec<u8>>,
+        content_type_timestamp: u64,
+    ) -> PyResult<Message<'py>> {
+        let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
+        message(py, device, &Request::Post { key: key(place), meta, row })
+    }
+
+    /// Store a tombstone.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, row, timestamp, name, /))]
+    fn delete<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        row: u32,
+        timestamp: u64,
+        name: Vec<u8>,
+    ) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Delete { key: key(place), timestamp, name, row })
+    }
+
+    /// Forget a copy.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, entry, /))]
+    fn remove<'py>(py: Python<'py>, device: &str, place: Place, entry: EntryParts) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Remove { key: key(place), entry: entry_of(entry) })
+    }
+
+    /// Which policies there are.
+    #[staticmethod]
+    #[pyo3(signature = (device, /))]
+    fn policies<'py>(py: Python<'py>, device: &str) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Policies)
+    }
+
+    /// Which partitions.
+    #[staticmethod]
+    #[pyo3(signature = (device, policy, /))]
+    fn partitions<'py>(py: Python<'py>, device: &str, policy: u16) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Partitions(policy))
+    }
+
+    /// Set hashes of suffixes.
+    #[staticmethod]
+    #[pyo3(signature = (device, policy, partition, /))]
+    fn suffixes<'py>(py: Python<'py>, device: &str, policy: u16, partition: u32) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Suffixes(policy, partition))
+    }
+
+    /// What is in a suffix.
+    #[staticmethod]
+    #[pyo3(signature = (device, policy, partition, suffix, /))]
+    fn entries<'py>(py: Python<'py>, device: &str, policy: u16, partition: u32, suffix: u16) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Entries(policy, partition, suffix))
+    }
+
+    /// Rows that are through.
+    #[staticmethod]
+    #[pyo3(signature = (device, settled, /))]
+    fn settle<'py>(py: Python<'py>, device: &str, settled: Vec<(Place, u64)>) -> PyResult<Message<'py>> {
+        let settled = settled.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
+        message(py, device, &Request::Settle(settled))
+    }
+
+    /// The answer to a write: whether a row is owed, whether there was an object.
+    #[staticmethod]
+    #[pyo3(signature = (header, /))]
+    fn written(header: Bytes) -> PyResult<(bool, bool)> {
+        let written = Written::decode(header.as_slice()).map_err(malformed)?;
+        Ok((written.owed, written.existed))
+    }
+
+    /// The answer to a read: the object, and the xxh3 of the body if it is known before its end.
+    #[staticmethod]
+    #[pyo3(signature = (header, /))]
+    fn found(header: Bytes) -> PyResult<(InfoParts, Option<u64>)> {
+        let Found { info, body_xxh3 } = Found::decode(header.as_slice()).map_err(malformed)?;
+        Ok((parts(info), body_xxh3))
+    }
+
+    /// An error: its name, a sentence, a timestamp.
+    #[staticmethod]
+    #[pyo3(signature = (status, header, /))]
+    fn refusal(status: u16, header: Bytes) -> (&'static str, String, Option<u64>) {
+        let Refusal { status, timestamp, text } = Refusal::decode(status, header.as_slice());
+        let timed = matches!(status, Status::NotFound | Status::Superseded) && timestamp != 0;
+        (status.name(), text, timed.then_some(timestamp))
+    }
+
+    /// A list of policies or partitions.
+    #[staticmethod]
+    #[pyo3(signature = (raw, /))]
+    fn numbers(raw: Bytes) -> PyResult<Vec<u32>> {
+        lists::decode_numbers(raw.as_slice()).map_err(malformed)
+    }
+
+    /// A list of suffixes with their set hashes.
+    #[staticmethod]
+    #[pyo3(signature = (raw, /))]
+    fn suffix_hashes(raw: Bytes) -> PyResult<Vec<(u16, [u8; 16])>> {
+        let suffixes = lists::decode_suffixes(raw.as_slice()).map_err(malformed)?;
+        Ok(suffixes.into_iter().map(|(suffix, sum)| (suffix, sum.to_be_bytes())).collect())
+    }
+
+    /// A list of entries.
+    #[staticmethod]
+    #[pyo3(signature = (raw, /))]
+    fn entry_list(raw: Bytes) -> PyResult<Vec<EntryParts>> {
+        let entries = lists::decode_entries(raw.as_slice()).map_err(malformed)?;
+        Ok(entries.into_iter().map(entry_parts).collect())
+    }
+}

@@ -1,0 +1,112 @@
+"""Values as they cross the border to the native package: texts as bytes, timestamps as numbers, tuples for records.
+
+Names need not be valid Unicode, which bytes can say and the border's own texts could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from swiftlet.model import Entry, Kind, ObjectInfo, ObjectKey
+from swiftlet.timestamp import Timestamp
+
+_DELETE_AT = "X-Delete-At"
+
+Place = tuple[int, int, bytes]
+"""Storage policy, partition, digest."""
+Pairs = list[tuple[bytes, bytes]]
+"""Names and values."""
+InfoParts = tuple[bytes, int, int, bytes, int, bytes, Pairs, Pairs, int, int]
+"""name, timestamp, size, etag, xxh3, content type, metadata, sysmeta, timestamps of metadata and content type."""
+EntryParts = tuple[bytes, int, int, int, int]
+"""digest, kind, timestamps of version, metadata and content type."""
+
+
+def raw(text: str) -> bytes:
+    """A text's bytes."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text(data: bytes) -> str:
+    """The inverse of `raw`."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def raw_pairs(texts: Mapping[str, str]) -> Pairs:
+    """Metadata's bytes."""
+    return [(raw(name), raw(value)) for name, value in texts.items()]
+
+
+def text_pairs(pairs: Pairs) -> dict[str, str]:
+    """The inverse of `raw_pairs`."""
+    return {text(name): text(value) for name, value in pairs}
+
+
+def place(key: ObjectKey) -> Place:
+    """Where an object lies."""
+    return key.policy, key.partition, key.digest
+
+
+def key_at(parts: Place) -> ObjectKey:
+    """The inverse of `place`."""
+    return ObjectKey(*parts)
+
+
+def delete_at(metadata: Mapping[str, str]) -> int:
+    """Seconds since 1970 at which the metadata ends the object; 0 for never."""
+    value = metadata.get(_DELETE_AT, "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else 0
+
+
+def info_of(parts: InfoParts) -> ObjectInfo:
+    """An object's description."""
+    name, timestamp, size, etag, xxh3, content_type, metadata, sysmeta, meta_timestamp, type_timestamp = parts
+    return ObjectInfo(
+        text(name),
+        Timestamp(timestamp),
+        size,
+        text(etag),
+        xxh3,
+        text(content_type),
+        text_pairs(metadata),
+        text_pairs(sysmeta),
+        Timestamp(meta_timestamp),
+        Timestamp(type_timestamp),
+    )
+
+
+def entry_of(parts: EntryParts) -> Entry:
+    """What is held of an object."""
+    digest, kind, timestamp, meta, content_type = parts
+    return Entry(digest, Kind(kind), Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
+
+
+def entry_parts(entry: Entry) -> EntryParts:
+    """The inverse of `entry_of`."""
+    return (
+        entry.digest,
+        int(entry.kind),
+        entry.timestamp.value,
+        entry.meta_timestamp.value,
+        entry.content_type_timestamp.value,
+    )
+
+
+def bits_of(replicas: Iterable[int]) -> int:
+    """Container replicas as bits; ValueError for one that is not in 0..31."""
+    bits = 0
+    for replica in replicas:
+        if not 0 <= replica < 32:
+            raise ValueError(f"container replica {replica} is outside 0..31")
+        bits |= 1 << replica
+    return bits
+
+
+def replicas_of(bits: int) -> tuple[int, ...]:
+    """The inverse of `bits_of`, ascending."""
+    return tuple(index for index in range(32) if bits >> index & 1)
+
+
+def settled_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
+    """Versions whose rows are through."""
+    return [(place(key), timestamp.value) for key, timestamp in written]

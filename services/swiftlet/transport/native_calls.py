@@ -1,0 +1,305 @@
+"""What becomes of one call over the native transport: a short answer, an answer in pieces, a body in pieces.
+
+Fault model: see `swiftlet.transport.native_client`. What a device says before it has a whole body ends the writing.
+Waits in the middle of a transfer are bounded here; whoever gives up ends the call, so that the device lets go of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from swiftlet_native import ObjectWire, TransportChunk, TransportTicket, TransportUpload
+
+from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
+from swiftlet.ring.model import Device
+from swiftlet.transport.wire import error_from_wire
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PORT_OFFSET = 1000
+"""Usual distance of an object server's native port from its HTTP port."""
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Bytes of a list that are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSettings:
+    """How a client of native object servers behaves; times in seconds."""
+
+    connect_timeout_s: float = 0.5
+    answer_timeout_s: float = 10.0
+    idle_timeout_s: float = 10.0
+    """How long a transfer may stand still in either direction."""
+    pool_bytes: int = 128 * 1024 * 1024
+    """Memory for what is received; a transfer that finds it full waits."""
+    port_offset: int = PORT_OFFSET
+    window_bytes: int = 2 * 1024 * 1024
+    """Bytes of an upload that may wait for one node before its writer has to wait."""
+    socket_directory: Path | None = None
+    """Where peers on the same machine have their sockets."""
+    name: str = "client"
+    """By which servers count us."""
+
+
+class NotMade(NodeUnreachable):
+    """There is no connection, and the request was not sent."""
+
+
+class CallFailed(Exception):
+    """A call that ended without an answer: kind and reason as the native side has them."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        """See `TransportNode.events`."""
+        super().__init__(kind, why)
+        self.kind = kind
+        self.why = why
+
+
+Failure = Callable[[Device, CallFailed], NodeError]
+"""Makes a domain error of it."""
+
+
+def failure(device: Device, failed: CallFailed) -> NodeError:
+    """The domain's word for a call that got no answer."""
+    kind, message = failed.kind, f"{device.address}: {failed.why}"
+    if kind == "unreachable":
+        return NotMade(message)
+    if kind == "lost":
+        return NodeUnreachable(message)
+    if kind == "deadline":
+        return NodeTimeout(message)
+    if kind in ("overloaded", "no-memory", "going-away"):
+        return NodeBusy(message)
+    return NodeError(message)
+
+
+def refused(device: Device, status: int, header: bytes) -> SwiftletError:
+    """The domain's word for a server's refusal."""
+    name, message, timestamp = ObjectWire.refusal(status, header)
+    fields: dict[str, object] = {"error": name, "message": f"{device.address}: {message}"}
+    if timestamp is not None:
+        fields["timestamp"] = timestamp
+    return error_from_wire(500, fields)
+
+
+class Listener(Protocol):
+    """Hears what becomes of a call."""
+
+    def event(self, kind: str, value: object) -> bool:
+        """Take an event; whether it was the last one."""
+        ...
+
+
+_Reply = tuple[int, bytes, int | None, TransportChunk | None, bool]
+"""Status, header, size of the body, the whole body if it is small, whether nothing follows."""
+
+
+def _failed(value: object) -> CallFailed:
+    kind, why = cast("tuple[str, str]", value)
+    return CallFailed(kind, why)
+
+
+def bytes_of(chunk: TransportChunk) -> Buffer:
+    """A chunk as what it is to those who read it."""
+    return cast("Buffer", chunk)
+
+
+def copied(chunk: TransportChunk) -> bytes:
+    """A copy, so that the transport's memory can be let go of."""
+    return bytes(bytes_of(chunk))
+
+
+class Answer:
+    """Collects a short answer."""
+
+    __slots__ = ("_header", "_pieces", "_size", "_status", "future")
+
+    def __init__(self) -> None:
+        """Before anything has come. The future is of status, header and body."""
+        self.future: asyncio.Future[tuple[int, bytes, bytes]] = asyncio.get_running_loop().create_future()
+        self._status = 0
+        self._header = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def event(self, kind: str, value: object) -> bool:
+        """Take an event; whether it was the last one."""
+        over = kind in ("end", "failed")
+        if self.future.done():
+            return over
+        if kind == "reply":
+            self._status, self._header, _, body, over = cast("_Reply", value)
+            if body is not None:
+                self._pieces.append(copied(body))
+            if self._status != 0:
+                self._done()
+                return over
+        elif kind == "chunk":
+            # Copied at once: as long as the transport's memory is held, no more is granted.
+            self._pieces.append(copied(cast("TransportChunk", value)))
+            self._size += len(self._pieces[-1])
+            if self._size > MAX_ANSWER_BYTES:
+                why = f"an answer of more than {MAX_ANSWER_BYTES} bytes"
+                self.future.set_exception(CallFailed("remote", why))
+        elif kind == "failed":
+            self.future.set_exception(_failed(value))
+            return True
+        if over:
+            self._done()
+        return over
+
+    def _done(self) -> None:
+        self.future.set_result((self._status, self._header, b"".join(self._pieces)))
+
+
+def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes]:
+    """Header and body of an answer that has come; the refusal as a domain error, or NodeError."""
+    failed = answer.future.exception()
+    if isinstance(failed, CallFailed):
+        raise fail(device, failed)
+    status, header, body = answer.future.result()
+    if status != 0:
+        raise refused(device, status, header)
+    return header, body
+
+
+class Reading:
+    """An answer that comes in pieces."""
+
+    def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
+        """Before anything has come."""
+        self._device = device
+        self._settings = settings
+        self._fail = fail
+        self._events: deque[tuple[str, object]] = deque()
+        self._more: asyncio.Future[None] | None = None
+        self._over = False
+        self._first: TransportChunk | None = None
+        self._whole = False
+        self.ticket: TransportTicket | None = None
+        self.header = b""
+
+    def event(self, kind: str, value: object) -> bool:
+        """Take an event; whether it was the last one."""
+        self._over = kind in ("end", "failed") or (kind == "reply" and cast("_Reply", value)[4])
+        self._events.append((kind, value))
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+        return self._over
+
+    async def _next(self, timeout_s: float) -> object:
+        if not self._events:
+            self._more = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._more
+            except TimeoutError:
+                self.cancel()
+                raise NodeTimeout(f"{self._device.address} sent nothing for {timeout_s:g} s") from None
+        kind, value = self._events.popleft()
+        if kind == "failed":
+            raise self._fail(self._device, _failed(value))
+        return value
+
+    async def begin(self) -> None:
+        """Wait for the head; the refusal as a domain error."""
+        value = await self._next(self._settings.answer_timeout_s)
+        status, self.header, _, self._first, self._whole = cast("_Reply", value)
+        if status != 0:
+            raise refused(self._device, status, self.header)
+
+    async def piece(self) -> TransportChunk | bytes:
+        """The next bytes; at last the footer, as bytes (empty where the head was all)."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        if self._whole:
+            return b""
+        return cast("TransportChunk | bytes", await self._next(self._settings.idle_timeout_s))
+
+    def cancel(self) -> None:
+        """Want no more of it; harmless a second time."""
+        self._events.clear()
+        if not self._over and self.ticket is not None:
+            self.ticket.cancel()
+
+
+class Writing:
+    """A body that is sent in pieces, and the answer to it."""
+
+    def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
+        """Before anything was sent."""
+        self._device = device
+        self._settings = settings
+        self._fail = fail
+        self._answer = Answer()
+        self._unsent = 0
+        self._room: asyncio.Future[None] | None = None
+        self._ended = False
+        self.upload: TransportUpload | None = None
+
+    def event(self, kind: str, value: object) -> bool:
+        """Take an event; whether it was the last one."""
+        over = False
+        if kind == "sent":
+            self._unsent -= cast("int", value)
+        else:
+            over = self._answer.event(kind, value)
+        if self._room is not None and not self._room.done() and (self._has_room or self._answer.future.done()):
+            self._room.set_result(None)
+        return over
+
+    @property
+    def _has_room(self) -> bool:
+        return self._unsent < self._settings.window_bytes
+
+    def check(self) -> None:
+        """Raise what the device said before it had everything, if it has said anything."""
+        if self._answer.future.done():
+            outcome(self._device, self._answer, self._fail)
+            raise NodeError(f"{self._device.address} answered before it had the whole object")
+
+    async def send(self, chunk: bytes | memoryview) -> None:
+        """Hand over up to 1 MiB; returns when there is room for more."""
+        self.check()
+        assert self.upload is not None
+        if self._ended or not self.upload.send(chunk):
+            raise NodeError(f"{self._device.address}: the upload was given up")
+        self._unsent += len(chunk)
+        while not self._has_room:
+            await self._wait()
+            self.check()
+
+    async def _wait(self) -> None:
+        self._room = asyncio.get_running_loop().create_future()
+        idle_s = self._settings.idle_timeout_s
+        try:
+            async with asyncio.timeout(idle_s):
+                await self._room
+        except TimeoutError:
+            self.cancel()
+            raise NodeTimeout(f"{self._device.address} took no data for {idle_s:g} s") from None
+
+    async def finish(self, footer: bytes) -> bytes:
+        """The body is complete; the header of the answer."""
+        self.check()
+        assert self.upload is not None
+        self.upload.end(footer)
+        self._ended = True
+        answer_s = self._settings.answer_timeout_s
+        done, _ = await asyncio.wait({self._answer.future}, timeout=answer_s)
+        if not done:
+            raise NodeTimeout(f"{self._device.address} did not answer within {answer_s:g} s")
+        return outcome(self._device, self._answer, self._fail)[0]
+
+    def cancel(self) -> None:
+        """Send no more of it, and nothing is kept; harmless when it is over."""
+        if self.upload is not None and not self._ended:
+            self._ended = True
+            self.upload.cancel()

@@ -1,0 +1,226 @@
+"""The asyncio end of the native transport: calls with tokens, events in batches through one descriptor.
+
+Nothing here blocks, and no call has a timer of its own: deadlines are the native side's, which tells of them like of
+any other end. What methods mean is `swiftlet.transport.native_objects`; `docs/transport.md` is the protocol.
+
+Fault model: a peer may be unreachable, refuse the handshake, fall silent (known within two seconds), or break off at
+any byte. Each call ends with one answer or one NodeError. `NotMade` says that the request never left: only then may
+somebody make it once more by another way. An address may change with the peer's pod: it is looked up again whenever a
+call could not be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from swiftlet_native import TransportNode, TransportPeer, TransportTicket
+
+from swiftlet.context import request_id
+from swiftlet.errors import NodeError
+from swiftlet.ring.model import Device
+from swiftlet.transport.native_calls import (
+    Answer,
+    CallFailed,
+    Listener,
+    NativeSettings,
+    NotMade,
+    Reading,
+    Writing,
+    failure,
+    outcome,
+)
+
+PROBE = 0
+"""The method that every peer answers by itself, with what came."""
+_MAX_TRACE = 80
+_MAX_NAME = 255
+_STREAM_S = 86_400.0
+"""Deadline of a whole transfer. Its pauses are bounded by its own waits, and a process that dies ends its calls."""
+
+Message = tuple[int, bytes]
+"""A method's number and its header."""
+
+
+def machine() -> str:
+    """What tells this machine from others: its boot."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+class NativeClient:
+    """This process's calls to native object servers. Lives in one event loop, from the first call on."""
+
+    def __init__(self, settings: NativeSettings, keys: Sequence[bytes]) -> None:
+        """No thread is started before the first call."""
+        self.settings = settings
+        self._keys = list(keys)
+        self._node: TransportNode | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._token = 0
+        self._calls: dict[int, Listener] = {}
+        self._peers: dict[tuple[str, str | None, int], TransportPeer] = {}
+        self._current: dict[tuple[str, int], TransportPeer] = {}
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """From now on handshakes use these keys, the first one by preference."""
+        self._keys = list(keys)
+        if self._node is not None:
+            self._node.set_keys(self._keys)
+
+    def _start(self) -> TransportNode:
+        if self._node is None:
+            settings = self.settings
+            self._node = TransportNode(
+                settings.name[:_MAX_NAME],
+                machine(),
+                self._keys,
+                pool_bytes=settings.pool_bytes,
+                socket_directory=settings.socket_directory,
+            )
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._node.fileno(), self._drain, self._node)
+        return self._node
+
+    def _drain(self, node: TransportNode) -> None:
+        for token, kind, value in node.events():
+            listener = self._calls.get(token)
+            if listener is not None and listener.event(kind, value):
+                del self._calls[token]
+
+    async def peer(self, device: Device) -> TransportPeer:
+        """Who serves a device; NotMade when its name does not resolve."""
+        found = self._current.get((device.host, device.port))
+        if found is None:
+            found = self._current[device.host, device.port] = await self._find(device)
+        return found
+
+    async def _find(self, device: Device) -> TransportPeer:
+        port = device.port + self.settings.port_offset
+        name = f"{device.host}:{device.port}"
+        if not 0 < port <= 0xFFFF or len(name.encode()) > _MAX_NAME:
+            raise NotMade(f"{device.address}: has no native port")
+        address = await self._resolve(device, port)
+        known = self._peers.get((name, address, port))
+        if known is None:
+            # Kept for good by the native side, so once per address that a peer has ever had.
+            known = self._peers[name, address, port] = self._start().peer(name, address, port)
+        return known
+
+    async def _resolve(self, device: Device, port: int) -> str:
+        try:
+            return str(ipaddress.ip_address(device.host))
+        except ValueError:
+            pass
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(device.host, port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError) as error:
+            raise NotMade(f"{device.address}: its name does not resolve: {error}") from error
+        return str(found[0][4][0])
+
+    def forget(self, device: Device) -> None:
+        """Look the address up again before the next call."""
+        self._current.pop((device.host, device.port), None)
+
+    def _next(self) -> int:
+        self._token += 1
+        return self._token
+
+    async def ask(
+        self, device: Device, message: Message, body: bytes | memoryview = b"", timeout_s: float | None = None
+    ) -> tuple[bytes, bytes]:
+        """A request with a short answer: its header and body; the refusal as a domain error, or NodeError."""
+        answer = Answer()
+        ticket = await self._call(device, message, body, timeout_s or self.settings.answer_timeout_s, answer)
+        try:
+            await answer.future
+        except CallFailed:
+            ticket.cancel()
+        except BaseException:
+            ticket.cancel()
+            raise
+        return outcome(device, answer, self._failure)
+
+    def _failure(self, device: Device, failed: CallFailed) -> NodeError:
+        error = failure(device, failed)
+        if isinstance(error, NotMade):
+            self.forget(device)
+        return error
+
+    async def _call(
+        self, device: Device, message: Message, body: bytes | memoryview, timeout_s: float, listener: Listener
+    ) -> TransportTicket:
+        peer = await self.peer(device)
+        token = self._next()
+        self._calls[token] = listener
+        try:
+            return peer.call(token, message[0], timeout_s, _trace(), message[1], body)
+        except ValueError as error:
+            del self._calls[token]
+            raise NodeError(f"{device.address}: the request can't be made: {error}") from error
+
+    async def read(self, device: Device, message: Message) -> Reading:
+        """A request whose answer may be long; returns with its head."""
+        reading = Reading(device, self.settings, self._failure)
+        reading.ticket = await self._call(device, message, b"", _STREAM_S, reading)
+        try:
+            await reading.begin()
+        except BaseException:
+            reading.cancel()
+            raise
+        return reading
+
+    async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
+        """A request whose body follows."""
+        peer = await self.peer(device)
+        token = self._next()
+        writing = Writing(device, self.settings, self._failure)
+        self._calls[token] = writing
+        try:
+            writing.upload = peer.upload(token, message[0], _STREAM_S, _trace(), message[1], size)
+        except ValueError as error:
+            del self._calls[token]
+            raise NodeError(f"{device.address}: the request can't be made: {error}") from error
+        return writing
+
+    async def probe(self, device: Device) -> None:
+        """Whether the peer's native server answers and knows our key; NodeError says why not."""
+        self.forget(device)
+        await self.ask(device, (PROBE, b""), timeout_s=self.settings.connect_timeout_s)
+
+    def report(self) -> list[Mapping[str, object]]:
+        """Counters of each peer that calls were made to; see `TransportNode.report`."""
+        return [] if self._node is None else [row for row in self._node.report() if not row["is_client"]]
+
+    async def close(self) -> None:
+        """End all connections; what waits for an answer fails."""
+        if self._node is None:
+            return
+        assert self._loop is not None
+        self._loop.remove_reader(self._node.fileno())
+        calls, self._calls = self._calls, {}
+        self._peers.clear()
+        self._current.clear()
+        for listener in calls.values():
+            listener.event("failed", ("lost", "this client was closed"))
+        # Its threads end when nobody refers to it any more; waiting for that should hold nobody up.
+        last, self._node = [self._node], None
+        await asyncio.to_thread(last.clear)
+
+
+def _trace() -> str:
+    current = request_id.get()
+    return current if len(current) <= _MAX_TRACE and current.isascii() else current.encode()[:16].hex()
+
+
+def client_name(service: str) -> str:
+    """By which servers count a process: the same after a restart."""
+    return f"{service}@{os.environ.get('POD_NAME') or socket.gethostname()}"

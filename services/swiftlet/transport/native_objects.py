@@ -1,0 +1,289 @@
+"""`ObjectTransport` over the native transport.
+
+A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A
+large one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before
+any of its data has gone by, and then streams. Writes answer OWED: the device has the row with its record.
+
+Fault model: see `swiftlet.transport.native_client`. Nothing is ever made a second time here. Without its footer an
+upload leaves nothing. What is read is checked against the xxh3 that its sender gave before its last byte is handed
+on, so that damage never makes a whole object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from swiftlet_native import Hasher, ObjectWire, TransportChunk
+
+from swiftlet.errors import NodeError, SizeMismatch
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.native_values import (
+    bits_of,
+    delete_at,
+    entry_of,
+    entry_parts,
+    info_of,
+    place,
+    raw,
+    raw_pairs,
+    settled_parts,
+)
+from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.native_calls import Reading, Writing, bytes_of, copied
+from swiftlet.transport.native_client import Message, NativeClient
+
+T = TypeVar("T")
+
+_MAX_PIECE = 1024 * 1024
+"""Bytes that are handed over at a time."""
+_END = 2**64 - 1
+
+
+class NativeObjectTransport:
+    """Objects on other nodes' devices, over the native transport."""
+
+    def __init__(self, client: NativeClient) -> None:
+        """`client` becomes the transport's to close."""
+        self._client = client
+
+    @property
+    def client(self) -> NativeClient:
+        """The calls' own side: keys, counters."""
+        return self._client
+
+    async def probe(self, device: Device) -> None:
+        """Whether the device's server answers on its native port; NodeError says why not."""
+        await self._client.probe(device)
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: RowUpdate | None,
+    ) -> WriteReply:
+        """Store a small object in one round trip."""
+        header, _ = await self._client.ask(device, _put(device, key, record, footer, row), body)
+        return _written(device, header)
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+    ) -> NativePutStream:
+        """Begin a large object; returns once the device said that it would take it."""
+        message = _made(device, ObjectWire.prepare, place(key), _bits(row), record.timestamp.value, size)
+        await self._client.ask(device, message)
+        writing = await self._client.upload(device, _put(device, key, record, None, row), size)
+        return NativePutStream(device, writing, size)
+
+    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> NativeGetStream:
+        """Read bytes `[start, stop)`."""
+        message = _made(device, ObjectWire.get, place(key), start, _END if stop is None else max(0, stop))
+        reading = await self._client.read(device, message)
+        try:
+            parts, known = _parsed(device, ObjectWire.found, reading.header)
+        except NodeError:
+            reading.cancel()
+            raise
+        info = info_of(parts)
+        expected = max(0, min(info.size, info.size if stop is None else stop) - start)
+        return NativeGetStream(device, reading, info, expected, known)
+
+    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+        """Describe an object."""
+        header, _ = await self._client.ask(device, _made(device, ObjectWire.head, place(key)))
+        return info_of(_parsed(device, ObjectWire.found, header)[0])
+
+    async def post(
+        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+    ) -> WriteReply:
+        """Replace metadata."""
+        content_type = None if record.content_type is None else raw(record.content_type)
+        message = _made(
+            device,
+            ObjectWire.post,
+            place(key),
+            _bits(row),
+            record.timestamp.value,
+            delete_at(record.metadata),
+            raw_pairs(record.metadata),
+            content_type,
+            record.content_type_timestamp.value if content_type is not None else 0,
+        )
+        header, _ = await self._client.ask(device, message)
+        return _written(device, header)
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone."""
+        message = _made(device, ObjectWire.delete, place(key), _bits(row), timestamp.value, raw(name))
+        header, _ = await self._client.ask(device, message)
+        return _written(device, header)
+
+    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """The rows of these versions are through."""
+        if len(written) > MAX_SETTLED:
+            raise ValueError(f"{len(written)} versions are more than {MAX_SETTLED} at a time")
+        if written:
+            await self._client.ask(device, _made(device, ObjectWire.settle, settled_parts(written)))
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        _, body = await self._client.ask(device, _made(device, ObjectWire.policies))
+        return _parsed(device, ObjectWire.numbers, body)
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them."""
+        _, body = await self._client.ask(device, _made(device, ObjectWire.partitions, policy))
+        return _parsed(device, ObjectWire.numbers, body)
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        _, body = await self._client.ask(device, _made(device, ObjectWire.suffixes, policy, partition))
+        return {f"{suffix:03x}": total for suffix, total in _parsed(device, ObjectWire.suffix_hashes, body)}
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        message = _made(device, ObjectWire.entries, policy, partition, int(suffix, 16))
+        _, body = await self._client.ask(device, message)
+        return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy."""
+        header, _ = await self._client.ask(device, _made(device, ObjectWire.remove, place(key), entry_parts(entry)))
+        return header == b"\x01"
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+
+def _bits(row: RowUpdate | None) -> int:
+    return 0 if row is None else bits_of(row.replicas)
+
+
+def _made(device: Device, make: Callable[..., Message], *arguments: object) -> Message:
+    """A request; NodeError when something in it is over what the transport carries."""
+    try:
+        return make(device.device, *arguments)
+    except (ValueError, OverflowError) as error:
+        raise NodeError(f"{device.address}: the request can't be made: {error}") from error
+
+
+def _put(device: Device, key: ObjectKey, record: PutRecord, footer: PutFooter | None, row: RowUpdate | None) -> Message:
+    return _made(
+        device,
+        ObjectWire.put,
+        place(key),
+        _bits(row),
+        record.timestamp.value,
+        delete_at(record.metadata),
+        raw(record.name),
+        raw(record.content_type),
+        raw_pairs(record.metadata),
+        raw_pairs(record.sysmeta),
+        None if footer is None else (footer.size, footer.xxh3, raw(footer.etag)),
+    )
+
+
+def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
+    """What a peer answered, or NodeError when it makes no sense."""
+    try:
+        return parse(data)
+    except ValueError as error:
+        raise NodeError(f"{device.address} sent garbage: {error}") from error
+
+
+def _written(device: Device, header: bytes) -> WriteReply:
+    owed, existed = _parsed(device, ObjectWire.written, header)
+    return WriteReply(RowFate.OWED if owed else RowFate.NONE, existed)
+
+
+class NativePutStream:
+    """A large object on its way to one device."""
+
+    def __init__(self, device: Device, writing: Writing, size: int | None) -> None:
+        """`writing` has begun."""
+        self._device = device
+        self._writing = writing
+        self._size = size
+        self._sent = 0
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk; returns when there is room for the next one."""
+        view = memoryview(chunk).cast("B")
+        if self._size is not None and self._sent + len(view) > self._size:
+            raise SizeMismatch(f"more than the {self._size} bytes that were announced")
+        self._sent += len(view)
+        if len(view) <= _MAX_PIECE:
+            if len(view):
+                await self._writing.send(chunk)
+            else:
+                self._writing.check()
+            return
+        for start in range(0, len(view), _MAX_PIECE):
+            await self._writing.send(view[start : start + _MAX_PIECE])
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish; returns once durable."""
+        if self._size is not None and self._sent != self._size:
+            await self.abort()
+            raise SizeMismatch(f"{self._sent} of the {self._size} bytes that were announced")
+        end = ObjectWire.footer((footer.size, footer.xxh3, raw(footer.etag)))
+        return _written(self._device, await self._writing.finish(end))
+
+    async def abort(self) -> None:
+        """Give up; the device keeps nothing."""
+        self._writing.cancel()
+
+
+class NativeGetStream:
+    """An object on its way from one device."""
+
+    def __init__(self, device: Device, reading: Reading, info: ObjectInfo, expected: int, known: int | None) -> None:
+        """`reading` stands at the first byte of data; `known` is the xxh3 of what comes, None if it comes last."""
+        self._device = device
+        self._reading = reading
+        self._info = info
+        self._left = expected
+        self._known = known
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object as this device has it."""
+        return self._info
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes asked for; NodeError if they end early or are not what was sent."""
+        hasher = Hasher(md5=False, xxh3=True)
+        # The last piece is held back until all of them were checked.
+        held = b""
+        while True:
+            piece = await self._reading.piece()
+            if not isinstance(piece, TransportChunk):
+                break
+            hasher.update(bytes_of(piece))
+            self._left -= len(piece)
+            if self._left < 0:
+                self._reading.cancel()
+                raise NodeError(f"{self._device.address} sent more than was asked for")
+            if held:
+                yield held
+            held = copied(piece)
+            del piece
+        if self._left:
+            raise NodeError(f"{self._device.address} ended {self._left} bytes early")
+        expected = self._known if self._known is not None else int.from_bytes(piece, "big")
+        if hasher.xxh3_64() != expected:
+            raise NodeError(f"{self._device.address} sent bytes with another checksum")
+        if held:
+            yield held
+
+    async def close(self) -> None:
+        """Stop; harmless a second time."""
+        self._reading.cancel()
