@@ -15,6 +15,7 @@ limits by headers of that account do not count until it can.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -39,6 +40,10 @@ P = ParamSpec("P")
 REFUSED = Counter("swiftlet_quota_refusals_total", "Writes refused by a quota.", ["scope", "what"])
 _MAX_STEP = 64 * 1024 * 1024
 """Bytes that an upload of unknown size takes beyond what has come, at the most."""
+_PAUSES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""Before further looks whether an account has learned of an object; after them its claim ends by its time."""
+_later: set[asyncio.Task[None]] = set()
+"""Those looks, held so that they are not collected; what a process that ends leaves behind ends by its time."""
 _log = structlog.get_logger("quota")
 
 
@@ -160,11 +165,26 @@ class Hold:
         claims, scopes = self._api.listings.claims, {part.scope: part.name for part in self._parts}
         if "containers" in scopes:
             await claims.settle(scopes["containers"], self._id, self._row, at)
-        # An account learns of objects by their container's totals: its claim may end once it has.
-        if self._container is not None and scopes:
-            told = await claims.settle(self._container, self._id, self._row, at, report="account" in scopes)
-            if told and "account" in scopes:
-                await claims.cancel(scopes["account"], self._id)
+        if self._container is None or not scopes:
+            return
+        told = await claims.settle(self._container, self._id, self._row, at, report="account" in scopes)
+        if "account" in scopes and not (told and await self._counted(scopes["account"])):
+            later = asyncio.create_task(self._settle_later(scopes["account"], self._container, at))
+            _later.add(later)
+            later.add_done_callback(_later.discard)
+
+    async def _counted(self, account: DatabaseName) -> bool:
+        """The account has learned of the object by its container's totals: its claim ends."""
+        await self._api.listings.claims.cancel(account, self._id)
+        return True
+
+    async def _settle_later(self, account: DatabaseName, container: DatabaseName, at: Timestamp) -> None:
+        """A row is still on its way to one of the container's replicas, or a report to the account."""
+        for pause_s in _PAUSES_S:
+            await asyncio.sleep(pause_s)
+            if await self._api.listings.claims.settle(container, self._id, self._row, at, report=True):
+                await self._counted(account)
+                return
 
     async def _give_back(self, parts: Sequence[_Part]) -> None:
         for part in parts:

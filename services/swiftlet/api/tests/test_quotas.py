@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
+from typing import Any
 
 import pytest
 
+from swiftlet.api import quota_checks
 from swiftlet.api.tests.proxy import Answer, Proxy
 from swiftlet.api.tests.quotas import limit, proxies, reseller
 from swiftlet.auth.identity import Role
+from swiftlet.errors import Unavailable
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 from swiftlet.quota import parse_quotas
 from swiftlet.storage.memory_listing import Fault
@@ -328,3 +331,39 @@ async def test_cached_mode_lets_in_what_nobody_can_judge(proxy: Proxy, cluster: 
     proxy.api.containers._known.put((ACCOUNT, "c"), container)
     with cluster.databases_down(*devices):
         assert (await proxy.call("PUT", "c/o", data=b"")).status == 201
+
+
+async def test_an_account_that_has_not_heard_yet_is_looked_at_again(
+    proxy: Proxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(proxy, account_object_count=5)
+    claims = proxy.api.listings.claims
+    settle, left = claims.settle, [False, False]
+
+    async def slow(*args: Any, **kwargs: Any) -> bool:
+        known = await settle(*args, **kwargs)
+        return left.pop() if left else known
+
+    monkeypatch.setattr(claims, "settle", slow)
+    assert (await proxy.call("PUT", "c/o", data=b"")).status == 201
+
+    def held() -> int:
+        return sum(one.held() for one in cluster.listing_transport.claims.values())
+
+    assert held() == 3
+    await asyncio.gather(*quota_checks._later)
+    assert held() == 0
+
+
+async def test_a_write_of_unknown_outcome_keeps_its_room(
+    proxy: Proxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(proxy, object_count=1)
+
+    async def lost(*args: Any) -> None:
+        raise Unavailable("nobody knows whether it is there")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(proxy.api.objects, "put", lost)
+        assert (await proxy.call("PUT", "c/o", data=b"")).status == 503
+    assert (await proxy.call("PUT", "c/p", data=b"")).status == 413
