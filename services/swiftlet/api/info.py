@@ -47,6 +47,8 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             },
             "dlo": {"container_listing_limit": limits.container_listing_limit},
             "tempauth": {"account_acls": True},
+        "account_quotas": {},
+        "container_quotas": {},
             "symlink": {"symloop_max": api.options.symlink.symloop_max, "static_links": True},
         }
         | _versioning(api.options)

@@ -146,6 +146,11 @@ async def test_what_comes_to_nothing_takes_no_room(proxy: Proxy, cluster: Memory
 # Who sets quotas.
 
 
+async def test_info_says_so(proxy: Proxy) -> None:
+    shown = await (await proxy.client.get("/info")).json()
+    assert (shown["account_quotas"], shown["container_quotas"]) == ({}, {})
+
+
 async def test_a_level_is_set_by_reseller_admins_alone(proxy: Proxy) -> None:
     limit(proxy)
     level = {"X-Account-Meta-Quota": "L1"}
