@@ -81,7 +81,7 @@ def overtaken(clock: TimestampClock, error: Superseded) -> bool:
 
 @within_quota
 async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None) -> tuple[PutRecord, PutFooter]:
-    """Store it, as of now unless `timestamp` says otherwise.
+    """Store it, as of now; or as of `timestamp`, and then whatever is newer stays, and this counts as stored before.
 
     422, NotFound when the container went away meanwhile, Superseded, Unavailable.
     """
@@ -95,7 +95,9 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     beginning, ended = await _read_beginning(pieces, hasher, new.call.api.options.small_object_bytes)
     if ended:
         footer = _footer(new, hasher)
-        record, written = await _store_small(new, policy, record, b"".join(beginning), footer)
+        record, written = await _store_small(
+            new, policy, record, b"".join(beginning), footer, fixed=timestamp is not None
+        )
     else:
         record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher)
     if written.container_missing:
@@ -124,14 +126,14 @@ def _footer(new: NewObject, hasher: Hasher) -> PutFooter:
 
 
 async def _store_small(
-    new: NewObject, policy: int, record: PutRecord, data: bytes, footer: PutFooter
+    new: NewObject, policy: int, record: PutRecord, data: bytes, footer: PutFooter, fixed: bool
 ) -> tuple[PutRecord, Written]:
     clock = new.call.api.clock
     for attempt in range(ATTEMPTS):
         try:
             return record, await new.call.api.objects.put(new.path, policy, record, data, footer)
         except Superseded as error:
-            if overtaken(clock, error):
+            if fixed or overtaken(clock, error):
                 break
             if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
                 raise

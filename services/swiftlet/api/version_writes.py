@@ -2,7 +2,8 @@
 
 A version is stored in the hidden container; then the link takes the object's place, with the same timestamp. Of
 two writers at the same time both versions are kept, and the link of the later timestamp stays, whichever arrives
-last. An object that was there before its container kept versions becomes one, with the timestamp that it has,
+last; a write that begins after another has ended is always the later one, since it passes the timestamp of what it
+finds. An object that was there before its container kept versions becomes one, with the timestamp that it has,
 before anything takes its place. A DELETE stores an empty version, the delete marker, and removes the link. Removing
 the current version by its id removes the link first, no newer one.
 
@@ -32,7 +33,7 @@ from swiftlet.api.expiring import only_expiry, without_expiry
 from swiftlet.api.links import Link
 from swiftlet.api.problems import ApiError
 from swiftlet.api.reserved import version_path
-from swiftlet.api.storing import Held, NewObject, overtaken, store
+from swiftlet.api.storing import Held, NewObject, store
 from swiftlet.api.storing_links import become_link
 from swiftlet.api.symlinks import refuse_body
 from swiftlet.api.version_reads import tell
@@ -94,10 +95,22 @@ async def _put_link(
 
 
 async def _info(call: Call, place: Place) -> ObjectInfo | None:
+    """What is there; whatever is written next is newer than that, or than its deletion.
+
+    Superseded when it lies further ahead of this clock than clocks may differ.
+    """
     try:
-        return await call.api.objects.head(place.path, place.policy, newest=True)
-    except NotFound:
+        info = await call.api.objects.head(place.path, place.policy, newest=True)
+    except NotFound as error:
+        _pass_by(call, error.timestamp)
         return None
+    _pass_by(call, info.modified)
+    return info
+
+
+def _pass_by(call: Call, seen: Timestamp | None) -> None:
+    if seen is not None and seen > call.api.clock.now() and not call.api.clock.observe(seen):
+        raise Superseded(f"what is there is of {seen}, ahead of this clock", seen)
 
 
 async def look_again(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -141,19 +154,12 @@ async def delete_current(call: Call, path: Path, container: ContainerInfo) -> No
 
 async def _remove(call: Call, main: Place, timestamp: Timestamp) -> None:
     """Remove what is not newer than `timestamp`; NotFound when nothing was there."""
-    for attempt in range(ATTEMPTS):
-        try:
-            written = await call.api.objects.delete(main.path, main.policy, timestamp)
-        except Superseded as error:
-            if overtaken(call.api.clock, error):
-                return
-            if attempt == ATTEMPTS - 1 or not call.api.clock.observe(error.timestamp):
-                raise
-            timestamp = call.api.clock.next()
-        else:
-            if not written.existed:
-                raise NotFound(f"object {main.path.obj!r} does not exist")
-            return
+    try:
+        written = await call.api.objects.delete(main.path, main.policy, timestamp)
+    except Superseded:
+        return
+    if not written.existed:
+        raise NotFound(f"object {main.path.obj!r} does not exist")
 
 
 async def delete_version(call: Call, text: str) -> web.Response:
