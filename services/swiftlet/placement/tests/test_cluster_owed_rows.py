@@ -197,6 +197,11 @@ async def test_a_container_that_most_refuse_is_missing_and_nothing_is_listed_whe
         await everything_is_settled(cluster)
         assert (await cluster.objects.delete(PATH, 0, at(4))).container_missing
     await everything_is_settled(cluster)
+    for device in devices[:without]:
+        database, partition = cluster.databases[device.name], cluster.container_partition()
+        await database.put_container(partition, ACCOUNT, CONTAINER, at(5), {}, 0, 0)
+    await cluster.deliver_owed(OWED_FOR_S + 1)
+    assert await told(cluster) == [[]] * 3
 
 
 async def test_devices_that_owe_too_much_send_writes_to_others(cluster: MemoryCluster) -> None:
