@@ -19,6 +19,7 @@ from swiftlet.main.serving import serve_app
 from swiftlet.ring.model import Device
 from swiftlet.settings import ContainerSection, ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
+from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_sync import ListingSync, SyncSettings
@@ -43,8 +44,20 @@ def create_app(settings: ContainerSettings) -> web.Application:
     reporter = _use_reporter(app, settings, stores, rings, transport)
     sync = _use_sync(app, settings, stores, rings, transport)
     _use_status(app, stores, sync)
-    add_container_routes(app, ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing))
+    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing)
+    _use_usage(app, server.usage)
+    add_container_routes(app, server)
     return app
+
+
+def _use_usage(app: web.Application, usage: AccountUsage) -> None:
+    """Shows what the busiest accounts hold while `app` runs."""
+
+    async def shown(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(usage.run):
+            yield
+
+    app.cleanup_ctx.append(shown)
 
 
 def _use_stores(app: web.Application, settings: ContainerSettings) -> Mapping[str, ListingStore]:

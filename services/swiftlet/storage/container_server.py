@@ -21,6 +21,7 @@ from swiftlet.errors import DeviceFailed
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.claim_routes import ClaimRoutes
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
 from swiftlet.timestamp import Timestamp
@@ -60,6 +61,7 @@ class ContainerServer:
         self.stores = stores
         self.key = key
         self.claims = ClaimRoutes(stores, reporter)
+        self.usage = AccountUsage(stores)
         self._reporter = reporter
 
     def store(self, request: web.Request) -> ListingStore:
@@ -139,6 +141,7 @@ class ContainerServer:
     async def get_account(self, request: web.Request, _fields: Answer) -> Answer:
         """Totals and metadata."""
         store, place = self.store(request), self._account(request)
+        self.usage.note(request.match_info["device"], *place)
         return wire.account_info_to_wire(await store.account_info(*place))
 
     async def list_account(self, request: web.Request, _fields: Answer) -> Answer:
@@ -150,6 +153,7 @@ class ContainerServer:
     async def update_account(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
         store, place = self.store(request), self._account(request)
+        self.usage.note(request.match_info["device"], *place)
         await store.update_containers(*place, [wire.container_row_from_wire(row) for row in _rows(fields)])
         return {}
 

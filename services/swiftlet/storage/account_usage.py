@@ -1,0 +1,95 @@
+"""What accounts hold, as metrics: of the busiest accounts of this server only, since there is no end of accounts.
+
+Busy is who was asked for or told of lately: proxies ask for an account that is written to every few seconds, containers
+tell their account of changed totals. The counts are halved at each look, so that who was busy once makes room. Each of
+an account's replicas shows it: take the largest.
+
+Fault model: an account whose database can't be read is left out until it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from swiftlet.errors import SwiftletError
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import AccountInfo
+
+BUSIEST = 100
+"""Accounts that are shown."""
+MAX_TRACKED = 10_000
+"""Accounts that are counted; beyond, those that are busy already go on being counted."""
+
+_Place = tuple[str, int, str]
+
+
+class AccountUsage:
+    """Usage of the busiest accounts. Counted and looked up in the event loop, shown from any thread."""
+
+    def __init__(self, stores: Mapping[str, ListingStore], interval_s: float = 15.0) -> None:
+        """`stores` by the devices' names on this server; looks are `interval_s` seconds apart."""
+        self._stores = stores
+        self._interval_s = interval_s
+        self._seen: dict[_Place, int] = {}
+        self._shown: Mapping[str, AccountInfo] = {}
+
+    def note(self, device: str, partition: int, account: str) -> None:
+        """Somebody asked for an account, or told it something."""
+        place = (device, partition, account)
+        if place in self._seen or len(self._seen) < MAX_TRACKED:
+            self._seen[place] = self._seen.get(place, 0) + 1
+
+    async def look(self) -> None:
+        """Read what the busiest hold, and let the others fade."""
+        busiest = nlargest(BUSIEST, self._seen, key=self._seen.__getitem__)
+        shown: dict[str, AccountInfo] = {}
+        for device, partition, account in busiest:
+            try:
+                shown[account] = await self._stores[device].account_info(partition, account)
+            except (SwiftletError, KeyError):
+                continue
+        self._shown = shown
+        self._seen = {place: count // 2 for place, count in self._seen.items() if count}
+
+    async def run(self) -> None:
+        """Look for ever, and be shown meanwhile."""
+        _looking.append(self)
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(self._interval_s)
+        finally:
+            _looking.remove(self)
+
+    @property
+    def shown(self) -> Mapping[str, AccountInfo]:
+        """The busiest accounts as of the last look."""
+        return self._shown
+
+
+class _Page(Collector):
+    """The metrics of all that look in this process."""
+
+    def collect(self) -> Iterable[Metric]:
+        shown = {account: info for usage in list(_looking) for account, info in usage.shown.items()}
+        values: Mapping[str, Callable[[AccountInfo], int]] = {
+            "bytes_used": lambda info: info.bytes_used,
+            "objects": lambda info: info.object_count,
+            "containers": lambda info: info.container_count,
+        }
+        for name, value in values.items():
+            text = f"What accounts hold, of the {BUSIEST} busiest here: {name}."
+            family = GaugeMetricFamily(f"swiftlet_account_{name}", text, labels=["account"])
+            for account, info in shown.items():
+                family.add_metric([account], value(info))
+            yield family
+
+
+_looking: list[AccountUsage] = []
+REGISTRY.register(_Page())
