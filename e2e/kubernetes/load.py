@@ -29,8 +29,8 @@ CONTAINER = "load"
 SIZES = (0, 700, 10_000, 10_000, 10_000, 200_000, 3_000_000)
 PAUSE_S = 0.05
 """Between a thread's requests: the cluster under test shares a computer with everything else."""
-HEAL_S = (0.2, 0.5, 1, 2, 4, 8, 15)
-"""How long a failed write is given to heal."""
+HEAL_S = (0.2, 0.5, 1, 2, 4, 8, 15, 15, 15, 15)
+"""How long a failed write is given to heal: a node without power is sent requests for its pods for some 40 s more."""
 
 
 def connect(retries: int = 0) -> Connection:

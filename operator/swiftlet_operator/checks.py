@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
+from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
@@ -66,7 +67,9 @@ def policies_of(world: World) -> tuple[Policy, ...]:
     )
     if not made:
         return (IMPLICIT,)
-    if all(policy.index for policy in made) and _live_policies(world).get(0) == IMPLICIT.name:
+    if all(policy.index for policy in made) and (
+        _live_policies(world).get(0) == IMPLICIT.name or 0 in _restored_policies(world)
+    ):
         # A first policy of one's own changes nothing for who names none, unless it says so.
         return (Policy(0, IMPLICIT.name, default=not any(policy.default for policy in made)), *made)
     return made
@@ -171,6 +174,7 @@ def _policy_history(world: World) -> Iterator[Verdict]:
     now = {policy.index: policy.name for policy in policies_of(world)}
     before = _live_policies(world)
     gone = [f"{name} (index {index})" for index, name in before.items() if index not in now]
+    gone += [f"of index {index}" for index in sorted(_restored_policies(world)) if index not in now]
     message = f"StoragePolicy {', '.join(gone)} is gone but may have objects; make it again"
     yield Verdict("PolicyRemoved", message, bool(gone))
     reused = [
@@ -303,6 +307,14 @@ def _twice(values: Iterator[str]) -> list[str]:
 
 def _in_settings(world: World, index: int) -> bool:
     return index in _live_policies(world)
+
+
+def _restored_policies(world: World) -> set[int]:
+    """Policies whose rings were kept when the cluster was deleted; none when there are settings, which know better."""
+    if world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings") is not None:
+        return set()
+    rings = {labels_of(one).get(BUILDER_LABEL, "") for one in world.children.values()}
+    return {int(ring.removeprefix("object-")) for ring in rings if ring.startswith("object-")}
 
 
 def _live_policies(world: World) -> dict[int, str]:

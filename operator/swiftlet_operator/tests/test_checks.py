@@ -8,7 +8,11 @@ import pytest
 import yaml
 
 from swiftlet.crd import parse_ring, parse_storage_policy, parse_storage_quota, parse_storage_user
+from swiftlet_operator.build.names import builder_map
+from swiftlet_operator.build.ring_maps import BUILDER_LABEL
+from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX
 from swiftlet_operator.checks import check
+from swiftlet_operator.manifests import COMPONENT_LABEL
 from swiftlet_operator.tests.clusters import cluster
 from swiftlet_operator.tests.worlds import own
 from swiftlet_operator.world import World
@@ -82,6 +86,30 @@ def test_the_implicit_policy_may_get_a_name_and_stays_while_others_come() -> Non
 
     assert violated(named) == set()
     assert violated(beside) == set()
+
+
+def kept(*rings: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What a deleted cluster leaves: keys, and builders of these rings."""
+    keys = {CLUSTER_KEY: "eA==", HASH_SUFFIX: "eA=="}
+    found: dict[tuple[str, str], dict[str, Any]] = {
+        ("Secret", "store-keys"): {"kind": "Secret", "metadata": {"name": "store-keys"}, "data": keys}
+    }
+    for ring in rings:
+        name = builder_map("store", ring, 0)
+        labels = {COMPONENT_LABEL: "builder", BUILDER_LABEL: ring}
+        found["ConfigMap", name] = {"kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+    return found
+
+
+def test_a_restored_cluster_has_the_policies_that_its_rings_are_of() -> None:
+    rings = ("account", "container", "object-0", "object-1")
+    tin, gold = policy("tin", 1), policy("gold", 0, default=True)
+
+    assert violated(world(policies=(tin,), children=kept(*rings))) == set()
+    assert violated(world(policies=(gold, tin), children=kept(*rings))) == set()
+    assert violated(world(policies=(tin,), children=kept("account", "container", "object-1"))) == {"NoDefaultPolicy"}
+    assert violated(world(policies=(gold,), children=kept(*rings))) == {"PolicyRemoved"}
+    assert violated(world(children=kept(*rings))) == {"PolicyRemoved"}
 
 
 def test_a_quota_of_an_unknown_level() -> None:
