@@ -5,7 +5,8 @@ another shape is a `WireError`, a name that no client could have used an `Invali
 requests.
 
 Fault model: a peer may send anything. Sizes of bodies are limited before they are parsed, numbers to what the
-databases can hold, names to valid UTF-8 without NUL; unknown fields are ignored.
+databases can hold, names to valid UTF-8 without NUL, unless they begin with one (the proxy's own); unknown fields are
+ignored.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def checked_name(name: object, what: str) -> str:
     """A name that a database can hold; WireError, InvalidName."""
     if not isinstance(name, str):
         raise WireError(f"{what} is not text")
-    if not name or "\0" in name:
-        raise InvalidName(f"{what} is empty or holds a NUL")
+    if not name or ("\0" in name and not name.startswith("\0")):
+        raise InvalidName(f"{what} is empty or holds a NUL without beginning with one")
     return _encodable(name, what)
 
 
