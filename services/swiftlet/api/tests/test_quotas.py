@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from swiftlet.api import quota_checks
+from swiftlet.api.tests import test_form_post as form
 from swiftlet.api.tests.proxy import Answer, Proxy
 from swiftlet.api.tests.quotas import limit, proxies, reseller
 from swiftlet.auth.identity import Role
@@ -121,7 +122,7 @@ async def test_an_upload_of_unknown_size_is_cut_off(proxy: Proxy, precise: bool)
     assert (await proxy.call("PUT", "c/one", data=chunked(b"x"))).status == 413
 
 
-async def test_copies_manifests_and_forms_pass_the_same_door(proxy: Proxy) -> None:
+async def test_copies_and_manifests_pass_the_same_door(proxy: Proxy) -> None:
     assert (await proxy.call("PUT", "c/o", data=bytes(100))).status == 201
     limit(proxy, container_usage_bytes=150, object_count=10)
     assert (await proxy.call("COPY", "c/o", {"Destination": "c/copy"})).status == 413
@@ -132,6 +133,34 @@ async def test_copies_manifests_and_forms_pass_the_same_door(proxy: Proxy) -> No
     limit(proxy, object_count=2)
     assert (await proxy.call("PUT", "c/dlo2", {"X-Object-Manifest": "c/o"}, data=b"")).status == 413
     assert (await proxy.call("DELETE", "c/o")).status == 204
+
+
+@both_modes
+async def test_forms_pass_the_same_door(proxy: Proxy, precise: bool) -> None:
+    await form.prepare(proxy)
+    limit(proxy, precise, object_count=2, container_usage_bytes=10)
+    answer = await form.submit(proxy, form.signed(), *((name, b"xxx", "") for name in "abc"))
+    assert (answer.status, b"object_count of level default" in answer.body) == (413, True)
+    assert await usage(proxy) == (2, 6)
+    assert (await proxy.call("DELETE", "c/up/a")).status == 204
+    limit(proxy, precise, object_count=5, container_usage_bytes=10)
+    answer = await form.submit(proxy, form.signed(), ("large", bytes(50_000), ""))
+    assert (answer.status, b"container_usage_bytes of level default" in answer.body) == (413, True)
+
+
+async def test_versions_have_room_of_their_own_and_deletions_are_never_refused(
+    proxy: Proxy, cluster: MemoryCluster
+) -> None:
+    assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+    limit(proxy, object_count=2, account_object_count=50)
+    for body in (b"one", b"two"):
+        assert (await proxy.call("PUT", "v/o", data=body)).status == 201
+    assert (await proxy.call("PUT", "v/o", data=b"three")).status == 413
+    assert (await proxy.call("GET", "v/o")).body == b"two"
+    assert (await proxy.call("DELETE", "v/o")).status == 204
+    assert (await proxy.call("GET", "v/o")).status == 404
+    await asyncio.gather(*quota_checks._later)
+    assert sum(claims.held() for claims in cluster.listing_transport.claims.values()) == 0
 
 
 @both_modes
