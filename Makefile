@@ -60,9 +60,25 @@ lint: ## linters, import contracts and types
 test: setup ## all tests, of Rust and of Python
 	@hack/check rust-tests python-tests
 
+# make sim SEED=13 SIM_ARGS=--trace
+SEED ?= 1
+SEEDS ?= 1
+SIM_ARGS ?=
+.PHONY: sim
+sim: setup ## whole clusters simulated from SEED on, SEEDS of them; SIM_ARGS='--trace' tells one seed's whole history
+	@cd services && exec ../.venv/bin/python -m swiftlet.sync.sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+
 .PHONY: native
 native: ## build the native package anew and install it
 	@hack/setup --native
+
+.PHONY: rdma
+rdma: ## RDMA over real verbs, on Soft-RoCE in emulated machines of QEMU (Debian, root; the first time 15 minutes)
+	@hack/rdma
+
+.PHONY: rdma-build
+rdma-build: ## build what needs rdma-core, and test it as far as it goes without a device
+	@hack/rdma build
 
 .PHONY: bench
 bench: ## how fast one core digests

@@ -19,7 +19,7 @@ from swiftlet.model import Entry, Kind
 from swiftlet.sync.compare import forgotten_before, is_home
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.sim.client import Verb, Write
-from swiftlet.sync.sim.network import Timeline
+from swiftlet.sync.sim.network import TIMEOUT_S, Timeline
 from swiftlet.sync.sim.node import EPOCH_S, Node, Rules, Witness
 from swiftlet.sync.sim.store import Parcel, Watch
 from swiftlet.timestamp import Timestamp
@@ -61,6 +61,7 @@ class Checker(Witness):
         self._skew_s = skew_s
         self._well_s = well_s
         self._moments: dict[Timestamp, float] = {}
+        self._proved: tuple[Entry, ...] = ()
 
     # -- told by the others ----------------------------------------------------------------------------------
 
@@ -90,25 +91,38 @@ class Checker(Witness):
                 assert old is not None
                 if why == "reclaim":
                     self._reclaimed(self.nodes[node], partition, old)
-                self.counts.dropped += why == "drop"
+                elif why == "drop":
+                    self.counts.dropped += 1
+                    self._must(old in self._proved, f"device {node} drops {old}, which was not proved")
             elif old is not None:
                 self._must(not _went_back(old, new), f"{why}: device {node} went back from {old} to {new}")
 
         return changed
 
     def offered(self, node: Node, partition: int, parcel: Parcel, began_s: float) -> None:
-        """Nothing older than what was there before the session began."""
+        """Nothing older than what was there before the session began, and nothing that all are about to forget."""
         moment = parcel.data or parcel.tombstone
         held = node.store.held(partition, parcel.digest)
+        if held is None and parcel.tombstone is not None:
+            late_s = self.forgotten_s(-self._skew_s - 2 * TIMEOUT_S)
+            self._must(parcel.tombstone.seconds >= late_s, f"{_short(parcel.digest)} is sent though it is forgotten")
         if moment is not None and held is not None and held.entry is not None and held.changed_s < began_s:
             older = moment < held.entry.timestamp
             self._must(not older, f"{moment} of {_short(parcel.digest)} is sent to device {node.id}: {held.entry}")
 
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
-        """All primaries hold it, but for those that lost their device or got a newer ring since the proof."""
-        before_s = self.forgotten_s()
+        """All primaries hold it, but for those that lost their device or got a newer ring since the proof.
+
+        They take themselves for primaries, and the device that drops does not.
+        """
+        before_s = self.forgotten_s(self._skew_s)
+        self._proved = effect.entries
+        self._must(not node.is_primary(effect.partition), f"device {node.id}, a primary, drops {effect.partition}")
         for device in node.ring.primaries(effect.partition):
             there = self.nodes[device.id]
+            if there.ring_since_s < began_s:
+                takes = there.is_primary(effect.partition)
+                self._must(takes, f"device {node.id} drops {effect.partition}, which device {device.id} gives away")
             if self.wiped_s.get(device.id, -1.0) >= began_s or there.ring.version > node.ring.version:
                 continue
             for entry in effect.entries:
@@ -116,9 +130,9 @@ class Checker(Witness):
                 home = is_home(entry, held.entry if held else None, before_s)
                 self._must(home, f"device {node.id} drops {entry}, device {device.id} lacks it")
 
-    def forgotten_s(self) -> float:
-        """Tombstones older than this may be forgotten by the fastest clock."""
-        now_s = EPOCH_S + self._timeline.now_s + self._skew_s
+    def forgotten_s(self, ahead_s: float) -> float:
+        """Tombstones older than this are forgotten by a clock that is so much ahead of the right one."""
+        now_s = EPOCH_S + self._timeline.now_s + ahead_s
         return forgotten_before(now_s, self._rules.reclaim_age_s, self._rules.reclaim_period_s)
 
     def _reclaimed(self, node: Node, partition: int, old: Entry) -> None:
@@ -132,8 +146,11 @@ class Checker(Witness):
             if held is None or held.entry is None or held.entry.kind is Kind.TOMBSTONE:
                 continue
             if held.entry.timestamp < old.timestamp:
-                well = all(now_s - n.well_since_s > self._well_s for n in (node, other))
-                self._must(not well, f"device {node.id} forgets {old}, device {other.id} still has {held.entry}")
+                well = all(n.ailments == 0 and now_s - n.well_since_s > self._well_s for n in (node, other))
+                known = old.digest in self.exempt
+                self._must(
+                    known or not well, f"device {node.id} forgets {old}, device {other.id} still has {held.entry}"
+                )
                 self.exempt.add(old.digest)
                 self.counts.exempt += 1
 
@@ -151,7 +168,7 @@ class Checker(Witness):
 
     def replicas(self, digest: bytes, live: frozenset[int]) -> list[Entry | None]:
         """What the live primaries have of an object, forgotten tombstones left out."""
-        before_s = self.forgotten_s()
+        before_s = self.forgotten_s(self._skew_s)
         partition = self.writes[digest][0].partition
         ring = max((self.nodes[id_].ring for id_ in live), key=lambda ring: ring.version)
         found: list[Entry | None] = []
@@ -167,7 +184,7 @@ class Checker(Witness):
         if any(entry != found[0] for entry in found):
             return False
         if found[0] is None:
-            return _remembered(newest, self.forgotten_s()) is None
+            return _remembered(newest, self.forgotten_s(self._skew_s)) is None
         return found[0].timestamp == newest.timestamp
 
     def history(self, live: frozenset[int]) -> None:
@@ -185,7 +202,7 @@ class Checker(Witness):
         """The newest acknowledged write, or one newer that was not acknowledged, is what counts."""
         newer = [w for w in writes if w.timestamp >= last.timestamp and w.verb is not Verb.POST]
         if found is None:
-            gone = any(w.verb is Verb.DELETE and w.timestamp.seconds < self.forgotten_s() for w in newer)
+            gone = any(w.verb is Verb.DELETE and w.timestamp.seconds < self.forgotten_s(self._skew_s) for w in newer)
             self._must(gone, f"acknowledged {last} is lost: no live device has anything of it")
             return
         kind = Verb.DELETE if found.kind is Kind.TOMBSTONE else Verb.PUT

@@ -64,7 +64,7 @@ class Faults:
             "wipe": (2, self._wipe),
             "clock": (2, self._clock),
             "table": (1, self._table),
-            "ring": (3, self._new_ring),
+            "ring": (3, self._new_rings),
         }
         names, weights = list(kinds), [weight for weight, _ in kinds.values()]
         for name in self._random.choices(names, weights, k=self._shape.faults):
@@ -78,25 +78,27 @@ class Faults:
 
     def _for_a_while(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         begin()
-        self._timeline.after(self._random.uniform(1.0, self._shape.away_s), end)
+        self._timeline.after(self._random.uniform(*self._shape.away_s), end)
 
     def _some_node(self) -> Node:
         return self._nodes[self._random.choice(sorted(self._nodes))]
 
-    def _unwell(self, node: Node, what: str) -> None:
+    def _unwell(self, node: Node, what: str, ailments: int = 0) -> None:
+        """Something befalls a node: it has so many faults more, or fewer."""
         node.well_since_s = self._timeline.now_s
+        node.ailments += ailments
         self._checker.say(f"{node.id}: {what}")
 
     def _crash(self) -> None:
         node = self._some_node()
 
         def begin() -> None:
-            self._unwell(node, "crashes")
+            self._unwell(node, "crashes", 1)
             node.crash()
             self._network.down.add(node.id)
 
         def end() -> None:
-            self._unwell(node, "is up")
+            self._unwell(node, "is up", -1)
             self._network.down.discard(node.id)
 
         self._for_a_while(begin, end)
@@ -107,28 +109,28 @@ class Faults:
         def begin() -> None:
             self._checker.say(f"the network falls apart: {cut}")
             self._network.parts = cut
-            self._all_unwell("is cut off")
+            self._all_unwell("is cut off", 1)
 
         def end() -> None:
             if self._network.parts is cut:
                 self._network.parts = {}
-                self._all_unwell("is linked")
+            self._all_unwell("is linked", -1)
 
         self._for_a_while(begin, end)
 
-    def _all_unwell(self, what: str) -> None:
+    def _all_unwell(self, what: str, ailments: int) -> None:
         for node in self._nodes.values():
-            self._unwell(node, what)
+            self._unwell(node, what, ailments)
 
     def _slow(self) -> None:
         node = self._some_node()
 
         def begin() -> None:
-            self._unwell(node, "is slow")
+            self._unwell(node, "is slow", 1)
             self._network.slow.add(node.id)
 
         def end() -> None:
-            self._unwell(node, "is fast")
+            self._unwell(node, "is fast", -1)
             self._network.slow.discard(node.id)
 
         self._for_a_while(begin, end)
@@ -137,7 +139,7 @@ class Faults:
         node = self._some_node()
 
         def set_to(failing: bool) -> None:
-            self._unwell(node, f"disk errors: {failing}")
+            self._unwell(node, f"disk errors: {failing}", 1 if failing else -1)
             node.store.failing = failing
 
         self._for_a_while(lambda: set_to(True), lambda: set_to(False))
@@ -146,7 +148,7 @@ class Faults:
         node = self._some_node()
 
         def set_to(full: bool) -> None:
-            self._unwell(node, f"disk full: {full}")
+            self._unwell(node, f"disk full: {full}", 1 if full else -1)
             node.store.full = full
 
         self._for_a_while(lambda: set_to(True), lambda: set_to(False))
@@ -154,11 +156,15 @@ class Faults:
     def _wipe(self) -> None:
         if self.losses:
             self.losses -= 1
-            node = self._some_node()
-            self._unwell(node, "its device is replaced by an empty one")
-            self._checker.wiped_s[node.id] = self._timeline.now_s
-            node.crash()
-            node.store.wipe()
+            self.wipe(self._some_node().id)
+
+    def wipe(self, device: int) -> None:
+        """Replace a device by an empty one."""
+        node = self._nodes[device]
+        self._unwell(node, "its device is replaced by an empty one")
+        self._checker.wiped_s[device] = self._timeline.now_s
+        node.crash()
+        node.store.wipe()
 
     def _clock(self) -> None:
         skew_s = self._shape.skew_s
@@ -175,8 +181,16 @@ class Faults:
         self._checker.say(f"{node.id}: loses its failure table")
         node.forget_failures()
 
+    def _new_rings(self) -> None:
+        """One, or some that follow each other faster than they are loaded."""
+        self._new_ring()
+        while self._random.random() < 0.4:
+            self._timeline.after(self._random.uniform(0.0, _LOAD_S), self._new_ring)
+
     def _new_ring(self) -> None:
         """A device more, one less, or another weight; loaded at different moments."""
+        if self.calm:
+            return
         builder = self._builder
         if self._later:
             self._later -= 1

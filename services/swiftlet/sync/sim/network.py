@@ -63,9 +63,10 @@ SLOW_S = 4.0
 class Network:
     """Carries messages between endpoints: nodes by their device's id, proxies by negative numbers."""
 
-    def __init__(self, timeline: Timeline, random: Random, weather: Weather) -> None:
-        """All endpoints can reach each other."""
+    def __init__(self, timeline: Timeline, random: Random, weather: Weather, unheard: float = 0.0) -> None:
+        """All endpoints can reach each other; `unheard` is the share of proxies' messages that are lost besides."""
         self.weather = weather
+        self.unheard = unheard
         self.slow: set[int] = set()
         self.down: set[int] = set()
         self.parts: dict[int, int] = {}
@@ -110,7 +111,8 @@ class Network:
     def _send(self, source: int, target: int, event: Callable[[], None]) -> None:
         self.messages += 1
         weather = self.weather
-        if weather.loss and self._random.random() < weather.loss:
+        loss = self.unheard if min(source, target) < 0 else weather.loss
+        if loss and self._random.random() < loss:
             return
         copies = 2 if weather.doubled and self._random.random() < weather.doubled else 1
         longest = SLOW_S if source in self.slow or target in self.slow else weather.delay_s

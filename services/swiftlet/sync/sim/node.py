@@ -103,7 +103,11 @@ class Node:
         self.offset_s = 0.0
         self.peers: dict[int, Node] = {}
         self.well_since_s = 0.0
-        """Since when nothing befell it."""
+        """When something last befell it or ended."""
+        self.ailments = 0
+        """How many faults it has now."""
+        self.ring_since_s = -1.0
+        """Since when it goes by its ring."""
         self._timeline = timeline
         self._network = network
         self._random = random
@@ -141,6 +145,7 @@ class Node:
         """Go by another ring from now on."""
         if ring.version > self.ring.version:
             self.ring = ring
+            self.ring_since_s = self._timeline.now_s
 
     # -- the failure table -----------------------------------------------------------------------------------
 
@@ -203,9 +208,7 @@ class Node:
 
     def answer(self, data: bytes) -> bytes:
         """Answer a sync message."""
-        request = decode_request(data)
-        ring = self.ring
-        steps = answer(request, ring.version, lambda partition: self._is_primary(ring, partition), self._rules.limits)
+        steps = answer(decode_request(data), self.ring.version, self.is_primary, self._rules.limits)
         effect = next(steps)
         while True:
             try:
@@ -213,7 +216,9 @@ class Node:
             except StopIteration as stop:
                 return encode(stop.value)
 
-    def _is_primary(self, ring: Ring, partition: int) -> bool:
+    def is_primary(self, partition: int) -> bool:
+        """Whether its own ring puts a partition on it."""
+        ring = self.ring
         return partition < ring.partition_count and any(d.id == self.id for d in ring.primaries(partition))
 
     def look_up(self, effect: Effect) -> object:

@@ -25,6 +25,9 @@ from swiftlet.sync.sim.store import SimStore
 
 _PROXIES = 3
 _SUFFIXES = (0x000, 0x001, 0xABC, 0xFFF)
+_LATE = 0.3
+"""Share of the writes that come last of all, too late for rounds to bring them everywhere."""
+_LATE_S = 12.0
 _MOST_EVENTS = 4_000_000
 """More than this many events are a livelock."""
 _ROUND_S = 600.0
@@ -65,7 +68,7 @@ def rounds_needed(shape: Shape, at_quorum: bool) -> int:
     `lightsync` goes one hop clockwise a round, so r - 1, and ceil(r/2) from a quorum; `batched` one hop both ways.
     """
     replicas = shape.replicas
-    if shape.mode is BATCHED:
+    if shape.mode.name == BATCHED.name:
         return min(2, max(1, replicas // 2))
     if shape.mode.name == "all_to_all":
         return 1
@@ -82,7 +85,7 @@ class World:
         self.shape = shape
         self.timeline = Timeline()
         self._random = Random(f"world {seed}")  # noqa: S311 - a simulation's chance
-        self.network = Network(self.timeline, self._random, shape.weather)
+        self.network = Network(self.timeline, self._random, shape.weather, shape.unheard)
         rules = shape.rules
         self.checker = Checker(self.timeline, rules, shape.skew_s, shape.well_s, tracing)
         self.checker.say(repr(shape))
@@ -121,11 +124,15 @@ class World:
         """Writes, rounds, reclaims and faults."""
         shape, random, after = self.shape, self._random, self.timeline.after
         for _ in range(shape.writes):
-            after(random.uniform(0.0, shape.duration_s * 0.9), self._write)
+            late = random.random() < _LATE
+            after(shape.duration_s - random.uniform(0.0, _LATE_S) if late else self._sometime(), self._write)
         for node in self.nodes.values():
             after(random.uniform(0.0, shape.period_s), partial(self._tick, node))
         self.faults.plan()
         self._run(shape.duration_s)
+
+    def _sometime(self) -> float:
+        return self._random.uniform(0.0, self.shape.duration_s)
 
     def _run(self, seconds: float) -> None:
         in_time = self.timeline.run_until(self.timeline.now_s + seconds, _MOST_EVENTS)
@@ -175,8 +182,12 @@ class World:
         self.network.slow.clear()
         self.network.down.clear()
         away: set[int] = set()
-        if self.faults.losses and self._random.random() < 0.3:
-            away.add(self._random.choice(sorted(self.nodes)))
+        while self.faults.losses and self._random.random() < 0.5:
+            self.faults.losses -= 1
+            if self._random.random() < 0.5:
+                self.faults.wipe(self._random.choice(sorted(self.nodes)))
+            else:
+                away.add(self._random.choice(sorted(self.nodes)))
         self.checker.say(f"calm; {sorted(away)} stay away")
         for node in self.nodes.values():
             node.store.failing = node.store.full = False
@@ -193,7 +204,7 @@ class World:
         needed = rounds_needed(self.shape, at_quorum and len(live) == len(self.nodes))
         verbs = {write.verb for write in self.checker.writes[digest]}
         hidden = {Verb.POST, Verb.DELETE} <= verbs
-        forgotten = newest.timestamp.seconds < self.checker.forgotten_s()
+        forgotten = newest.timestamp.seconds < self.checker.forgotten_s(self.shape.skew_s)
         return needed * 2 if hidden or forgotten else needed
 
     def _round(self, live: frozenset[int]) -> None:
@@ -220,12 +231,12 @@ class World:
         if not misplaced and not self._forgotten_left(live):
             ring = self.faults.ring
             comparisons = sum(len(ring.primaries(p)) for p in range(ring.partition_count))
-            most = 2 * comparisons * (self.shape.replicas - 1 if self.shape.mode is not BATCHED else 1)
+            most = 2 * comparisons * (self.shape.replicas - 1 if self.shape.mode.name != BATCHED.name else 1)
             said = self.network.messages - messages
             checker.must(said <= most, f"{said} messages between equals, {most} are enough")
 
     def _misplaced(self, live: frozenset[int]) -> list[tuple[int, Entry | None]]:
-        ring, before_s = self.faults.ring, self.checker.forgotten_s()
+        ring, before_s = self.faults.ring, self.checker.forgotten_s(self.shape.skew_s)
         return [
             (id_, held.entry)
             for id_ in sorted(live)
@@ -236,7 +247,7 @@ class World:
         ]
 
     def _forgotten_left(self, live: frozenset[int]) -> bool:
-        before_s = self.checker.forgotten_s()
+        before_s = self.checker.forgotten_s(self.shape.skew_s)
         return any(
             held.entry is not None and held.entry.timestamp.seconds < before_s
             for id_ in live

@@ -31,10 +31,12 @@ class Shape:
     duration_s: float
     period_s: float
     weather: Weather
+    unheard: float
+    """The share of clients' messages to devices that are lost besides."""
     skew_s: float
     reclaim_age_s: float
-    away_s: float
-    """The longest that a device is away."""
+    away_s: tuple[float, float]
+    """For how long a device is away, at least and at most."""
     faults: int
     limits: Limits
 
@@ -75,17 +77,20 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
         replicas,
         random.randint(8, 12) if large else random.randint(5, 7) if grand else random.randint(1, 3),
         400 if large else 60 if grand else random.randint(4, 14),
-        800 if large else 150 if grand else random.randint(10, 50),
-        reclaim_age_s * (1.2 + random.random() * 0.5) if forgets else random.uniform(150.0, 500.0),
+        800 if large else 150 if grand else random.randint(10, 60),
+        reclaim_age_s * (random.uniform(2.0, 2.5) if edge else random.uniform(1.2, 1.7))
+        if forgets
+        else random.uniform(150.0, 500.0),
         period_s,
         Weather(
             random.choice((0.0, 0.0, 0.005) if forgets else (0.0, 0.01, 0.1)),
             random.choice((0.0, 0.05)),
             random.choice((0.005, 0.3, 1.5)),
         ),
+        random.choice((0.0, 0.1, 0.4)),
         skew_s,
         reclaim_age_s,
-        reclaim_age_s * 1.5 if edge else 100.0,
-        random.choice((0, 2, 4, 8)),
+        (reclaim_age_s * 0.8, reclaim_age_s * 1.3) if edge else (1.0, 100.0),
+        random.choice((2, 3, 4) if edge else (0, 4, 8, 16)),
         random.choice((Limits(), Limits(2, 1, 1, 1, 1), Limits(3, 2, 2, 2, 2))),
     )

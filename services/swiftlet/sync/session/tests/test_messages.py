@@ -1,0 +1,129 @@
+"""Messages: whatever can be said comes out as it went in, and everything else is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swiftlet.model import Entry, Kind
+from swiftlet.sync.session import messages
+from swiftlet.sync.session.messages import (
+    AskEntries,
+    AskSuffixes,
+    Compare,
+    Entries,
+    Equal,
+    Message,
+    Roots,
+    Suffixes,
+    SuffixHashes,
+    decode,
+    decode_reply,
+    decode_request,
+    encode,
+    order_of,
+)
+from swiftlet.timestamp import MAX_VALUE, Timestamp
+from swiftlet.transport.wire import WireError
+
+number = st.integers(0, 2**32 - 1)
+partitions = st.sets(number, max_size=20).map(lambda found: tuple(sorted(found)))
+hashes = st.binary(min_size=16, max_size=16)
+suffix = st.integers(0, 4095).map(lambda n: f"{n:03x}")
+moment = st.integers(0, MAX_VALUE).map(Timestamp)
+entry = st.builds(Entry, hashes, st.sampled_from(Kind), moment, moment, moment)
+head = (number, number)
+anything: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Compare, *head, partitions, hashes, st.booleans()),
+    st.builds(AskSuffixes, *head, partitions),
+    st.builds(
+        AskEntries, *head, number, st.sets(suffix, max_size=9).map(lambda s: tuple(sorted(s))), st.none() | hashes
+    ),
+    st.builds(Equal, *head),
+    st.builds(Roots, *head, st.lists(hashes, max_size=9).map(tuple)),
+    st.builds(
+        Suffixes,
+        *head,
+        st.lists(
+            st.builds(SuffixHashes, number, st.booleans(), st.dictionaries(suffix, hashes, max_size=9)), max_size=4
+        ).map(tuple),
+    ),
+    st.builds(Entries, *head, st.booleans(), st.booleans(), st.lists(entry, max_size=9).map(tuple)),
+)
+
+
+@given(anything)
+def test_what_is_said_is_heard(message: Message) -> None:
+    assert decode(encode(message)) == message
+
+
+@given(anything, st.data())
+def test_a_message_cut_off_or_with_something_behind_is_refused(message: Message, data: st.DataObject) -> None:
+    whole = encode(message)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(WireError):
+        decode(whole[:cut])
+    with pytest.raises(WireError, match="behind its end"):
+        decode(whole + b"\0")
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_wire_error_or_a_message(data: bytes) -> None:
+    try:
+        message = decode(data)
+    except WireError:
+        return
+    assert decode(encode(message)) == message
+
+
+@given(anything, st.data())
+def test_a_flipped_byte_never_raises_anything_else(message: Message, data: st.DataObject) -> None:
+    damaged = bytearray(encode(message))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        decode(bytes(damaged))
+    except WireError:
+        return
+
+
+def test_questions_and_answers_are_told_apart() -> None:
+    with pytest.raises(WireError, match="Equal is an answer"):
+        decode_request(encode(Equal(0, 1)))
+    with pytest.raises(WireError, match="AskSuffixes is a question"):
+        decode_reply(encode(AskSuffixes(0, 1, (1,))))
+    assert decode_request(encode(AskSuffixes(0, 1, (1,)))) == AskSuffixes(0, 1, (1,))
+    assert decode_reply(encode(Equal(0, 1))) == Equal(0, 1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AskSuffixes(0, 0, tuple(range(messages.MAX_PARTITIONS + 1))),
+        AskSuffixes(0, 0, (2, 1)),
+        AskSuffixes(0, 0, (1, 1)),
+        Roots(0, 0, (bytes(16),) * (messages.MAX_PARTITIONS + 1)),
+        Entries(0, 0, True, False, (Entry(bytes(16), Kind.DATA, Timestamp(1)),) * (messages.MAX_ENTRIES + 1)),
+        Suffixes(0, 0, tuple(SuffixHashes(n, True, {f"{i:03x}": bytes(16) for i in range(4096)}) for n in range(3))),
+    ],
+)
+def test_what_is_over_a_limit_is_not_said(message: Message) -> None:
+    with pytest.raises(WireError):
+        encode(message)
+
+
+def test_the_largest_messages_are_within_the_limit() -> None:
+    entries = tuple(Entry(bytes(16), Kind.DATA, *[Timestamp(MAX_VALUE)] * 3) for _ in range(messages.MAX_ENTRIES))
+    whole = {f"{n:03x}": bytes(16) for n in range(messages.SUFFIX_COUNT)}
+    for message in (
+        Entries(0, 0, True, True, entries),
+        Roots(0, 0, (bytes(16),) * messages.MAX_PARTITIONS),
+        Suffixes(0, 0, (SuffixHashes(2**32 - 2, True, whole), SuffixHashes(2**32 - 1, True, whole))),
+    ):
+        assert len(encode(message)) <= messages.MAX_MESSAGE
+        assert decode(encode(message)) == message
+
+
+def test_the_order_of_entries_is_by_suffix_then_digest() -> None:
+    found = [bytes(14) + b"\x12\x34", b"\xff" * 14 + b"\x02\x33", b"\x01" * 14 + b"\x02\x34"]
+    assert sorted(found, key=order_of) == [found[1], found[0], found[2]]
