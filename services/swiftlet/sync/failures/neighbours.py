@@ -1,0 +1,330 @@
+"""Who is left out of rounds, and who is back: by own exceptions, by what others say, and by probes where both differ.
+
+A node that is out comes in again by one thing only: an answer to this observer, mostly to a probe. Probes are one
+small request each, one at a time per node. They are sent
+- at once, when somebody says that the node failed, or is back, or when its heartbeat begins or ends;
+- when the suppression interval is over, so that a dead node costs one request per interval instead of ten;
+- every `retry_s`, while this observer distrusts itself.
+A probe is only sent on some suspicion, so one that fails confirms it: the node is suppressed for the interval.
+
+Fault model: that of `swiftlet.sync.failures.opinions`; and probes may hang, which their caller ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from swiftlet.ring.model import Device
+from swiftlet.sync.failures.opinions import Evidence, Observer, Opinions, Verdict, is_majority, judge
+from swiftlet.sync.failures.table import Exceptions, FailureTable
+
+OUT = Gauge("swiftlet_replicator_neighbours_out", "Nodes that rounds leave out.", ["verdict"])
+PROBES = Counter("swiftlet_replicator_probes_total", "Requests that only ask whether a node is there.", ["result"])
+REJOINED = Counter("swiftlet_replicator_rejoined_total", "Nodes that answered again after they were left out.")
+
+MAX_REPORTED = 64
+"""Nodes in a status report."""
+_PROBES_AT_A_TIME = 16
+
+_log = structlog.get_logger("replicator")
+
+
+class News(Enum):
+    """What an observer tells the others."""
+
+    FAILED = "failed"
+    WELL = "well"
+    CUT_OFF = "cut-off"
+    """It distrusts itself: what it said does not count."""
+    JOINED = "joined"
+    """It has begun, with its devices: whoever has left it out should try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the others should hear at once; `node` is what it is about."""
+
+    news: News
+    node: str
+
+
+def node_of(device: Device) -> str:
+    """The object server of a device."""
+    return f"{device.host}:{device.port}"
+
+
+class Neighbours:
+    """All other nodes in the rings, as one observer sees them."""
+
+    def __init__(
+        self,
+        me: Observer,
+        table: FailureTable,
+        probe: Callable[[Device], Awaitable[bool]],
+        retry_s: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`probe` says whether a device's node answers, in bounded time; `clock` in monotonic seconds."""
+        self.me = me
+        self.table = table
+        self.opinions = Opinions(me, table.interval_s)
+        self.tell: Callable[[Notice], None] = lambda notice: None
+        """Where notices to other observers go; returns at once."""
+        self.cut_off = False
+        """Whether this observer distrusts itself."""
+        self._probe = probe
+        self._retry_s = retry_s
+        self._clock = clock
+        self._devices: dict[str, Device] = {}
+        self._by_ring: dict[int, dict[str, Device]] = {}
+        self._out: dict[str, tuple[Verdict, float]] = {}
+        self._vain: dict[str, float] = {}
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(_PROBES_AT_A_TIME)
+        self._back: set[str] = set()
+        self._news = asyncio.Event()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The peers: all nodes of the rings but one's own."""
+        return frozenset(self._devices)
+
+    def now(self) -> float:
+        """The time of the table."""
+        return self._clock()
+
+    def know(self, policy: int, devices: Iterable[Device | None]) -> None:
+        """The devices of a policy's ring; what is in no ring any longer is forgotten."""
+        self._by_ring[policy] = {
+            node_of(device): device for device in devices if device is not None and node_of(device) != self.me.name
+        }
+        self._devices = {node: device for ring in self._by_ring.values() for node, device in ring.items()}
+        self.table.keep(self.nodes)
+        self.opinions.keep(self.nodes)
+        for known in (self._out, self._vain):
+            for node in known.keys() - self.nodes:
+                del known[node]
+        self._count()
+
+    # What rounds ask and tell.
+
+    def skips(self, node: str) -> bool:
+        """Whether to leave the node out now; returns at once."""
+        if node not in self._out:
+            return False
+        self._look_after(node)
+        return True
+
+    def failed(self, node: str) -> None:
+        """The node could not be reached, or did not answer in time."""
+        if node not in self._devices:
+            return
+        now = self._clock()
+        self._vain[node] = now
+        if self.table.failed(node, now):
+            self._after_own(node)
+        elif self.opinions.voices(node, now):
+            self._weigh(node)
+
+    def succeeded(self, node: str) -> None:
+        """The node answered."""
+        if node not in self._devices:
+            return
+        self._vain.pop(node, None)
+        self.table.succeeded(node, self._clock())
+        if node in self._out:
+            self._rejoin(node)
+
+    def take_back(self) -> frozenset[str]:
+        """The nodes that have come back since this was asked last."""
+        back = frozenset(self._back)
+        self._back.clear()
+        self._news.clear()
+        return back
+
+    @property
+    def somebody_is_back(self) -> bool:
+        """Whether `take_back` would return any."""
+        return bool(self._back)
+
+    async def wait_for_back(self, timeout_s: float) -> None:
+        """Wait until a node comes back, that long at most."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    # What other observers tell.
+
+    def hear(self, notice: Notice, by: Observer) -> None:
+        """Take a notice of another observer; strangers' are passed over."""
+        if by.name not in self._devices:
+            return
+        match notice.news:
+            case News.FAILED if notice.node in self._devices:
+                self.opinions.hear_failed(by, notice.node, self._clock())
+                self.heard([notice.node])
+            case News.WELL:
+                self.opinions.hear_well(by.name, notice.node)
+                self.maybe_back(notice.node)
+            case News.CUT_OFF:
+                self.opinions.forget(by.name)
+                self.heard()
+            case News.JOINED:
+                self.maybe_back(by.name)
+
+    def heard(self, nodes: Iterable[str] = ()) -> None:
+        """Opinions on these nodes, or on any, have changed."""
+        for node in (set(nodes) or (self.opinions.nodes(self._clock()) | self._out.keys())) & self._devices.keys():
+            self._weigh(node)
+
+    def suspect(self, node: str) -> None:
+        """Ask a node whether it is there, now."""
+        if node in self._devices:
+            self._ask(node)
+
+    def maybe_back(self, node: str) -> None:
+        """A node says of itself that it is back: ask it now if it was left out."""
+        if node in self._out:
+            self._ask(node)
+
+    def adopt(self, rows: Mapping[str, Exceptions]) -> None:
+        """Take over what this observer knew in a former life."""
+        self.table.merge({node: row for node, row in rows.items() if node in self._devices}, self._clock())
+        for node in self.table.all_suppressed(self._clock()):
+            self._after_own(node)
+
+    async def watch(self) -> None:
+        """Look after the nodes that are out, also while no round asks for them; until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._retry_s)
+                self.heard()
+                for node in list(self._out):
+                    self._look_after(node)
+        finally:
+            for task in self._probing.values():
+                task.cancel()
+
+    def report(self) -> dict[str, object]:
+        """For the status report; times are seconds ago."""
+        now = self._clock()
+        rows = self.table.rows(now)
+        concerned = sorted(rows.keys() | self._out.keys() | (self.opinions.nodes(now) & self.nodes))
+        return {
+            "observer": self.me.name,
+            "cutOff": self.cut_off,
+            "peers": len(self._devices),
+            "out": len(self._out),
+            "nodes": {node: self._fields(node, rows.get(node), now) for node in concerned[:MAX_REPORTED]},
+        }
+
+    def _fields(self, node: str, row: Exceptions | None, now: float) -> dict[str, object]:
+        verdict, since = self._out.get(node, (Verdict.WELL, None))
+        return {
+            "verdict": verdict.value,
+            "outForS": None if since is None else round(now - since, 1),
+            "exceptions": row.n_exception if row else 0,
+            "lastExceptionS": round(now - row.t_exception, 1) if row else None,
+            "voices": self.opinions.voices(node, now),
+        }
+
+    # Deciding.
+
+    def _after_own(self, node: str) -> None:
+        """One's own exceptions with a node have just reached the limit."""
+        self._trust_myself()
+        self._weigh(node)
+        if not self.cut_off:
+            self.tell(Notice(News.FAILED, node))
+
+    def _trust_myself(self) -> None:
+        """Find out anew whether most of the peers are out of reach from here."""
+        cut_off = is_majority(len(self.table.all_suppressed(self._clock())), len(self._devices))
+        if cut_off == self.cut_off:
+            return
+        self.cut_off = cut_off
+        if cut_off:
+            _log.warning("most peers can't be reached: it may well be this node that is cut off")
+            self.tell(Notice(News.CUT_OFF, self.me.name))
+        else:
+            _log.info("most peers can be reached again")
+        self.heard()
+
+    def _weigh(self, node: str) -> None:
+        now = self._clock()
+        voices, last = self.opinions.voices(node, now), self.opinions.last(node, now)
+        answered = last is not None and self.table.well_at(node) >= last
+        verdict = judge(
+            Evidence(
+                exceptions=self.table.suppressed(node, now),
+                tried_in_vain=now - self._vain.get(node, -math.inf) < self.table.interval_s,
+                answered=answered,
+                voices=voices,
+                cut_off=self.cut_off,
+                majority=is_majority(len(self._out.keys() | {node}), len(self._devices)),
+            )
+        )
+        if verdict is Verdict.WELL:
+            if node in self._out or (voices and not answered):
+                self._ask(node)
+            return
+        before, out_since = self._out.get(node, (Verdict.WELL, now))
+        self._out[node] = (verdict, out_since)
+        if before is Verdict.WELL:
+            _log.warning("a node is left out", node=node, verdict=verdict.value, others_say_so=voices)
+            if not self.table.suppressed(node, now):
+                self._ask(node)
+        self._count()
+
+    def _rejoin(self, node: str) -> None:
+        _, since = self._out.pop(node)
+        _log.info("a node is back", node=node, away_s=round(self._clock() - since, 1))
+        REJOINED.inc()
+        self._back.add(node)
+        self._news.set()
+        self.tell(Notice(News.WELL, node))
+        self._trust_myself()
+        self._count()
+
+    def _count(self) -> None:
+        for verdict in (Verdict.FAILED, Verdict.DOUBTED):
+            OUT.labels(verdict.value).set(sum(found is verdict for found, _ in self._out.values()))
+
+    # Probing.
+
+    def _look_after(self, node: str) -> None:
+        """Ask a node that is out if it is time to."""
+        verdict, _ = self._out[node]
+        now = self._clock()
+        is_due = verdict is Verdict.DOUBTED or not self.table.suppressed(node, now)
+        if is_due and now - self._vain.get(node, -math.inf) >= self._retry_s:
+            self._ask(node)
+
+    def _ask(self, node: str) -> None:
+        if node not in self._probing:
+            self._probing[node] = asyncio.get_running_loop().create_task(self._asking(node, self._devices[node]))
+
+    async def _asking(self, node: str, device: Device) -> None:
+        try:
+            async with self._slots:
+                answered = await self._probe(device)
+        finally:
+            del self._probing[node]
+        PROBES.labels("answered" if answered else "failed").inc()
+        if answered:
+            self.succeeded(node)
+        elif node in self._devices:
+            now = self._clock()
+            self._vain[node] = now
+            if self.table.suppress(node, now):
+                self._after_own(node)

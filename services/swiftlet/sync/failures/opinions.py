@@ -1,0 +1,146 @@
+"""What other observers say of nodes, and what counts of it. Pure: times are given.
+
+Fault model: an observer may be cut off, alone or with its neighbours, and takes everybody else for dead; it may die
+after it has said something; what it says may come late, twice or never. So
+- nobody acts on one voice: a second one must come from an observer in another failure domain, or be one's own;
+- who reaches at most half of its peers distrusts itself, says so, and is not listened to;
+- hearsay alone never makes a majority of the peers fail;
+- whoever has an answer from the node itself knows better than all who have none;
+- everything said is forgotten after the suppression interval unless it is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+MAX_OBSERVERS = 4096
+"""Observers that are listened to."""
+MAX_STATEMENTS = 1024
+"""Nodes that one observer may declare failed: more is not believed of anybody."""
+VOICES = 2
+"""Domains that have to agree when one has not tried oneself."""
+
+
+class Verdict(Enum):
+    """How a node is to be treated."""
+
+    WELL = "well"
+    FAILED = "failed"
+    """Left out until it is known to be back."""
+    DOUBTED = "doubted"
+    """It does not answer, but hardly anybody does: left out for moments only, and tried again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one node.
+
+    `exceptions`: one's own have reached the limit. `tried_in_vain`: one's own last attempt, not long ago.
+    `answered`: the node did, since the others' last exceptions. `voices`: failure domains of others that say it failed. `cut_off`: one
+    distrusts oneself. `majority`: with this node more than half of the peers would be failed.
+    """
+
+    exceptions: bool = False
+    tried_in_vain: bool = False
+    answered: bool = False
+    voices: int = 0
+    cut_off: bool = False
+    majority: bool = False
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """The verdict on a node."""
+    if evidence.exceptions:
+        return Verdict.DOUBTED if evidence.cut_off and not evidence.voices else Verdict.FAILED
+    if evidence.answered or not evidence.voices:
+        return Verdict.WELL
+    if evidence.tried_in_vain:
+        return Verdict.FAILED
+    return Verdict.FAILED if evidence.voices >= VOICES and not evidence.majority else Verdict.WELL
+
+
+def is_majority(failed: int, peers: int) -> bool:
+    """Whether that many are more than half."""
+    return failed * 2 > peers
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Who speaks: its node's name, and the failure domain that this is in."""
+
+    name: str
+    domain: str
+
+
+@dataclass(slots=True)
+class _Said:
+    domain: str
+    failed: dict[str, float]
+    """Node -> when the last exception was, on our clock."""
+
+
+class Opinions:
+    """What each other observer said last."""
+
+    def __init__(self, me: Observer, interval_s: float) -> None:
+        """What comes from `me`, or from its failure domain, is no second opinion."""
+        self._me = me
+        self._interval_s = interval_s
+        self._said: dict[str, _Said] = {}
+
+    def hear(self, observer: Observer, failed: Mapping[str, float], now: float) -> None:
+        """All that an observer declares failed, each with the seconds since its last exception; replaces what it said.
+
+        Nothing said is also how one that distrusts itself is heard.
+        """
+        if observer.name == self._me.name:
+            return
+        self._said.pop(observer.name, None)
+        if not failed or len(failed) > MAX_STATEMENTS or len(self._said) >= MAX_OBSERVERS:
+            return
+        self._said[observer.name] = _Said(
+            observer.domain, {node: now - max(age_s, 0.0) for node, age_s in failed.items()}
+        )
+
+    def hear_failed(self, observer: Observer, node: str, now: float) -> None:
+        """A notice: the observer has just given up on a node."""
+        said = self._said.get(observer.name)
+        known = {} if said is None else {one: now - at for one, at in said.failed.items()}
+        self.hear(observer, {**known, node: 0.0}, now)
+
+    def hear_well(self, observer: str, node: str) -> None:
+        """A notice: the node answers that observer again."""
+        if observer in self._said:
+            self._said[observer].failed.pop(node, None)
+
+    def forget(self, observer: str) -> None:
+        """It has left, or distrusts itself."""
+        self._said.pop(observer, None)
+
+    def keep(self, observers: frozenset[str]) -> None:
+        """Forget what all others said."""
+        for observer in self._said.keys() - observers:
+            del self._said[observer]
+
+    def voices(self, node: str, now: float) -> int:
+        """How many failure domains, other than one's own, say that a node failed."""
+        return len({said.domain for said, _ in self._against(node, now)} - {self._me.domain})
+
+    def last(self, node: str, now: float) -> float | None:
+        """When the last exception was that any of them speaks of."""
+        return max((at for _, at in self._against(node, now)), default=None)
+
+    def nodes(self, now: float) -> set[str]:
+        """All nodes that somebody says have failed."""
+        return {node for said in self._said.values() for node, at in said.failed.items() if self._counts(at, now)}
+
+    def _against(self, node: str, now: float) -> Iterable[tuple[_Said, float]]:
+        for said in self._said.values():
+            at = said.failed.get(node)
+            if at is not None and self._counts(at, now):
+                yield said, at
+
+    def _counts(self, at: float, now: float) -> bool:
+        return now - at < self._interval_s

@@ -1,0 +1,302 @@
+"""The failure tables of all observers, shared through Redis; heartbeats; and notices by pub/sub.
+
+The table that counts is the local one, `Neighbours`. Every heartbeat, and at once when something changed, it is
+written to Redis, and what the others wrote is read: so whatever was said while Redis was away, or got lost on the
+channel, is known one heartbeat later. Notices only make it faster.
+
+Fault model: Redis may be away from the start, be killed, come back empty, hang, or answer with garbage, at any moment;
+its two connections may break each alone, with or without a sound. Nothing here is waited for by rounds: what
+they use is in memory. While Redis is away each observer goes by its own exceptions and probes, its heartbeats are not
+missed (those of all others would be, too), and nothing is queued for it but what it is to be told next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+import structlog
+from prometheus_client import Counter, Gauge
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+
+from swiftlet.sync.failures.neighbours import Neighbours, Notice
+from swiftlet.sync.failures.opinions import MAX_OBSERVERS, Observer, is_majority
+from swiftlet.sync.failures.redis_wire import (
+    Heartbeat,
+    Keys,
+    heartbeat_of,
+    heartbeat_text,
+    notice_of,
+    notice_text,
+    row_texts,
+    rows_of,
+)
+
+UP = Gauge("swiftlet_replicator_redis_up", "Whether Redis took the last heartbeat.")
+NOTICES = Counter("swiftlet_replicator_notices_total", "Notices through Redis, both ways.", ["direction", "news"])
+
+HEARTBEATS_LIVED = 3
+"""Heartbeats that have to be missed before one counts as ended."""
+PROGRESS_LIFE_S = 3600
+"""How long a round's progress is worth knowing."""
+_MAX_PENDING = 1000
+"""Notices that wait to be sent; beyond it the oldest are dropped, as the table says the same."""
+_GAP_S = 0.05
+"""Between two exchanges, however much happens."""
+_SPREAD = 0.1
+"""Share by which heartbeats differ, so that observers don't all come at the same moment."""
+_MAX_PASSWORD_BYTES = 4096
+
+_log = structlog.get_logger("replicator")
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Where Redis is and how long it is waited for; `password_file` is read anew for each connection."""
+
+    url: str
+    password_file: Path | None = None
+    connect_timeout_s: float = 1.0
+    answer_timeout_s: float = 1.0
+    heartbeat_interval_s: float = 5.0
+
+
+class _PasswordFile(CredentialProvider):
+    """The password of now, so that it may change while we run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get_credentials(self) -> tuple[str]:
+        with self._path.open("rb") as file:
+            return (file.read(_MAX_PASSWORD_BYTES).decode().strip(),)
+
+
+class RedisTable:
+    """One observer's connection to what all of them know."""
+
+    def __init__(self, options: RedisOptions, cluster: str, neighbours: Neighbours) -> None:
+        """Nothing is connected before `run`."""
+        self._options = options
+        self._keys = Keys(cluster)
+        self._neighbours = neighbours
+        self._life = secrets.token_hex(8)
+        self._pending: deque[Notice] = deque(maxlen=_MAX_PENDING)
+        self._wake = asyncio.Event()
+        self._beats: dict[str, Heartbeat] | None = None
+        self._is_new = True
+        self._problem: str | None = "not asked yet"
+        self.progress: Callable[[], str | None] = lambda: None
+        """What is to be remembered of the round that is going on."""
+        self.recalled: str | None = None
+        """What a former life remembered."""
+        self.first_try = asyncio.Event()
+        """Set once Redis was asked for what a former life knew, whatever came of it."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether Redis took the last heartbeat."""
+        return self._problem is None
+
+    def tell(self, notice: Notice) -> None:
+        """Let the others know; returns at once."""
+        self._pending.append(notice)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Beat and listen until cancelled. Trouble with Redis ends neither."""
+        client = self._client()
+        self._neighbours.tell = self.tell
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._beat(client))
+                tasks.create_task(self._listen(client))
+        finally:
+            await client.aclose()
+
+    def _client(self) -> redis.asyncio.Redis:
+        options = self._options
+        file = options.password_file
+        return redis.asyncio.Redis.from_url(
+            options.url,
+            socket_connect_timeout=options.connect_timeout_s,
+            socket_timeout=options.answer_timeout_s,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+            encoding_errors="replace",
+            max_connections=4,
+            credential_provider=None if file is None else _PasswordFile(file),
+        )
+
+    # Heartbeats and tables.
+
+    async def _beat(self, client: redis.asyncio.Redis) -> None:
+        # Connecting, and each of the two exchanges, may take its time; the whole may not take longer.
+        patience_s = self._options.connect_timeout_s + 3 * self._options.answer_timeout_s
+        while True:
+            _end_if_cancelled()
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._exchange(client)
+            except Exception as error:
+                # Anything that Redis, or what pretends to be Redis, can make its client raise.
+                self._pending.clear()
+                self._beats = None
+                await client.connection_pool.disconnect(inuse_connections=False)
+                self._stands(repr(error) if str(error) == "" else str(error))
+            else:
+                self._stands(None)
+            self.first_try.set()
+            await asyncio.sleep(_GAP_S)
+            pause_s = self._options.heartbeat_interval_s * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _stands(self, problem: str | None) -> None:
+        if problem is None and self._problem is not None:
+            _log.info("redis answers", url=self._options.url)
+        elif problem is not None and self._problem in (None, "not asked yet"):
+            _log.warning("redis is away; this observer goes by its own exceptions", problem=problem)
+        self._problem = problem
+        UP.set(problem is None)
+
+    async def _exchange(self, client: redis.asyncio.Redis) -> None:
+        """Write a heartbeat, the table and what is pending; read those of the others."""
+        neighbours, keys, me = self._neighbours, self._keys, self._neighbours.me
+        nodes = sorted(neighbours.nodes)
+        asked: Any = client.pipeline(transaction=False)
+        asked.time()
+        asked.zrange(keys.observers, 0, MAX_OBSERVERS - 1)
+        asked.mget([keys.heartbeat(node) for node in (*nodes, me.name)])
+        if self._is_new:
+            asked.hgetall(keys.failures(me.name))
+            asked.get(keys.progress(me.name))
+        (seconds, microseconds), observers, beats, *former = await asked.execute()
+        redis_s = seconds + microseconds / 1e6
+        offset_s = redis_s - neighbours.now()
+        if self._is_new:
+            neighbours.adopt(rows_of(former[0], offset_s))
+            self.recalled = former[1] if isinstance(former[1], str) else None
+            self._is_new = False
+        alive = self._take_heartbeats(dict(zip(nodes, beats, strict=False)))
+        speaking = [node for node in observers if node in alive and not alive[node].cut_off]
+        told: Any = client.pipeline(transaction=True)
+        notices = list(self._pending)
+        self._write(told, redis_s, offset_s, notices)
+        for observer in speaking:
+            told.hgetall(keys.failures(observer))
+        answers = await told.execute()
+        for notice in notices:
+            NOTICES.labels("sent", notice.news.value).inc()
+            if self._pending and self._pending[0] is notice:
+                self._pending.popleft()
+        self._take_tables({node: alive[node] for node in speaking}, answers[len(answers) - len(speaking) :], offset_s)
+
+    def _write(self, pipe: Any, redis_s: float, offset_s: float, notices: list[Notice]) -> None:
+        neighbours, keys, me = self._neighbours, self._keys, self._neighbours.me
+        interval_s = neighbours.table.interval_s
+        life_ms = int(self._options.heartbeat_interval_s * HEARTBEATS_LIVED * 1000)
+        beat = Heartbeat(self._life, me.domain, neighbours.cut_off)
+        pipe.set(keys.heartbeat(me.name), heartbeat_text(beat), px=life_ms)
+        pipe.delete(keys.failures(me.name))
+        rows = neighbours.table.rows(neighbours.now())
+        if rows:
+            pipe.hset(keys.failures(me.name), mapping=row_texts(rows, offset_s))
+            pipe.pexpire(keys.failures(me.name), int(interval_s * 1000))
+            pipe.zadd(keys.observers, {me.name: redis_s})
+        else:
+            pipe.zrem(keys.observers, me.name)
+        pipe.zremrangebyscore(keys.observers, "-inf", redis_s - 2 * interval_s)
+        progress = self.progress()
+        if progress is not None:
+            pipe.set(keys.progress(me.name), progress, ex=PROGRESS_LIFE_S)
+        for notice in notices:
+            pipe.publish(keys.notices, notice_text(notice, me))
+
+    def _take_heartbeats(self, texts: Mapping[str, object]) -> dict[str, Heartbeat]:
+        """Look after nodes whose heartbeat began or ended; all that are beating."""
+        alive = {node: beat for node, text in texts.items() if (beat := heartbeat_of(text)) is not None}
+        before, self._beats = self._beats, alive
+        for node, beat in alive.items():
+            if before is None or node not in before or before[node].life != beat.life:
+                self._neighbours.maybe_back(node)
+        # When most of them end at once it was Redis that forgot them.
+        ended = [] if before is None else [node for node in before if node not in alive]
+        if before is not None and not is_majority(len(ended), len(before)):
+            for node in ended:
+                self._neighbours.suspect(node)
+        return alive
+
+    def _take_tables(self, speaking: Mapping[str, Heartbeat], tables: list[object], offset_s: float) -> None:
+        neighbours, now = self._neighbours, self._neighbours.now()
+        limit = neighbours.table.limit
+        neighbours.opinions.keep(frozenset(speaking))
+        for (observer, beat), texts in zip(speaking.items(), tables, strict=True):
+            rows = rows_of(texts, offset_s)
+            failed = {node: now - row.t_exception for node, row in rows.items() if row.n_exception >= limit}
+            known = {node: age_s for node, age_s in failed.items() if node in neighbours.nodes}
+            neighbours.opinions.hear(Observer(observer, beat.domain), known, now)
+        neighbours.heard()
+
+    # Notices.
+
+    async def _listen(self, client: redis.asyncio.Redis) -> None:
+        while True:
+            _end_if_cancelled()
+            try:
+                async with client.pubsub() as pubsub:
+                    await pubsub.subscribe(self._keys.notices)
+                    # What was said meanwhile is in the tables.
+                    self._wake.set()
+                    await self._hear(pubsub)
+            except Exception as error:
+                # As above: a channel that breaks is opened anew; without it the tables are read every heartbeat.
+                _log.debug("notices interrupted", problem=str(error))
+            await asyncio.sleep(min(1.0, self._options.heartbeat_interval_s))
+
+    async def _hear(self, pubsub: Any) -> None:
+        """Take notices until the connection fails, or stays silent when asked for a sign of life."""
+        heard_at, asked = time.monotonic(), False
+        while True:
+            _end_if_cancelled()
+            message = await pubsub.get_message(timeout=self._options.heartbeat_interval_s)
+            if message is not None:
+                heard_at, asked = time.monotonic(), False
+                if message.get("type") == "message":
+                    self._take(message.get("data"))
+            elif asked and time.monotonic() - heard_at > self._options.heartbeat_interval_s:
+                raise TimeoutError("the channel gives no sign of life")
+            else:
+                await pubsub.ping()
+                asked = True
+
+    def _take(self, text: object) -> None:
+        found = notice_of(text)
+        if found is None:
+            _log.debug("notice of another form", length=len(text) if isinstance(text, str) else None)
+            return
+        notice, by = found
+        NOTICES.labels("received", notice.news.value).inc()
+        self._neighbours.hear(notice, by)
+
+
+def _end_if_cancelled() -> None:
+    """The client may take a cancellation for trouble with its connection, and raise another error or none."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,0 +1,128 @@
+"""What observers write into Redis, and what is believed of what is found there. Pure.
+
+| key, below `swiftlet:<cluster>:` | | lives |
+|---|---|---|
+| `heartbeat:<node>` | JSON: `life` (another one after every start), `domain`, `cutOff` | three heartbeats |
+| `failures:<node>` | hash: other node -> `n_exception:t_exception`, times of Redis' clock | the suppression interval |
+| `observers` | sorted set: who has such a hash, by the time it was written | two such intervals |
+| `progress:<node>` | what its round has done so far; see `swiftlet.sync.progress` | an hour |
+| `notices` | channel: JSON: `news`, `node`, `by`, `domain` | |
+
+Redis' clock is the only one that all observers share, so times are never those of an observer.
+
+Fault model: anything may stand in a key or come by the channel. What is not of the form above, or too
+long, is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swiftlet.sync.failures.neighbours import News, Notice
+from swiftlet.sync.failures.opinions import Observer
+from swiftlet.sync.failures.table import MAX_EXCEPTIONS, Exceptions
+
+MAX_TEXT_BYTES = 2048
+"""Of a heartbeat or a notice."""
+_MAX_ROW_BYTES = 64
+_NEWS = {news.value: news for news in News}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The names of a cluster's keys."""
+
+    cluster: str
+
+    def heartbeat(self, node: str) -> str:
+        """That of a node's replicator."""
+        return f"swiftlet:{self.cluster}:heartbeat:{node}"
+
+    def failures(self, observer: str) -> str:
+        """Its failure table."""
+        return f"swiftlet:{self.cluster}:failures:{observer}"
+
+    def progress(self, observer: str) -> str:
+        """Its round's progress."""
+        return f"swiftlet:{self.cluster}:progress:{observer}"
+
+    @property
+    def observers(self) -> str:
+        """Who has a failure table with anything in it."""
+        return f"swiftlet:{self.cluster}:observers"
+
+    @property
+    def notices(self) -> str:
+        """The channel."""
+        return f"swiftlet:{self.cluster}:notices"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """That a node's replicator is at work."""
+
+    life: str
+    domain: str
+    cut_off: bool
+
+
+def heartbeat_text(beat: Heartbeat) -> str:
+    """A heartbeat as it is written."""
+    return json.dumps({"life": beat.life, "domain": beat.domain, "cutOff": beat.cut_off})
+
+
+def heartbeat_of(text: object) -> Heartbeat | None:
+    """A heartbeat as it is found."""
+    match _json(text):
+        case {"life": str(life), "domain": str(domain), "cutOff": bool(cut_off)}:
+            return Heartbeat(life, domain, cut_off)
+    return None
+
+
+def row_texts(rows: Mapping[str, Exceptions], offset_s: float) -> dict[str, str]:
+    """A failure table as it is written; `offset_s` is what Redis' clock is ahead of the table's."""
+    return {node: f"{row.n_exception}:{row.t_exception + offset_s:.3f}" for node, row in rows.items()}
+
+
+def rows_of(texts: object, offset_s: float) -> dict[str, Exceptions]:
+    """A failure table as it is found, in the reader's own time."""
+    found: dict[str, Exceptions] = {}
+    if not isinstance(texts, dict):
+        return found
+    for node, text in texts.items():
+        if not (isinstance(node, str) and isinstance(text, str) and len(text) <= _MAX_ROW_BYTES):
+            continue
+        count, _, at = text.partition(":")
+        try:
+            row = Exceptions(int(count), float(at) - offset_s)
+        except ValueError:
+            continue
+        if 1 <= row.n_exception <= MAX_EXCEPTIONS and math.isfinite(row.t_exception):
+            found[node] = row
+    return found
+
+
+def notice_text(notice: Notice, by: Observer) -> str:
+    """A notice as it is sent."""
+    return json.dumps({"news": notice.news.value, "node": notice.node, "by": by.name, "domain": by.domain})
+
+
+def notice_of(text: object) -> tuple[Notice, Observer] | None:
+    """A notice as it comes, and who sent it."""
+    match _json(text):
+        case {"news": str(news), "node": str(node), "by": str(by), "domain": str(domain)} if news in _NEWS:
+            return Notice(_NEWS[news], node), Observer(by, domain)
+    return None
+
+
+def _json(text: object) -> object:
+    if not isinstance(text, str) or len(text) > MAX_TEXT_BYTES:
+        return None
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed

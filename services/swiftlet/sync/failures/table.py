@@ -1,0 +1,116 @@
+"""The failure table of one observer: node -> (n_exception, t_exception), as in source 1. Pure: times are given.
+
+A node whose exceptions have reached `error_suppression_limit` is suppressed until `error_suppression_interval` has
+passed since the last one; then its count begins anew, as it does with every success. Exceptions further apart than
+the interval never add up. Times are seconds of one clock of the caller's that does not go back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_NODES = 4096
+"""Nodes that a table remembers; beyond it the one that was heard of longest ago is forgotten."""
+MAX_EXCEPTIONS = 1_000_000
+"""Where counting stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptions:
+    """A row: how many exceptions since the last success, and when the last one was."""
+
+    n_exception: int
+    t_exception: float
+
+
+class FailureTable:
+    """The exceptions that one observer has met."""
+
+    def __init__(self, limit: int = 10, interval_s: float = 60.0, max_nodes: int = MAX_NODES) -> None:
+        """`limit` and `interval_s`: error_suppression_limit and error_suppression_interval."""
+        self.limit = limit
+        self.interval_s = interval_s
+        self._max_nodes = max_nodes
+        self._rows: dict[str, Exceptions] = {}
+        self._well: dict[str, float] = {}
+
+    def failed(self, node: str, now: float) -> bool:
+        """Count an exception; whether the node is suppressed by it that was not before."""
+        before = self._row(node, now)
+        count = min((before.n_exception if before else 0) + 1, MAX_EXCEPTIONS)
+        self._put(node, Exceptions(count, now))
+        return count == self.limit
+
+    def suppress(self, node: str, now: float) -> bool:
+        """Let the interval begin anew, whatever the count; whether the node was not suppressed before."""
+        before = self._row(node, now)
+        count = before.n_exception if before else 0
+        self._put(node, Exceptions(max(count, self.limit), now))
+        return count < self.limit
+
+    def succeeded(self, node: str, now: float) -> None:
+        """Forget its exceptions."""
+        self._rows.pop(node, None)
+        self._well.pop(node, None)
+        self._well[node] = now
+        _bound(self._well, self._max_nodes)
+
+    def suppressed(self, node: str, now: float) -> bool:
+        """Whether the node is to be left out."""
+        row = self._row(node, now)
+        return row is not None and row.n_exception >= self.limit
+
+    def well_at(self, node: str) -> float:
+        """When it answered last; minus infinity for never."""
+        return self._well.get(node, -math.inf)
+
+    def rows(self, now: float) -> dict[str, Exceptions]:
+        """The rows that count."""
+        return {node: row for node in list(self._rows) if (row := self._row(node, now)) is not None}
+
+    def all_suppressed(self, now: float) -> list[str]:
+        """The nodes that are to be left out."""
+        return [node for node, row in self.rows(now).items() if row.n_exception >= self.limit]
+
+    def merge(self, rows: Mapping[str, Exceptions], now: float) -> None:
+        """Take over what another table of the same observer knows (a former life's, or that kept elsewhere).
+
+        Of two counts the larger one holds, of two times the later one; what lies before a success that is known here
+        does not count, nor what is older than the interval. Times ahead of `now` are taken for now.
+        """
+        for node, row in rows.items():
+            at = min(row.t_exception, now)
+            if row.n_exception < 1 or self._over(at, now) or at <= self.well_at(node):
+                continue
+            mine = self._row(node, now) or Exceptions(0, at)
+            count = min(max(mine.n_exception, row.n_exception), MAX_EXCEPTIONS)
+            self._put(node, Exceptions(count, max(mine.t_exception, at)))
+
+    def keep(self, nodes: frozenset[str]) -> None:
+        """Forget all others: they have left the rings."""
+        for known in (self._rows, self._well):
+            for node in known.keys() - nodes:
+                del known[node]
+
+    def _row(self, node: str, now: float) -> Exceptions | None:
+        row = self._rows.get(node)
+        if row is not None and self._over(row.t_exception, now):
+            del self._rows[node]
+            return None
+        return row
+
+    def _over(self, t_exception: float, now: float) -> bool:
+        return now - t_exception >= self.interval_s
+
+    def _put(self, node: str, row: Exceptions) -> None:
+        self._rows.pop(node, None)
+        self._rows[node] = row
+        _bound(self._rows, self._max_nodes)
+
+
+def _bound(known: dict[str, Exceptions] | dict[str, float], most: int) -> None:
+    """Forget what was put in first."""
+    while len(known) > most:
+        del known[next(iter(known))]

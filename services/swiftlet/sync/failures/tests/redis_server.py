@@ -1,0 +1,67 @@
+"""A real Redis of a test's own: on a free port, with a directory of its own, to be killed, stopped and started."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+PASSWORD = "a password of the tests"
+_DEADLINE_S = 20.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+class RedisServer:
+    """Keeps nothing, as the one that the operator runs."""
+
+    def __init__(self, root: Path, password: str | None = None) -> None:
+        """Not started yet."""
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._root = root
+        self._password = [] if password is None else ["--requirepass", password]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns once it listens."""
+        assert self._process is None
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(
+            [*command, *self._password], cwd=self._root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + _DEADLINE_S
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                    return
+            except OSError:
+                time.sleep(0.01)
+        raise TimeoutError("redis-server does not listen")
+
+    def kill(self) -> None:
+        """At once, and everything in it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def hang(self, hanging: bool) -> None:
+        """Keep the connections open and answer nobody, or go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP if hanging else signal.SIGCONT)
+
+    def command(self, *words: str) -> str:
+        """What Redis' own client prints."""
+        done = subprocess.run(
+            ["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, timeout=10, check=True
+        )
+        return done.stdout.strip()
