@@ -67,7 +67,7 @@ async def put_version(new: NewObject, container: ContainerInfo) -> tuple[PutReco
     link = Link(version.path, etag=footer.etag, size=size, slo_etag=slo_etag)
     try:
         await _put_link(call, main, link, new.content_type, timestamp, only_expiry(new.metadata))
-    except NotFound:
+    except (NotFound, ApiError):  # The container is gone, or has no room for one object more.
         await call.api.objects.delete(version.path, policy, call.api.clock.next())
         raise
     new.shown[VERSION_ID] = timestamp.internal

@@ -532,6 +532,13 @@ class TestFaults:
         assert (await proxy.call("DELETE", "c/o", query=f"version-id={version}")).status == 204
         assert await versions(proxy) == []
 
+    async def test_a_container_without_room_for_the_link(self, proxy: Proxy) -> None:
+        await proxy.call("POST", "c", {"X-Container-Meta-Quota-Count": "1"})
+        version = await put_version(proxy, b"1")
+        proxy.api.containers.forget(ACCOUNT, "c")
+        assert (await proxy.call("PUT", "c/another", data=b"2")).status == 413
+        assert await versions(proxy) == [("o", version, True)]
+
     async def test_the_hidden_container_is_gone(self, proxy: Proxy) -> None:
         listings = proxy.cluster.listings
         await put(proxy, b"1")
