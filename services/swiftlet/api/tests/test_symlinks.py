@@ -12,6 +12,7 @@ import pytest
 
 from swiftlet.api.tests.large import WHOLE, md5, put_large
 from swiftlet.api.tests.proxy import SMALL, Answer, Proxy, proxy_of
+from swiftlet.api.tests.signing import KEY, temp_url
 from swiftlet.api.tests.versions import list_json, put
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
@@ -148,6 +149,16 @@ async def test_chains_up_to_the_limit(proxy: Proxy) -> None:
     answer = await proxy.call("GET", "c/l2")
     assert (answer.status, b"maximum allowed is 2" in answer.body) == (409, True)
     assert (await proxy.call("HEAD", "c/l2")).status == 409
+
+
+async def test_the_newest_target_is_read(proxy: Proxy) -> None:
+    await put(proxy, b"old")
+    await made(proxy)
+    stale, *others = proxy.cluster.primaries()
+    with proxy.cluster.down(stale):
+        await put(proxy, BODY)
+    with proxy.cluster.down(*others[1:]):
+        assert (await proxy.call("GET", "c/link", {"X-Newest": "true"})).body == BODY
 
 
 async def test_circles_are_409(proxy: Proxy) -> None:
@@ -329,6 +340,20 @@ class TestRights:
         assert shown.headers["X-Symlink-Target-Account"] == "AUTH_other"
         (row,) = await list_json(proxy)
         assert row["symlink_path"] == "/v1/AUTH_other/d/o"
+
+    async def test_a_temporary_url_reaches_no_further_than_its_key(self, proxy: Proxy) -> None:
+        await proxy.cluster.make_container("d")
+        await put(proxy, BODY)
+        await put(proxy, BODY, "d/o")
+        await made(proxy, "c/o", "c/inside")
+        await made(proxy, "d/o", "c/outside")
+        await proxy.call("POST", "c", {"X-Container-Meta-Temp-URL-Key": KEY})
+        for name, status in (("inside", 200), ("outside", 401)):
+            answer = await proxy.anonymous("GET", f"c/{name}", query=temp_url("GET", f"c/{name}"))
+            assert answer.status == status
+        await proxy.call("POST", "", {"X-Account-Meta-Temp-URL-Key": KEY})
+        answer = await proxy.anonymous("GET", "c/outside", query=temp_url("GET", "c/outside"))
+        assert answer.body == BODY, "the account's key reaches all of its containers"
 
 
 class TestLargeObjects:

@@ -99,6 +99,7 @@ def row(*fields: object) -> dict[str, Any]:
         ("POST", CONTAINER + "/rows" + NAMES, row("\ud800", 1, 0, "", "", False)),
         ("POST", CONTAINER + "/rows" + NAMES, row("o", True, 0, "", "", False)),
         ("POST", CONTAINER + "/rows" + NAMES, row("o", 1, 1 << 60, "", "", False)),
+        ("POST", CONTAINER + "/rows" + NAMES, row("a\0b", 1, 0, "", "", False)),
         ("POST", CONTAINER + "/rows" + NAMES, {"rows": [["o", 1, 0, "", "", False]] * 10_001}),
         ("POST", "/v1/accounts/d0/1/rows?account=a", row("c", 0, 0, 0, 0, 0, 0)),
         ("POST", SYNC, {"databases": [["containers/1/zz", "00"]]}),
