@@ -74,6 +74,8 @@ class Claims:
         self._report = report
         self._clock = clock
         self._books: dict[DatabaseId, _Book] = {}
+        self._reporting: dict[DatabaseId, asyncio.Task[None]] = {}
+        self._next_report: dict[DatabaseId, asyncio.Task[None]] = {}
 
     async def take(
         self, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: float
@@ -111,13 +113,31 @@ class Claims:
         if not report or not listed:
             return Settled(listed, False)
         if self._report is not None:
-            await self._report(id)
+            await self._report_once(id, self._report)
         return Settled(listed, await self._read(id, lambda database: not database.head.unreported, True))
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
         """A write came to nothing, or is counted elsewhere."""
         async with _at_work(self._books, self._store.id_of(partition, name)) as book:
             book.held.pop(claim_id, None)
+
+    async def _report_once(self, id: DatabaseId, report: Report) -> None:
+        """Report what is listed now; those who ask while a report is under way share the next one."""
+        task = self._next_report.get(id)
+        if task is None:
+            task = self._next_report[id] = asyncio.create_task(self._report_next(id, report))
+        await asyncio.shield(task)
+
+    async def _report_next(self, id: DatabaseId, report: Report) -> None:
+        before = self._reporting.get(id)
+        if before is not None:
+            await asyncio.wait([before])
+        mine = self._reporting[id] = self._next_report.pop(id)
+        try:
+            await report(id)
+        finally:
+            if self._reporting.get(id) is mine:
+                del self._reporting[id]
 
     def held(self) -> int:
         """Claims on all databases."""

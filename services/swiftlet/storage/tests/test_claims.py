@@ -128,6 +128,33 @@ async def test_the_account_is_told_before_a_settled_write_counts_there(store: Li
     assert len(told) == 1
 
 
+async def test_many_who_settle_at_once_share_reports(store: ListingStore, clock: Clock) -> None:
+    reports: list[int] = []
+    rows = [ObjectRow(str(n), Timestamp(7), 1) for n in range(50)]
+    gate = asyncio.Event()
+
+    async def report(id: object) -> None:
+        reports.append((await store.container_info(1, "a", "c")).object_count)
+        await gate.wait()
+
+    claims = Claims(store, report, clock)
+    await store.update_rows(1, "a", "c", rows[:1])
+    first = asyncio.create_task(claims.settle(1, NAME, claim(0).id, "0", Timestamp(7), True))
+    async with asyncio.timeout(10):
+        while not reports:  # noqa: ASYNC110 - nothing tells of a report
+            await asyncio.sleep(0.001)
+    await store.update_rows(1, "a", "c", rows)
+    others = [asyncio.create_task(claims.settle(1, NAME, claim(n).id, str(n), Timestamp(7), True)) for n in range(50)]
+    while claims._books or not claims._next_report:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    gate.set()
+    await asyncio.gather(first, *others)
+    # The second report saw all rows that it is for.
+    assert (reports[0], reports[-1]) == (1, 50)
+    assert len(reports) == 2
+    assert (claims._reporting, claims._next_report) == ({}, {})
+
+
 async def test_a_container_that_is_not_there_has_no_room(claims: Claims) -> None:
     with pytest.raises(NotFound):
         await claims.take(1, DatabaseName("a", "none"), claim(1), FIVE, 60)
