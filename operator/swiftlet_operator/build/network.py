@@ -9,6 +9,7 @@ from swiftlet_operator.build.site import (
     API_PORT,
     CONTAINER,
     CONTAINER_PORT,
+    OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
     REDIS,
@@ -26,7 +27,7 @@ _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 
 def build_network(site: Site) -> list[Manifest]:
     """One for each component with data."""
-    storage = [_rule([_own_pods(site)], OBJECT_PORT, REPLICATOR_PORT)]
+    storage = [_rule([_own_pods(site)], OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT)]
     container = [_rule([_own_pods(site)], CONTAINER_PORT)]
     if site.operator_namespace is not None:
         # It asks every service what it knows, at /statusz.

@@ -48,8 +48,13 @@ def service_container(
     capabilities: Sequence[str] = (),
     ring_cache: str | None = None,
     scheme: str = "HTTP",
+    more_ports: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """A container that runs one service; `ring_cache` is a directory on a device of its own to keep rings in."""
+    """A container that runs one service; `ring_cache` is a directory on a device of its own to keep rings in.
+
+    `more_ports`: by name, what it listens on besides the port that is probed.
+    """
+    ports = {port_name: port, **(more_ports or {})}
     cache = {"name": "SWIFTLET_CLUSTER__RING_CACHE", "value": ring_cache}
     suffix = {"name": site.child("keys"), "key": settings.HASH_SUFFIX}
     container: dict[str, Any] = {
@@ -63,7 +68,7 @@ def service_container(
             *([cache] if ring_cache is not None else []),
             *env,
         ],
-        "ports": [{"name": port_name, "containerPort": port, "protocol": "TCP"}],
+        "ports": [{"name": name, "containerPort": number, "protocol": "TCP"} for name, number in ports.items()],
         "volumeMounts": [
             {"name": "settings", "mountPath": settings.DIRECTORY, "readOnly": True},
             {"name": "keys", "mountPath": settings.KEYS_DIRECTORY, "readOnly": True},

@@ -12,6 +12,7 @@ from swiftlet_operator.build.site import (
     CONTAINER_PORT,
     METADATA,
     METADATA_PORT,
+    OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
     REDIS,
@@ -27,7 +28,11 @@ def build_services(site: Site) -> list[Manifest]:
     """All that the cluster has pods for."""
     services = [
         _api(site, site.spec.proxy.service),
-        _headless(site, STORAGE, {"object": OBJECT_PORT, "replicator": REPLICATOR_PORT}),
+        _headless(
+            site,
+            STORAGE,
+            {"object": OBJECT_PORT, "object-native": OBJECT_NATIVE_PORT, "replicator": REPLICATOR_PORT},
+        ),
         _headless(site, CONTAINER, {"container": CONTAINER_PORT}),
     ]
     if site.spec.metadata.replicas:

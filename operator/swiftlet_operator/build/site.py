@@ -23,6 +23,8 @@ METADATA = "metadata"
 REDIS = "redis"
 
 OBJECT_PORT = 6200
+OBJECT_NATIVE_PORT = 7200
+"""Of the same servers over the native transport: the services' default distance from the port over HTTP."""
 CONTAINER_PORT = 6300
 REPLICATOR_PORT = 6400
 API_PORT = 8080

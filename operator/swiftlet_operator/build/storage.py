@@ -15,6 +15,7 @@ from swiftlet_operator.build.pods import (
 )
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
+    OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
     REPLICATOR_PORT,
@@ -75,7 +76,11 @@ def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
         "object",
         OBJECT_PORT,
         resources,
-        env=[{"name": "SWIFTLET_OBJECT__DEVICES", "value": _listed(devices_of(pool))}],
+        env=[
+            {"name": "SWIFTLET_OBJECT__DEVICES", "value": _listed(devices_of(pool))},
+            {"name": "SWIFTLET_OBJECT__RING_HOST", "value": _host(site)},
+        ],
+        more_ports={"object-native": OBJECT_NATIVE_PORT},
         mounts=[{"name": name, "mountPath": f"{DEVICES_DIRECTORY}/{name}"} for name in devices_of(pool)],
         capabilities=["IPC_LOCK"] if rdma is not None else [],
         # Only the process that owns a device has it; the pod's others keep their rings elsewhere.
@@ -84,10 +89,14 @@ def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
 
 
 def _replicator(site: Site, pool: Pool) -> dict[str, Any]:
-    host = f"$(POD_NAME).{site.child(STORAGE)}.{site.namespace}.svc"
-    addresses = [f"{host}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
+    addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
     env = [{"name": "SWIFTLET_REPLICATOR__DEVICES", "value": _listed(addresses)}]
     return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env)
+
+
+def _host(site: Site) -> str:
+    """The pod's host as it stands in the rings; see `Site.host`."""
+    return f"$(POD_NAME).{site.child(STORAGE)}.{site.namespace}.svc"
 
 
 def _listed(values: list[str]) -> str:

@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 from aiohttp import web
 
+from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
+from swiftlet.peers import ObjectTransport
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.native_calls import NativeSettings
+from swiftlet.transport.native_choice import ChoosingObjectTransport
+from swiftlet.transport.native_client import NativeClient, client_name
+from swiftlet.transport.native_metrics import TAKE_S, NativeMetrics, by_transport
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.web.statusz import STATUS
+
+Node = tuple[str, int]
+"""Host and port."""
+
+
+class _Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+class _Transports:
+    """The peers of all transports of one application, for its status report."""
+
+    def __init__(self) -> None:
+        self.http: list[Callable[[], frozenset[Node]]] = []
+        self.native: list[Callable[[], dict[str, int]]] = []
+
+    def counts(self) -> dict[str, int]:
+        """How many peers are connected over which transport."""
+        counts = {"http": len({peer for connected in self.http for peer in connected()})}
+        for native in self.native:
+            for transport, peers in native().items():
+                counts[transport] = counts.get(transport, 0) + peers
+        return counts
+
+
+_TRANSPORTS = web.AppKey("transports", _Transports)
+
+
+def _transports(app: web.Application) -> _Transports:
+    if _TRANSPORTS not in app:
+        mine = app[_TRANSPORTS] = _Transports()
+        app[STATUS].add("transports", mine.counts)
+    return app[_TRANSPORTS]
 
 
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
@@ -24,31 +66,79 @@ def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
     )
 
 
+def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: str) -> NativeSettings:
+    """The same over the native transport."""
+    return NativeSettings(
+        connect_timeout_s=timeouts.connect_timeout_s,
+        answer_timeout_s=timeouts.answer_timeout_s,
+        idle_timeout_s=timeouts.answer_timeout_s,
+        pool_bytes=cluster.native_pool_bytes,
+        port_offset=cluster.native_port_offset,
+        socket_directory=cluster.native_socket_directory,
+        name=client_name(service),
+    )
+
+
 def use_listing_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
 ) -> HttpListingTransport:
     """Account and container databases on other nodes, for the life of `app`."""
     transport = HttpListingTransport(NodeClient(http_settings(timeouts), use_keys(app, cluster).signing))
-    _use(app, transport)
+    _transports(app).http.append(transport.connected)
+    _closed_with(app, transport)
     return transport
 
 
-def use_object_transport(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
-    """Objects on other nodes, for the life of `app`."""
+def use_object_transport(
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
+) -> ObjectTransport:
+    """Objects on other nodes, for the life of `app`, over the transport that the settings name.
+
+    `service` is told to native servers, which count their clients by it.
+    """
+    transport: ObjectTransport
+    if cluster.object_transport == "http":
+        transport = _http_objects(app, cluster, timeouts)
+    elif cluster.object_transport == "native":
+        transport = _native_objects(app, cluster, timeouts, service)
+    else:
+        native = _native_objects(app, cluster, timeouts, service)
+        transport = ChoosingObjectTransport(native, _http_objects(app, cluster, timeouts))
+    _closed_with(app, transport)
+    return transport
+
+
+def _http_objects(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
     transport = HttpObjectTransport(http_settings(timeouts), use_keys(app, cluster).signing)
-    _use(app, transport)
+    _transports(app).http.append(transport.connected)
     return transport
 
 
-_HTTP = web.AppKey("http_transports", list[HttpListingTransport | HttpObjectTransport])
+def _native_objects(
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
+) -> NativeObjectTransport:
+    keys = use_keys(app, cluster)
+    client = NativeClient(native_settings(cluster, timeouts, service), keys.current)
+    keys.follow(client.set_keys)
+    _transports(app).native.append(lambda: by_transport(client.report()))
+    metrics = NativeMetrics(client.report)
+
+    async def taking() -> None:
+        while True:
+            metrics.take()
+            await asyncio.sleep(TAKE_S)
+
+    async def counted(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(taking):
+            yield
+        metrics.take()
+
+    app.cleanup_ctx.append(counted)
+    return NativeObjectTransport(client)
 
 
-def _use(app: web.Application, transport: HttpListingTransport | HttpObjectTransport) -> None:
-    """Close it with `app`, and count its peers in the status report."""
-    if _HTTP not in app:
-        mine = app[_HTTP] = []
-        app[STATUS].add("transports", lambda: {"http": len({peer for one in mine for peer in one.connected()})})
-    app[_HTTP].append(transport)
+def _closed_with(app: web.Application, transport: _Closing) -> None:
+    """Close it with `app`."""
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from aiohttp import web
 
-from swiftlet.errors import DeviceFailed, StoreFormatError
+from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
+from swiftlet.storage.native_owed import NativeOwed
+from swiftlet.storage.native_server import NativeServer, NativeServerSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
+from swiftlet.transport.native_client import machine
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
@@ -29,6 +32,7 @@ from swiftlet.web.statusz import STATUS
 OUTBOX = "outbox"
 """Directory on each device for listing rows that wait for their container server."""
 
+_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 _log = get_logger("object")
 
 
@@ -49,12 +53,60 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
+    native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
+    if native and cluster.object_transport != "http":
+        use_native_server(app, settings, native, unused)
     key = use_keys(app, cluster).signing
-    owed = {name: store for name, store in stores.items() if isinstance(store, OwedRows)}
+    owed = {name: NativeOwed(store) for name, store in native.items()}
     server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed)
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
     return app
+
+
+def use_native_server(
+    app: web.Application, settings: ObjectSettings, stores: Mapping[str, NativeStore], unused: Mapping[str, str]
+) -> None:
+    """Serve native stores over the native transport too, while `app` runs.
+
+    A port that can't be had is logged, and callers then use HTTP; SettingsError where they must not.
+    """
+    cluster, section = settings.cluster, settings.object
+    keys = use_keys(app, cluster)
+    server = NativeServer(
+        stores,
+        unused,
+        keys.current,
+        NativeServerSettings(
+            name=f"{ring_host(section)}:{section.port}",
+            machine=machine(),
+            pool_bytes=cluster.native_pool_bytes,
+            threads_per_device=section.threads_per_device,
+            max_requests_per_device=section.max_requests_per_device,
+            socket_directory=cluster.native_socket_directory,
+        ),
+    )
+    keys.follow(server.set_keys)
+    app.cleanup_ctx.append(server.run)
+    app[STATUS].add("native", server.status)
+    try:
+        port = server.listen(section.host, section.port + cluster.native_port_offset)
+    except (OSError, OverflowError) as error:
+        port = section.port + cluster.native_port_offset
+        if cluster.object_transport == "native":
+            raise SettingsError(
+                f"cluster.native_port_offset: can't listen on port {port} ({error}); choose another offset for the "
+                "whole cluster, or free the port"
+            ) from error
+        _log.error("no native port: callers use HTTP", port=port, error=str(error))
+    else:
+        _log.info("native port", port=port, name=f"{ring_host(section)}:{section.port}")
+
+
+def ring_host(section: ObjectSection) -> str:
+    """This server's host as it stands in the rings, as far as can be known."""
+    known = section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
+    return known or socket.gethostname()
 
 
 def server_settings(settings: ObjectSettings) -> ObjectServerSettings:

@@ -36,7 +36,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
-    transport = use_object_transport(app, settings.cluster, settings.proxy)
+    transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)
     listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)

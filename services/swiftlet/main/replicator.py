@@ -37,7 +37,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     rings = RingSet.of(settings, account=False, container=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     policies = use_policies(app, settings, rings)
-    transport = use_object_transport(app, settings.cluster, settings.replicator)
+    transport = use_object_transport(app, settings.cluster, settings.replicator, settings.service)
     section = settings.replicator
     replicator = Replicator(
         _LocalDevices(section.devices),

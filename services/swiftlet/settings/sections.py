@@ -72,6 +72,31 @@ class ClusterSection(Section):
         "what was deleted meanwhile would come back with it otherwise.",
     )
 
+    object_transport: Literal["auto", "http", "native"] = Field(
+        default="auto",
+        description="How objects move between services. auto: natively where a server's native port answers, else "
+        "over HTTP, decided per server and looked at again; http: no native port is opened or used; native: never over "
+        "HTTP, so only where all devices are native stores.",
+    )
+    native_port_offset: int = Field(
+        default=1000,
+        ge=1,
+        le=60_000,
+        description="An object server's native port is its HTTP port plus this.",
+    )
+    native_pool_bytes: int = Field(
+        default=128 * MIB,
+        ge=16 * MIB,
+        le=1 << 40,
+        description="Memory of each process for bodies on their way over the native transport; taken as it is needed. "
+        "A transfer that finds it full waits.",
+    )
+    native_socket_directory: Path | None = Field(
+        default=None,
+        description="Directory in which services on the same machine meet, to hand each other bytes in shared memory "
+        "instead of over TCP. Not set: they don't.",
+    )
+
     @model_validator(mode="after")
     def _secrets_are_given(self) -> ClusterSection:
         if not (self.hash_path_prefix.get_secret_value() or self.hash_path_suffix.get_secret_value()):
@@ -296,6 +321,11 @@ class ObjectSection(NodeTimeouts):
     )
     devices: tuple[DeviceName, ...] = Field(
         min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
+    )
+    ring_host: Host | None = Field(
+        default=None,
+        description="Host of this server as it stands in the rings: who comes over the native transport says whom it "
+        "means. Not set: the address to listen on if that is not all addresses, otherwise this machine's host name.",
     )
     store: Literal["native", "plain"] = Field(
         default="native",

@@ -18,6 +18,14 @@ DURATION = Histogram(
     buckets=_BUCKETS_S,
 )
 IN_FLIGHT = Gauge("swiftlet_object_requests_in_flight", "Requests at work on a device.", ["device"])
+NATIVE_IN_FLIGHT = Gauge(
+    "swiftlet_object_native_requests_in_flight", "Requests at work on a device, native transport.", ["device"]
+)
+NATIVE_REFUSED = Counter(
+    "swiftlet_object_native_refused_total",
+    "Requests refused because a device had too many, native transport.",
+    ["device"],
+)
 RECEIVED = Counter("swiftlet_object_received_bytes_total", "Bytes of object data taken in.", ["device"])
 SENT = Counter("swiftlet_object_sent_bytes_total", "Bytes of object data given out.", ["device"])
 DEVICE_TOTAL = Gauge("swiftlet_object_device_total_bytes", "Size of a device.", ["device"])

@@ -31,6 +31,8 @@ from swiftlet.native_values import (
 )
 from swiftlet.timestamp import Timestamp
 
+AGGREGATE_BELOW = 1 << 20
+"""Bytes up to which an object lies in a volume, with others."""
 _ERRORS: dict[str, type[errors.SwiftletError]] = {
     kind.__name__: kind
     for kind in (
@@ -154,7 +156,7 @@ class NativeStore:
         reserve_percent: float = 0.0,
         require_mount: bool = False,
         volume_bytes: int = 1 << 30,
-        aggregate_below: int = 1 << 20,
+        aggregate_below: int = AGGREGATE_BELOW,
         compact_bytes_per_s: int = 0,
         audit_bytes_per_s: int = 0,
         threads: bool = True,

@@ -15,6 +15,10 @@ HOST = "127.0.0.1"
 OBJECT_DEVICES = 4
 CONTAINER_DEVICES = 3
 DRAIN_S = 10.0
+NATIVE_PORT_OFFSET = 1000
+"""An object server's native port is its HTTP port plus this."""
+_MAX_SOCKET_DIRECTORY = 64
+"""Bytes of its path: what the system allows for a socket's is little."""
 _LAST_PORT = 65_535
 
 
@@ -60,6 +64,11 @@ class Layout:
     def log(self) -> Path:
         """One file per service."""
         return self.data / "log"
+
+    @property
+    def sockets(self) -> Path:
+        """Where object servers and their callers meet for shared memory."""
+        return self.data / "run"
 
     @property
     def lock(self) -> Path:
@@ -145,11 +154,20 @@ def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iter
     raise SettingsError(f"no free ports are left from {base} upwards; choose a lower --base-port")
 
 
+def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
+    """Those of the ports whose native port is free too; SettingsError when they run out."""
+    for port in ports:
+        native = port + NATIVE_PORT_OFFSET
+        if native <= _LAST_PORT and native != reserved and is_free(native):
+            yield port
+
+
 def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]) -> Plan:
     """The plan for `options`; `is_free` says whether nobody listens on a port."""
     layout = Layout(options.data)
     ports = free_ports(options.base_port, is_free, options.port)
-    objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(ports)) for n in range(1, OBJECT_DEVICES + 1))
+    pairs = with_native(ports, is_free, options.port)
+    objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, OBJECT_DEVICES + 1))
     containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
     make = _Maker(layout, secrets, options.store)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
@@ -158,6 +176,11 @@ def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]
     services.append(make.metadata(next(ports)))
     services.append(make.proxy(options))
     return Plan(layout, options, secrets, tuple(services), objects, containers)
+
+
+def _meeting_place(layout: Layout) -> dict[str, str]:
+    directory = str(layout.sockets.absolute())
+    return {"native_socket_directory": directory} if len(directory.encode()) <= _MAX_SOCKET_DIRECTORY else {}
 
 
 class _Maker:
@@ -173,6 +196,8 @@ class _Maker:
                 "key_file": str(layout.key_file),
                 "rings": str(layout.rings),
                 "ring_check_interval_s": 1.0,
+                "native_port_offset": NATIVE_PORT_OFFSET,
+                **_meeting_place(layout),
             },
             "drain_s": DRAIN_S,
         }

@@ -28,7 +28,7 @@ MIN_FREE_BYTES = 256 * 1024 * 1024
 def make_directories(layout: Layout) -> None:
     """All directories of the layout; SettingsError when they can't be made or the disk is full."""
     try:
-        for directory in (layout.data, layout.etc, layout.rings, layout.devices, layout.log):
+        for directory in (layout.data, layout.etc, layout.rings, layout.devices, layout.log, layout.sockets):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=layout.data) as probe:
             probe.write(b"x" * 4096)

@@ -1,0 +1,190 @@
+"""Object servers and their callers as the settings wire them: which port, which transport, what is reported."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from prometheus_client import REGISTRY
+
+from swiftlet.errors import SettingsError
+from swiftlet.main import object
+from swiftlet.main.nodes import use_object_transport
+from swiftlet.main.object import ring_host
+from swiftlet.model import ObjectKey
+from swiftlet.peers import ObjectTransport, RowFate, RowUpdate
+from swiftlet.placement.tests.cluster import HOUR, footer_of
+from swiftlet.ring import RingBuilder
+from swiftlet.ring.codec import save
+from swiftlet.ring.model import Device
+from swiftlet.settings import ClusterSection, ObjectSection, ObjectSettings
+from swiftlet.settings.sections import NodeTimeouts
+from swiftlet.storage.object_conformance import record
+from swiftlet.web.app import create_base_app
+from swiftlet.web.statusz import STATUS
+
+KEYS = ["the key of the tests, which is long enough for it", "another key of the tests, long enough, too"]
+BODY = b"data"
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports: for HTTP, and behind it for the native transport."""
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        first, second = sorted((one.getsockname()[1], two.getsockname()[1]))
+    return first, second
+
+
+class Place:
+    """One object server with one device."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.http, self.native = free_ports()
+        self.device = Device(0, "one", "127.0.0.1", self.http, "d0", "r", "z", "n", 1.0)
+        self.key_file = root / "key"
+        self.key_file.write_text(KEYS[0])
+        builder = RingBuilder(4, 1, min_part_hours=0)
+        builder.add_device(name="one", host="127.0.0.1", port=1, device="d0", region="r", zone="z", weight=1)
+        builder.rebalance(HOUR)
+        (root / "rings").mkdir()
+        save(builder.ring, root / "rings" / "container.ring")
+        (root / "devices" / "d0").mkdir(parents=True)
+
+    def cluster(self, **more: Any) -> dict[str, Any]:
+        return {
+            "key_file": str(self.key_file),
+            "key_check_interval_s": 0.02,
+            "hash_path_suffix": "suffix of the tests",
+            "rings": str(self.root / "rings"),
+            "native_port_offset": self.native - self.http,
+            "native_pool_bytes": 16 << 20,
+            **more,
+        }
+
+    @asynccontextmanager
+    async def served(self, store: str = "native", **more: Any) -> AsyncIterator[web.Application]:
+        section = {"host": "127.0.0.1", "port": self.http, "devices_dir": self.root / "devices", "devices": ["d0"]}
+        settings = ObjectSettings.model_validate(
+            {"cluster": self.cluster(**more), "object": {**section, "store": store, "row_wait_s": 0.1}}
+        )
+        app = object.create_app(settings)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.http).start()
+        try:
+            yield app
+        finally:
+            await runner.cleanup()
+
+    @asynccontextmanager
+    async def calling(self, **more: Any) -> AsyncIterator[tuple[ObjectTransport, web.Application]]:
+        app = create_base_app("proxy", trust_request_ids=False)
+        cluster = ClusterSection.model_validate(self.cluster(**more))
+        transport = use_object_transport(app, cluster, NodeTimeouts(), "proxy")
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            yield transport, app
+        finally:
+            await runner.cleanup()
+
+    async def put(self, transport: ObjectTransport, number: int) -> RowFate:
+        """OWED over the native transport, QUEUED over HTTP: nobody serves containers here."""
+        key = ObjectKey(0, 0, bytes([number]) * 16)
+        row = RowUpdate("account", "container", (0,))
+        reply = await transport.put(self.device, key, record(1), BODY, footer_of(BODY), row)
+        return reply.row
+
+
+def field(app: web.Application, name: str) -> Any:
+    """A field of the status report."""
+    return json.loads(app[STATUS].report())[name]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+async def test_native_is_used_and_both_sides_say_so(place: Place) -> None:
+    async with place.served() as server, place.calling() as (transport, caller):
+        assert field(caller, "transports") == {"http": 0}
+        assert await place.put(transport, 1) is RowFate.OWED
+        assert field(caller, "transports") == {"http": 0, "tcp": 1}
+        assert field(server, "native") == {"port": place.native, "clients": 1, "refused": 0}
+        assert field(server, "devices")["d0"]["owed"] == 1
+        before = requests()
+    assert requests() == before + 1
+
+
+def requests() -> float:
+    """PUTs to the device, as counted."""
+    labels = {"device": "d0", "operation": "put", "outcome": "ok"}
+    return REGISTRY.get_sample_value("swiftlet_object_requests_total", labels) or 0.0
+
+
+async def test_keys_are_replaced_on_both_sides(place: Place) -> None:
+    async with place.served(), place.calling() as (transport, caller):
+        place.key_file.write_text("\n".join(reversed(KEYS)))
+        async with asyncio.timeout(20):
+            while len(field(caller, "keys")) < 2:  # noqa: ASYNC110 - looking is cheap
+                await asyncio.sleep(0.01)
+        assert await place.put(transport, 1) is RowFate.OWED
+
+
+async def test_same_machine(place: Place) -> None:
+    # Directories of tests may be longer than a socket's path can be.
+    with tempfile.TemporaryDirectory() as sockets:
+        directory = {"native_socket_directory": sockets}
+        async with place.served(**directory), place.calling(**directory) as (transport, caller):
+            assert await place.put(transport, 1) is RowFate.OWED
+            assert field(caller, "transports") == {"http": 0, "same-node": 1}
+
+
+@pytest.mark.parametrize(("server", "caller"), [("http", "auto"), ("auto", "http"), ("http", "http")])
+async def test_http_where_either_side_is_told_so(place: Place, server: str, caller: str) -> None:
+    async with place.served(object_transport=server), place.calling(object_transport=caller) as (transport, app):
+        assert await place.put(transport, 1) is RowFate.QUEUED
+        assert field(app, "transports") == {"http": 1}
+
+
+async def test_plain_stores_are_served_over_http_alone(place: Place) -> None:
+    async with place.served(store="plain") as server, place.calling() as (transport, _):
+        assert await place.put(transport, 1) is RowFate.QUEUED
+        assert "native" not in json.loads(server[STATUS].report())
+
+
+async def test_a_port_that_is_taken(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", place.native)):
+        async with place.served() as server, place.calling() as (transport, _):
+            assert await place.put(transport, 1) is RowFate.QUEUED
+            assert field(server, "native")["port"] is None
+        with pytest.raises(SettingsError, match=r"cluster\.native_port_offset"):
+            async with place.served(object_transport="native"):
+                pass
+
+
+async def test_never_http(place: Place) -> None:
+    native = {"object_transport": "native"}
+    async with place.served(**native), place.calling(**native) as (transport, caller):
+        assert await place.put(transport, 1) is RowFate.OWED
+        assert field(caller, "transports") == {"http": 0, "tcp": 1}
+
+
+def test_by_which_name_callers_know_a_server() -> None:
+    def host(**more: str) -> str:
+        return ring_host(ObjectSection.model_validate({"devices": ["d0"], **more}))
+
+    assert host(ring_host="pod-0.storage.data.svc", host="10.0.0.1") == "pod-0.storage.data.svc"
+    assert host(host="10.0.0.1") == "10.0.0.1"
+    assert host(host="::") == host() == socket.gethostname()

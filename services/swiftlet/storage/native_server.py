@@ -1,0 +1,125 @@
+"""The native object server beside the one over HTTP: the same open stores, its own threads, no Python per request.
+
+What it counts is brought into the object server's metrics now and then. See `native/crates/node` and
+`docs/transport.md`.
+
+Fault model: the port may be taken, or the system be out of descriptors: then there is no native server, and callers use
+HTTP. A device may fail or be missing while the others serve. What is under way when it is stopped is given up; the
+stores are closed after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import swiftlet_native
+from aiohttp import web
+
+from swiftlet.storage.metrics import NATIVE_IN_FLIGHT, NATIVE_REFUSED, RECEIVED, REQUESTS, SENT
+from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
+
+MEASURE_S = 5.0
+"""Seconds between looks at what was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeServerSettings:
+    """How much the native server takes on."""
+
+    name: str
+    """`host:port` as in the rings: callers say whom they mean."""
+    machine: str
+    pool_bytes: int
+    threads_per_device: int = 4
+    max_requests_per_device: int = 512
+    socket_directory: Path | None = None
+
+
+class NativeServer:
+    """Serves native stores over the native transport."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, NativeStore],
+        unused: Mapping[str, str],
+        keys: Sequence[bytes],
+        settings: NativeServerSettings,
+    ) -> None:
+        """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why. OSError.
+
+        Nobody is let in before `listen`.
+        """
+        self.port: int | None = None
+        self._taken: dict[tuple[str, ...], int] = {}
+        self._server = swiftlet_native.ObjectServer(
+            settings.name,
+            settings.machine,
+            list(keys),
+            {name: store.native for name, store in stores.items()},
+            dict(unused),
+            pool_bytes=settings.pool_bytes,
+            threads_per_device=settings.threads_per_device,
+            max_requests_per_device=settings.max_requests_per_device,
+            aggregate_below=AGGREGATE_BELOW,
+            socket_directory=settings.socket_directory,
+        )
+
+    def listen(self, host: str, port: int) -> int:
+        """Let peers in; the port. OSError when it can't be had."""
+        self.port = self._server.listen(_address(host), port)
+        return self.port
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """From now on handshakes use these keys."""
+        self._server.set_keys(list(keys))
+
+    def status(self) -> dict[str, object]:
+        """The status report's `native`."""
+        clients = [row for row in self._server.report() if row["transport"] is not None]
+        refused = sum(cast("int", device["refused"]) for device in self._server.stats())
+        return {"port": self.port, "clients": len(clients), "refused": refused}
+
+    def measure(self) -> None:
+        """Bring what was counted since the last time into the metrics."""
+        for device in self._server.stats():
+            name = str(device["device"])
+            NATIVE_IN_FLIGHT.labels(name).set(cast("int", device["requests"]))
+            RECEIVED.labels(name).inc(self._more((name, "received"), device["received_bytes"]))
+            SENT.labels(name).inc(self._more((name, "sent"), device["sent_bytes"]))
+            NATIVE_REFUSED.labels(name).inc(self._more((name, "refused"), device["refused"]))
+            for operation, outcome, count in cast("list[tuple[str, str, int]]", device["answered"]):
+                REQUESTS.labels(name, operation, outcome).inc(self._more((name, operation, outcome), count))
+
+    def _more(self, what: tuple[str, ...], count: object) -> int:
+        total = cast("int", count)
+        more = total - self._taken.get(what, 0)
+        self._taken[what] = total
+        return more
+
+    async def run(self, _app: web.Application) -> AsyncIterator[None]:
+        """For `app.cleanup_ctx`: measure until shutdown, then stop."""
+        task = asyncio.create_task(self._measuring())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self.measure()
+        await asyncio.to_thread(self._server.stop)
+
+    async def _measuring(self) -> None:
+        while True:
+            self.measure()
+            await asyncio.sleep(MEASURE_S)
+
+
+def _address(host: str) -> str:
+    """The address to listen on; OSError for a name without one."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])

@@ -1,0 +1,187 @@
+"""Which transport a peer is spoken to over: native where its native port answers with the handshake, else HTTP.
+
+The first request to a peer waits for a probe, for as long as connecting may take. Where it fails HTTP is used, and the
+native port is looked at again beside the requests, after pauses that grow to a minute.
+
+Fault model: a peer may have no native port (an older version, another store), lose it or get it while we run, or be
+gone altogether, which both transports notice. A request that was *not sent*, because there is no native connection, is
+made over HTTP. One that may have been sent is never made a second time, although all of them could be: PUT, POST,
+DELETE, REMOVE and settling are idempotent by their timestamps, reads are anyway; but a second DELETE or REMOVE answers
+differently from the first one, and the layer above has other replicas to turn to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.native_calls import NotMade
+from swiftlet.transport.native_metrics import FALLBACKS
+from swiftlet.transport.native_objects import NativeObjectTransport
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 5.0
+LAST_PAUSE_S = 60.0
+"""Pauses between looks at a native port that can't be used; doubled each time, up to the last."""
+
+_log = structlog.get_logger("transport")
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of one server."""
+
+    native: bool | None = None
+    """Whether its native port can be used; None before the first probe."""
+    failures: int = 0
+    look_at: float = 0.0
+    """When to look again, of the clock."""
+    probing: asyncio.Task[None] | None = None
+
+
+def reason_of(error: NodeError) -> str:
+    """Why HTTP is used, as the metric has it."""
+    if isinstance(error, NodeBusy):
+        return "busy"
+    if not isinstance(error, NodeUnreachable):
+        return "failed"
+    denied = ("refused by a peer", "another server", "does not have the cluster's key")
+    return "denied" if any(sign in str(error) for sign in denied) else "unreachable"
+
+
+class ChoosingObjectTransport:
+    """Objects on other nodes' devices, over the better transport that each server has."""
+
+    def __init__(
+        self, native: NativeObjectTransport, http: ObjectTransport, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Both become the transport's to close; `clock` in seconds."""
+        self._native = native
+        self._http = http
+        self._clock = clock
+        self._peers: dict[tuple[str, int], _Peer] = {}
+
+    async def _is_native(self, device: Device) -> bool:
+        peer = self._peers.get((device.host, device.port))
+        if peer is None:
+            peer = self._peers[device.host, device.port] = _Peer()
+        if peer.native:
+            return True
+        if peer.probing is None and (peer.native is None or self._clock() >= peer.look_at):
+            peer.probing = asyncio.create_task(self._probe(device, peer))
+        if peer.native is None and peer.probing is not None:
+            await asyncio.shield(peer.probing)
+        return bool(peer.native)
+
+    async def _probe(self, device: Device, peer: _Peer) -> None:
+        try:
+            await self._native.probe(device)
+        except NodeError as error:
+            self._fall_back(device, peer, error)
+        except BaseException:
+            # Neither native nor known not to be: the next request looks again.
+            peer.native = bool(peer.native)
+            raise
+        else:
+            if peer.failures:
+                _log.info("the native transport is used again", peer=f"{device.host}:{device.port}")
+            peer.native, peer.failures = True, 0
+        finally:
+            peer.probing = None
+
+    def _fall_back(self, device: Device, peer: _Peer, error: NodeError) -> None:
+        FALLBACKS.labels(reason_of(error)).inc()
+        if not peer.failures:
+            _log.info("HTTP is used", peer=f"{device.host}:{device.port}", reason=str(error))
+        peer.native = False
+        peer.look_at = self._clock() + min(FIRST_PAUSE_S * 2 ** min(peer.failures, 8), LAST_PAUSE_S)
+        peer.failures += 1
+
+    async def _either(self, device: Device, call: Callable[[ObjectTransport], Awaitable[T]]) -> T:
+        if await self._is_native(device):
+            try:
+                return await call(self._native)
+            except NotMade as error:
+                self._fall_back(device, self._peers[device.host, device.port], error)
+        return await call(self._http)
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: RowUpdate | None,
+    ) -> WriteReply:
+        """Store a small object in one round trip."""
+        return await self._either(device, lambda way: way.put(device, key, record, body, footer, row))
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+    ) -> PutStream:
+        """Begin a large object."""
+        return await self._either(device, lambda way: way.open_put(device, key, record, size, row))
+
+    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> GetStream:
+        """Read bytes `[start, stop)`."""
+        return await self._either(device, lambda way: way.get(device, key, start, stop))
+
+    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+        """Describe an object."""
+        return await self._either(device, lambda way: way.head(device, key))
+
+    async def post(
+        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+    ) -> WriteReply:
+        """Replace metadata."""
+        return await self._either(device, lambda way: way.post(device, key, record, row))
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone."""
+        return await self._either(device, lambda way: way.delete(device, key, timestamp, name, row))
+
+    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """The rows of these versions are through; lost, and made up for by the device, while HTTP is used."""
+        await self._either(device, lambda way: way.settle(device, written))
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        return await self._either(device, lambda way: way.policies(device))
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them."""
+        return await self._either(device, lambda way: way.partitions(device, policy))
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        return await self._either(device, lambda way: way.suffix_hashes(device, policy, partition))
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        return await self._either(device, lambda way: way.entries(device, policy, partition, suffix))
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy."""
+        return await self._either(device, lambda way: way.remove(device, key, entry))
+
+    async def close(self) -> None:
+        """Close both."""
+        probing = [peer.probing for peer in self._peers.values() if peer.probing is not None]
+        for task in probing:
+            task.cancel()
+        await asyncio.gather(*probing, return_exceptions=True)
+        await asyncio.gather(self._native.close(), self._http.close())
