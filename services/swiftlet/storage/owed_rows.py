@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from swiftlet.model import ObjectKey
 from swiftlet.timestamp import Timestamp
@@ -24,7 +24,6 @@ class OwedRow:
     replicas: tuple[int, ...]
 
 
-@runtime_checkable
 class OwedRows(Protocol):
     """The owed rows of one device. Calls may block; safe from many threads."""
 
