@@ -35,7 +35,7 @@ const TURNS: usize = 64;
 pub struct Settings {
     /// UCX's transports, as in `UCX_TLS`.
     pub transports: String,
-    /// RDMA devices, as in `UCX_NET_DEVICES`, for example `mlx5_0:1`.
+    /// RDMA devices, as in `UCX_NET_DEVICES`, for example `mlx5_0:1`; empty: what the environment says, or all.
     pub devices: String,
     /// Let UCX emulate in software what the transports can't do. Only for tests on machines without RDMA devices: then
     /// UCX writes into our memory what any peer says, wherever it says.
@@ -46,8 +46,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let (transports, devices) = ("rc".to_owned(), "all".to_owned());
-        Self { transports, devices, software: false, stalled: Duration::from_millis(1500) }
+        Self {
+            transports: "rc".to_owned(),
+            devices: String::new(),
+            software: false,
+            stalled: Duration::from_millis(1500),
+        }
     }
 }
 
@@ -226,18 +230,18 @@ fn explain(error: &io::Error, bytes: usize) -> io::Error {
 impl Worker {
     fn open(settings: &Settings, pool: Pool, queue: Arc<Queue>) -> io::Result<(Self, Vec<u8>)> {
         let emulation = if settings.software { "y" } else { "n" };
-        let mut library = Library::open(
-            &[
-                ("TLS", &settings.transports),
-                ("NET_DEVICES", &settings.devices),
-                ("PROTO_EMULATION_ENABLE", emulation),
-                // No rendezvous: nothing but reads is wanted, and it would ask more of devices.
-                ("RNDV_THRESH", "inf"),
-                // Without it UCX patches the process's munmap and others. All memory here is registered once.
-                ("RCACHE_ENABLE", "n"),
-            ],
-            settings.software,
-        )?;
+        let mut of_ucx = vec![
+            ("TLS", settings.transports.as_str()),
+            ("PROTO_EMULATION_ENABLE", emulation),
+            // No rendezvous: nothing but reads is wanted, and it would ask more of devices.
+            ("RNDV_THRESH", "inf"),
+            // With it UCX patches the process's munmap and others. All memory here is registered once.
+            ("RCACHE_ENABLE", "n"),
+        ];
+        if !settings.devices.is_empty() {
+            of_ucx.push(("NET_DEVICES", &settings.devices));
+        }
+        let mut library = Library::open(&of_ucx, settings.software)?;
         let region = pool.region();
         let pool_memory =
             library.register(region.address(), region.bytes()).map_err(|error| explain(&error, region.bytes()))?;

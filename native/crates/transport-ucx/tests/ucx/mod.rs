@@ -6,31 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftlet_transport::{Acceptor, Fabric, Pool, TcpAcceptor};
-use swiftlet_transport_ucx::{Engine, Settings, UcxAcceptor, UcxFabric};
-
-use crate::common;
-
-pub struct Ucx;
+use swiftlet_transport::Pool;
+use swiftlet_transport_ucx::{Engine, Settings};
 
 pub fn settings() -> Settings {
     let transports = std::env::var("SWIFTLET_RDMA");
     let software = transports.is_err();
     let transports = transports.unwrap_or("tcp".to_owned());
     // An emulated machine may well need more than the second and a half of a real one.
-    Settings { transports, software, stalled: Duration::from_secs(10), ..Settings::default() }
+    Settings { transports, software, stalled: Duration::from_secs(3), ..Settings::default() }
 }
 
 pub fn engine(pool: &Pool) -> Arc<Engine> {
     Engine::start(settings(), pool).unwrap()
-}
-
-impl common::Rdma for Ucx {
-    fn fabric(&self, pool: &Pool) -> Arc<dyn Fabric> {
-        Arc::new(UcxFabric::new(&engine(pool)))
-    }
-
-    fn acceptor(&self, pool: &Pool, listener: TcpAcceptor) -> Box<dyn Acceptor> {
-        Box::new(UcxAcceptor::new(listener, &engine(pool)))
-    }
 }

@@ -1,0 +1,9 @@
+"""Which test programs cargo has built: its messages on standard input, `name path` lines on standard output."""
+
+import json
+import sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["reason"] == "compiler-artifact" and message["executable"] and message["target"]["kind"] == ["test"]:
+        print(message["target"]["name"], message["executable"])
