@@ -161,7 +161,8 @@ ROWS = [
     Row("forged large object", 400, "reserved", headers={"X-Static-Large-Object": "True"}),
     Row("forged size in the content type", 400, "swift_*", headers={"Content-Type": "a/b;swift_bytes=1"}),
     Row("malformed dynamic manifest", 400, "X-Object-Manifest", headers={"X-Object-Manifest": "a"}),
-    Row("expiry", 501, "X-Delete-After", headers={"X-Delete-After": "5"}),
+    Row("expiry in the past", 400, "X-Delete-After in past", headers={"X-Delete-After": "-5"}),
+    Row("expiry that is no number", 400, "Non-integer X-Delete-At", headers={"X-Delete-At": "soon"}),
     Row(
         "container ACL without a host",
         400,

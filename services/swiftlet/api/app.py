@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 import structlog
 from aiohttp import hdrs, web
 
 from swiftlet.api import (
     accounts,
+    bulk,
+    bulk_delete,
+    bulk_extract,
     containers,
     copy_object,
     cors,
@@ -19,6 +23,7 @@ from swiftlet.api import (
     keystone,
     objects,
     put_object,
+    static_web,
     temp_url,
     tokens,
 )
@@ -58,6 +63,7 @@ _OBJECT: dict[str, Handler] = {
     "DELETE": delete_object.delete,
     "COPY": copy_object.copy,
 }
+_BULK: Mapping[str, Handler] = {bulk.EXTRACT: bulk_extract.extract, bulk.DELETE: bulk_delete.delete_all}
 _PLAIN: Mapping[str, PlainHandler] = {
     "/info": info.get,
     "/healthcheck": info.healthcheck,
@@ -135,13 +141,26 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
     access: Access
     if api.options.tempurl.enabled and temp_url.is_temp_url(query):
         request, access = await temp_url.admit(api, request, path, query)
-        query = {}
+        asked, query = query, {}
     else:
-        access = _authenticate(api, request)
+        asked, access = query, _authenticate(api, request)
+    call = Call(api, request, path, query, access)
+    many = bulk.asked_for(request.method, query)
+    if many is not None:
+        return await _BULK[many](call)
+    if static_web.is_visit(call, asked):
+        return await static_web.visit(call, asked, lambda shown: _carry_out(replace(call, path=shown)))
+    return await _carry_out(call)
+
+
+async def _carry_out(call: Call) -> web.StreamResponse:
+    """One request for one resource, whose kind of path is known to take the method."""
+    path, method = call.path, call.request.method
+    handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
     # What COPY does to its path is reading; the destination is authorised by the handler.
-    owner = await access.require("GET" if request.method == "COPY" else request.method, path)
-    await api.rates.admit(request.method, path)
-    return await handlers[request.method](Call(api, request, path, query, access, owner))
+    owner = await call.access.require("GET" if method == "COPY" else method, path)
+    await call.api.rates.admit(method, path)
+    return await handlers[method](replace(call, owner=owner))
 
 
 def _not_allowed(method: str, allowed: list[str]) -> ApiError:

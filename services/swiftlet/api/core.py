@@ -27,6 +27,7 @@ from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
+from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import LimitsSection, PolicySection
@@ -54,6 +55,8 @@ class ApiOptions:
     rate_limits: RateLimitsSection = field(default_factory=RateLimitsSection)
     symlink: SymlinkSection = field(default_factory=SymlinkSection)
     versioning: VersioningSection = field(default_factory=VersioningSection)
+    bulk: BulkSection = field(default_factory=BulkSection)
+    static_web: StaticWebSection = field(default_factory=StaticWebSection)
 
     @property
     def default_policy(self) -> PolicySection:

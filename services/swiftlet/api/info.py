@@ -47,13 +47,29 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             },
             "dlo": {"container_listing_limit": limits.container_listing_limit},
             "tempauth": {"account_acls": True},
-        "account_quotas": {},
-        "container_quotas": {},
+            "account_quotas": {},
+            "container_quotas": {},
             "symlink": {"symloop_max": api.options.symlink.symloop_max, "static_links": True},
         }
+        | _many(api.options)
         | _versioning(api.options)
         | _access(api.options)
     )
+
+
+def _many(options: ApiOptions) -> dict[str, object]:
+    bulk = options.bulk
+    shown: dict[str, object] = {
+        "bulk_upload": {
+            "max_containers_per_extraction": bulk.max_containers_per_extraction,
+            "max_failed_extractions": bulk.max_failed_extractions,
+        },
+        "bulk_delete": {
+            "max_deletes_per_request": bulk.max_deletes_per_request,
+            "max_failed_deletes": bulk.max_failed_deletes,
+        },
+    }
+    return shown | ({"staticweb": {}} if options.static_web.enabled else {})
 
 
 def _versioning(options: ApiOptions) -> dict[str, object]:

@@ -57,10 +57,10 @@ def _spans_of_unknown(readable: Readable, specs: list[RangeSpec]) -> list[Span]:
     return []
 
 
-def head_of(readable: Readable, span: Span | None) -> web.StreamResponse:
-    """Status and headers of the whole (200) or of one range (206)."""
+def head_of(readable: Readable, span: Span | None, status: int = 200) -> web.StreamResponse:
+    """Status and headers of the whole (200, or `status`) or of one range (206)."""
     if span is None:
-        response = web.StreamResponse(status=200, headers=readable.headers)
+        response = web.StreamResponse(status=status, headers=readable.headers)
         response.content_length = readable.size
         return response
     start, stop = span
@@ -70,9 +70,9 @@ def head_of(readable: Readable, span: Span | None) -> web.StreamResponse:
     return response
 
 
-async def send_one(call: Call, readable: Readable, span: Span | None) -> web.StreamResponse:
-    """The whole (200) or one range (206)."""
-    response = head_of(readable, span)
+async def send_one(call: Call, readable: Readable, span: Span | None, status: int = 200) -> web.StreamResponse:
+    """The whole (200, or `status` for what stands in its place) or one range (206)."""
+    response = head_of(readable, span, status)
     source = await readable.open(*(span or (0, TO_THE_END if readable.size is None else readable.size)))
     try:
         async with cut_on_error(call):
@@ -84,9 +84,9 @@ async def send_one(call: Call, readable: Readable, span: Span | None) -> web.Str
     return response
 
 
-async def send_head(call: Call, readable: Readable, span: Span | None = None) -> web.StreamResponse:
+async def send_head(call: Call, readable: Readable, span: Span | None = None, status: int = 200) -> web.StreamResponse:
     """The answer to a HEAD, of the whole or of one range of it."""
-    response = head_of(readable, span)
+    response = head_of(readable, span, status)
     await response.prepare(call.request)
     await response.write_eof()
     return response

@@ -1,0 +1,145 @@
+"""Compressed bodies in pieces, with an end to how much they become.
+
+Fault model: a few bytes may stand for terabytes. Never more than one piece is made at a time, and the whole is
+cut off where it exceeds what was allowed in total, or for the bytes that have come in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bz2
+import zlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+FREE_BYTES = 64 << 20
+"""So much may come out of any few bytes."""
+_PIECE = 1 << 18
+_GZIP = 31
+
+
+class BadCompression(Exception):
+    """The bytes are not compressed as they should be, or end too early."""
+
+
+class TooLarge(Exception):
+    """More comes out than is allowed; the message says by which limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much may come out."""
+
+    total_bytes: int
+    ratio: float
+
+    def check(self, taken: int, made: int) -> None:
+        """TooLarge if so many bytes taken in may not become so many."""
+        if made > self.total_bytes:
+            raise TooLarge(f"the archive expands to more than {self.total_bytes} bytes")
+        if made > FREE_BYTES and made > taken * self.ratio:
+            raise TooLarge(f"the archive expands to more than {self.ratio:g} times its size")
+
+
+class _Machine(Protocol):
+    """One compressed stream."""
+
+    def feed(self, data: bytes) -> bytes:
+        """At most one piece of what comes out; `data` is taken in whole, and none asks for the rest."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream is complete."""
+        ...
+
+    @property
+    def rest(self) -> bytes:
+        """What came behind its end."""
+        ...
+
+    @property
+    def hungry(self) -> bool:
+        """Whether nothing more comes out without more data."""
+        ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._machine = zlib.decompressobj(_GZIP)
+        self._full = False
+
+    def feed(self, data: bytes) -> bytes:
+        made = self._machine.decompress(self._machine.unconsumed_tail + data, _PIECE)
+        self._full = len(made) == _PIECE
+        return made
+
+    @property
+    def ended(self) -> bool:
+        return self._machine.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._machine.unused_data
+
+    @property
+    def hungry(self) -> bool:
+        return not self._full and not self._machine.unconsumed_tail
+
+
+class _Bzip2:
+    def __init__(self) -> None:
+        self._machine = bz2.BZ2Decompressor()
+
+    def feed(self, data: bytes) -> bytes:
+        return self._machine.decompress(data, _PIECE)
+
+    @property
+    def ended(self) -> bool:
+        return self._machine.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._machine.unused_data
+
+    @property
+    def hungry(self) -> bool:
+        return self._machine.needs_input
+
+
+_MACHINES: dict[str, Callable[[], _Machine]] = {"gz": _Gzip, "bz2": _Bzip2}
+
+
+async def decompressed(pieces: AsyncIterator[bytes], kind: str, allowance: Allowance) -> AsyncIterator[bytes]:
+    """What `pieces` hold, by `kind` ("gz", "bz2" or "" for none), also if several streams follow each other.
+
+    BadCompression, TooLarge.
+    """
+    taken = made = 0
+    machine: _Machine | None = None
+    async for piece in pieces:
+        taken += len(piece)
+        if not kind:
+            allowance.check(taken, taken)
+            yield piece
+            continue
+        data = piece
+        while data or (machine is not None and not machine.ended and not machine.hungry):
+            machine = machine or _MACHINES[kind]()
+            if machine.ended:
+                data = data.lstrip(b"\0")
+                if data:
+                    machine = _MACHINES[kind]()
+                continue
+            try:
+                out = await asyncio.to_thread(machine.feed, data)
+            except (zlib.error, OSError, EOFError) as error:
+                raise BadCompression(str(error)) from error
+            data = machine.rest if machine.ended else b""
+            made += len(out)
+            allowance.check(taken, made)
+            if out:
+                yield out
+    if machine is not None and not machine.ended:
+        raise BadCompression("the compressed data end too early")
