@@ -93,6 +93,8 @@ def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
         rate_limits=settings.rate_limits,
         symlink=settings.symlink,
         versioning=settings.versioning,
+        bulk=settings.bulk,
+        static_web=settings.static_web,
     )
 
 

@@ -8,9 +8,11 @@ from pydantic import Field, field_validator, model_validator
 
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.base import Section
+from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies, check_policies, read_policies
+from swiftlet.settings.replication import RedisSection
 from swiftlet.settings.sections import (
     AuthSection,
     ClusterSection,
@@ -80,6 +82,8 @@ class ProxySettings(ServiceSettings):
     )
     symlink: SymlinkSection = Field(default=SymlinkSection(), description="Symbolic links.")
     versioning: VersioningSection = Field(default=VersioningSection(), description="Versions of objects.")
+    bulk: BulkSection = Field(default=BulkSection(), description="Many objects in one request.")
+    static_web: StaticWebSection = Field(default=StaticWebSection(), description="Containers as web sites.")
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 
@@ -111,6 +115,7 @@ class ReplicatorSettings(ServiceSettings):
 
     service: ClassVar[str] = "replicator"
     replicator: ReplicatorSection = Field(description="The replicator.")
+    redis: RedisSection = Field(default=RedisSection(), description="What replicators tell each other of failed nodes.")
     expirer: ExpirerSection = Field(default=ExpirerSection(), description="Deleting what has expired.")
 
 
