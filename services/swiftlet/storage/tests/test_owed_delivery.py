@@ -15,7 +15,8 @@ from prometheus_client import REGISTRY
 from swiftlet.errors import NodeUnreachable, NotFound
 from swiftlet.model import ObjectKey, ObjectRow, PostRecord
 from swiftlet.storage.memory_owed import MemoryOwed
-from swiftlet.storage.object_conformance import RowRecorder
+from swiftlet.storage.native_owed import NativeOwed
+from swiftlet.storage.object_conformance import ROW, RowRecorder, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
@@ -23,6 +24,8 @@ from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.tests.test_device_status import until
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, put
 from swiftlet.store.memory import MemoryStore
+from swiftlet.store.native import NativeStore
+from swiftlet.transport.tests.test_native_objects import client_of, device_at, served
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
 
@@ -229,6 +232,28 @@ async def test_two_processes_deliver_the_same_row(debtor: Debtor) -> None:
     await asyncio.gather(debtor.process().deliver(), debtor.process().deliver())
     assert debtor.containers.rows == [("account", "container", 0, listed(1))] * 2
     assert debtor.owed.count() == 0
+
+
+async def test_a_native_device_delivers_what_its_callers_leave_to_it(tmp_path: Path) -> None:
+    store, containers, pool = NativeStore(tmp_path, volume_bytes=8 << 20), Containers(), DevicePool("d1", 1, 10)
+    owed = NativeOwed(store)
+    with served({"d1": store}) as (port, _):
+        device, offset = device_at(port)
+        async with client_of(offset) as transport:
+            for number in (1, 2):
+                await transport.put(device, key_of(number), record(1), DATA, footer_of(DATA), ROW)
+            await transport.delete(device, key_of(2), at(2), NAME, ROW)
+    assert (owed.count(), owed.name(key_of(2))) == (2, NAME)
+    times = OwedTimes(send_s=1.0, interval_s=5.0, reclaim_age_s=RECLAIM_AGE_S, owed_for_s=0.0)
+    assert await OwedDelivery("d1", store, owed, pool, containers, times).deliver() == 2
+    deleted = ObjectRow("object", at(2), deleted=True)
+    told = sorted(containers.rows, key=lambda sent: (sent[2], sent[3].deleted))
+    assert [(replica, row) for _, _, replica, row in told] == [
+        (replica, row) for replica in ROW.replicas for row in (listed(1, "text/plain"), deleted)
+    ]
+    assert owed.count() == 0
+    pool.close()
+    store.close()
 
 
 async def test_an_object_server_tells_and_delivers_what_a_device_owes(tmp_path: Path) -> None:
