@@ -14,7 +14,7 @@ import click
 from swiftlet.errors import SettingsError
 from swiftlet.main.standalone.banner import banner
 from swiftlet.main.standalone.lock import running_here, stop_running
-from swiftlet.main.standalone.plan import DRAIN_S, HOST, Layout, Options, Plan, make_plan
+from swiftlet.main.standalone.plan import DRAIN_S, HOST, Layout, ObjectTransportKind, Options, Plan, make_plan
 from swiftlet.main.standalone.prepare import (
     load_or_make_secrets,
     make_directories,
@@ -55,6 +55,13 @@ _STOP_S = DRAIN_S + 10.0
     type=click.Choice(["native", "plain"]),
     help="How objects lie on the devices; fixed by the first start.  [what the devices have; at first: native]",
 )
+@click.option(
+    "--object-transport",
+    type=click.Choice(["auto", "http", "native"]),
+    default="auto",
+    show_default=True,
+    help="How objects move between the services.",
+)
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Whether services that die come back.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -68,6 +75,7 @@ def standalone(
     user: str | None,
     key: str | None,
     store: StoreKind | None,
+    object_transport: ObjectTransportKind,
     restart: bool,
     ready_file: Path | None,
     quiet: bool,
@@ -83,7 +91,7 @@ def standalone(
         pid = stop_running(layout.lock, timeout_s=3 * _STOP_S)
         _say(f"stopped (process {pid})", quiet)
         return
-    options = Options(layout.data, host, port, base_port, workers, user, key, store)
+    options = Options(layout.data, host, port, base_port, workers, user, key, store, object_transport)
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from swiftlet.errors import SettingsError
 from swiftlet.store.kinds import StoreKind
+
+ObjectTransportKind = Literal["auto", "http", "native"]
 
 HOST = "127.0.0.1"
 """Of the storage services: they are nobody's business but the proxy's."""
@@ -37,6 +39,8 @@ class Options:
     """The user's secret; None keeps it, or makes one at first."""
     store: StoreKind | None = None
     """How objects lie on the devices; None leaves it to the settings' default."""
+    object_transport: ObjectTransportKind = "auto"
+    """How objects move between the services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]
     pairs = with_native(ports, is_free, options.port)
     objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, OBJECT_DEVICES + 1))
     containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
-    make = _Maker(layout, secrets, options.store)
+    make = _Maker(layout, secrets, options)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
     services.append(make.replicator(next(ports), objects))
@@ -186,9 +190,9 @@ def _meeting_place(layout: Layout) -> dict[str, str]:
 class _Maker:
     """Makes service plans with what they have in common."""
 
-    def __init__(self, layout: Layout, secrets: Secrets, store: StoreKind | None) -> None:
+    def __init__(self, layout: Layout, secrets: Secrets, options: Options) -> None:
         self._layout = layout
-        self._store = {} if store is None else {"store": store}
+        self._store = {} if options.store is None else {"store": options.store}
         self._common: dict[str, Any] = {
             "cluster": {
                 "name": "standalone",
@@ -196,6 +200,7 @@ class _Maker:
                 "key_file": str(layout.key_file),
                 "rings": str(layout.rings),
                 "ring_check_interval_s": 1.0,
+                "object_transport": options.object_transport,
                 "native_port_offset": NATIVE_PORT_OFFSET,
                 **_meeting_place(layout),
             },

@@ -59,6 +59,21 @@ def test_taken_ports_are_passed_over(tmp_path: Path) -> None:
         plan_for(tmp_path, is_free=lambda _: False)
 
 
+def test_native_ports_are_free_too(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, is_free=lambda port: port not in (7201, 7203), port=7200)
+    assert [device.port for device in plan.object_devices] == [6202, 6204, 6205, 6206]
+    with pytest.raises(SettingsError, match="--base-port"):
+        plan_for(tmp_path, base_port=65_000)
+
+
+def test_how_objects_move_is_told_to_all() -> None:
+    cluster = [service.settings["cluster"] for service in plan_for(Path("/data"), object_transport="http").services]
+    assert {one["object_transport"] for one in cluster} == {"http"}
+    assert {one["native_socket_directory"] for one in cluster} == {"/data/run"}
+    far = plan_for(Path("/" + "far" * 30)).services
+    assert not any("native_socket_directory" in service.settings["cluster"] for service in far)
+
+
 def test_every_service_can_read_its_settings(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "var")
     make_directories(layout)

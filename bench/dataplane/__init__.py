@@ -1,0 +1,1 @@
+"""Measurements of the data plane: object servers and what speaks to them."""
