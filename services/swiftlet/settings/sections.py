@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from swiftlet.names import HashPath
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
+from swiftlet.settings.replication import RoundsSection
 from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
@@ -438,7 +439,7 @@ class MetadataSection(NodeTimeouts):
     )
 
 
-class ReplicatorSection(NodeTimeouts):
+class ReplicatorSection(RoundsSection, NodeTimeouts):
     """The replicator: brings replicas of the local devices and their peers into agreement."""
 
     host: Host = Field(default=ALL_INTERFACES, description="Address for health checks and metrics.")

@@ -12,6 +12,7 @@ from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies, check_policies, read_policies
+from swiftlet.settings.replication import RedisSection
 from swiftlet.settings.sections import (
     AuthSection,
     ClusterSection,
@@ -114,6 +115,7 @@ class ReplicatorSettings(ServiceSettings):
 
     service: ClassVar[str] = "replicator"
     replicator: ReplicatorSection = Field(description="The replicator.")
+    redis: RedisSection = Field(default=RedisSection(), description="What replicators tell each other of failed nodes.")
     expirer: ExpirerSection = Field(default=ExpirerSection(), description="Deleting what has expired.")
 
 

@@ -6,6 +6,8 @@ arrives against its checksums and refuses what is older than what it has.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
@@ -16,17 +18,29 @@ SMALL_BYTES = 1 << 20
 """Objects up to this size travel in one round trip."""
 
 
-async def bring(transport: ObjectTransport, source: Device, target: Device, key: ObjectKey, push: Push) -> int:
+async def unpaced(size_bytes: int) -> None:
+    """As fast as it goes."""
+
+
+async def bring(
+    transport: ObjectTransport,
+    source: Device,
+    target: Device,
+    key: ObjectKey,
+    push: Push,
+    moved: Callable[[int], Awaitable[None]] = unpaced,
+) -> int:
     """Send what `target` lacks of an object that `source` has; how many bytes of data went.
 
-    Errors as those of `ObjectTransport`, of either device: Superseded and NotFound when one of them changed.
+    `moved` is told of each piece, and returns when the next one may go. Errors as those of `ObjectTransport`, of either
+    device: Superseded and NotFound when one of them changed.
     """
     if push.need is Need.TOMBSTONE:
         await transport.delete(target, key, push.entry.timestamp, "", None)
         return 0
     sent_bytes = 0
     if push.need is Need.DATA:
-        info = await _copy(transport, source, target, key)
+        info = await _copy(transport, source, target, key, moved)
         sent_bytes = info.size
     else:
         info = await transport.head(source, key)
@@ -35,7 +49,13 @@ async def bring(transport: ObjectTransport, source: Device, target: Device, key:
     return sent_bytes
 
 
-async def _copy(transport: ObjectTransport, source: Device, target: Device, key: ObjectKey) -> ObjectInfo:
+async def _copy(
+    transport: ObjectTransport,
+    source: Device,
+    target: Device,
+    key: ObjectKey,
+    moved: Callable[[int], Awaitable[None]],
+) -> ObjectInfo:
     stream = await transport.get(source, key)
     info = stream.info
     record = PutRecord(info.name, info.timestamp, info.content_type, info.metadata, info.sysmeta)
@@ -44,11 +64,13 @@ async def _copy(transport: ObjectTransport, source: Device, target: Device, key:
         if info.size <= SMALL_BYTES:
             body = b"".join([chunk async for chunk in stream.chunks()])
             await transport.put(target, key, record, body, footer, None)
+            await moved(info.size)
         else:
             upload = await transport.open_put(target, key, record, info.size, None)
             try:
                 async for chunk in stream.chunks():
                     await upload.write(chunk)
+                    await moved(len(chunk))
                 await upload.commit(footer)
             finally:
                 await upload.abort()

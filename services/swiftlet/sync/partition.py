@@ -6,9 +6,11 @@ The order is that of the original: suffix hashes, entries of the suffixes that d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 import structlog
 
@@ -26,13 +28,14 @@ from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
 from swiftlet.sync.compare import Push, differing_suffixes, forgotten_before, is_due, is_home, pushes
 from swiftlet.sync.copies import bring
+from swiftlet.sync.failures.neighbours import Neighbours, node_of
+from swiftlet.sync.pacing import Pace
 from swiftlet.sync.report import COMPARED, PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REMOVED, RoundReport
 from swiftlet.sync.share import Share
 
-_log = structlog.get_logger("replicator")
+T = TypeVar("T")
 
-LOST_AFTER = 3
-"""Failures in a row to reach a peer, after which the rest of the round goes without it."""
+_log = structlog.get_logger("replicator")
 
 
 class _Fate(Enum):
@@ -62,18 +65,37 @@ class PartitionSync:
     """Works on partitions for one round."""
 
     def __init__(
-        self, transport: ObjectTransport, report: RoundReport, reclaim_age_s: float, now_s: Callable[[], float]
+        self,
+        transport: ObjectTransport,
+        report: RoundReport,
+        reclaim_age_s: float,
+        now_s: Callable[[], float],
+        neighbours: Neighbours,
+        pace: Pace,
+        only_with: Callable[[Device], bool] | None = None,
     ) -> None:
-        """What is done is counted in `report`; `reclaim_age_s` may be infinite; `now_s` is the wall clock."""
+        """What is done is counted in `report`; `reclaim_age_s` may be infinite; `now_s` is the wall clock.
+
+        `only_with` picks the peers; without it partitions are compared with all of theirs, and handoffs go home.
+        """
         self._transport = transport
         self._report = report
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
-        self._lost: dict[int, int] = {}
+        self._neighbours = neighbours
+        self._pace = pace
+        self._only_with = only_with
+        self.skipped: dict[str, list[tuple[Share, int]]] = {}
+        """By node, what was not compared because it is out of reach."""
 
-    async def run(self, on: Share, partition: int) -> None:
-        """Compare with every peer, complete both sides, and forget a handoff that all primaries have."""
+    async def run(self, on: Share, partition: int) -> bool:
+        """Compare with every peer, complete both sides, and forget a handoff that all primaries have.
+
+        Whether all peers were compared.
+        """
         peers, handoff = on.peers(partition)
+        if self._only_with is not None:
+            peers = [peer for peer in peers if self._only_with(peer)]
         results: list[_Found] = []
         try:
             mine = await self._hashes(on, partition)
@@ -89,14 +111,17 @@ class PartitionSync:
             self._report.failed += 1
             on.standing.compared(partition, checked=False)
             _log.warning("local device not readable", device=on.device.name, error=str(error))
-            return
+            return False
         checked = all(result.done for result in results)
+        if self._only_with is not None:
+            return checked
         # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
         behind = max((result.behind for result in results), default=0)
         unsent = sum(result.unsent for result in results)
         on.standing.compared(partition, behind=behind, unsent=unsent, checked=checked)
         if handoff and peers and checked:
             await self._go_home(on, partition, list(mine), peers)
+        return checked
 
     async def _hashes(self, on: Share, partition: int) -> Mapping[str, bytes]:
         return await self._transport.suffix_hashes(on.device, on.policy, partition)
@@ -107,23 +132,23 @@ class PartitionSync:
         self._report.compared += 1
         found = _Found()
         began_s = self._now_s()
+        node = node_of(peer)
+        if self._neighbours.skips(node):
+            self.skipped.setdefault(node, []).append((on, partition))
+            self._count("skipped")
+            return found
         try:
-            if self._lost.get(peer.id, 0) >= LOST_AFTER:
-                raise NodeError(f"{peer.address} could not be reached in this round")
-            theirs = await self._transport.suffix_hashes(peer, on.policy, partition)
+            theirs = await self._ask(peer, self._transport.suffix_hashes(peer, on.policy, partition))
             differing = differing_suffixes(mine, theirs)
             if not handoff:
                 differing += sorted(theirs.keys() - mine.keys())
             for suffix in differing:
                 await self._suffix(on, partition, suffix, handoff, peer, found)
         except SwiftletError as error:
-            if isinstance(error, NodeUnreachable | NodeTimeout):
-                self._lost[peer.id] = self._lost.get(peer.id, 0) + 1
             self._count("failed")
             _log.info("peer skipped", peer=peer.name, partition=partition, error=str(error))
             return found
         found.done = True
-        self._lost.pop(peer.id, None)
         if found.unsent == found.withheld:
             on.standing.given.compared(peer.id, partition, began_s, found.withheld > 0)
         if found.behind or found.unsent:
@@ -134,13 +159,29 @@ class PartitionSync:
 
     def _count(self, result: str) -> None:
         self._report.failed += result == "failed"
+        self._report.skipped += result == "skipped"
         self._report.in_sync += result == "equal"
         COMPARED.labels(result).inc()
+
+    async def _ask(self, peer: Device, answer: Awaitable[T]) -> T:
+        """An answer of a peer, whose node is known by it to be in reach, or not."""
+        began = time.monotonic()
+        try:
+            found = await answer
+        except (NodeUnreachable, NodeTimeout):
+            self._neighbours.failed(node_of(peer))
+            raise
+        except SwiftletError:
+            self._neighbours.succeeded(node_of(peer))
+            raise
+        self._pace.answered(time.monotonic() - began)
+        self._neighbours.succeeded(node_of(peer))
+        return found
 
     async def _suffix(self, on: Share, partition: int, suffix: str, handoff: bool, peer: Device, found: _Found) -> None:
         """Send what the peer lacks of a suffix, then fetch what is lacking here."""
         mine = await self._transport.entries(on.device, on.policy, partition, suffix)
-        theirs = await self._transport.entries(peer, on.policy, partition, suffix)
+        theirs = await self._ask(peer, self._transport.entries(peer, on.policy, partition, suffix))
         now_s = self._now_s()
         forgotten_s = forgotten_before(now_s, self._reclaim_age_s)
         for push in pushes(mine, theirs):
@@ -162,7 +203,7 @@ class PartitionSync:
             found.behind -= fate is not _Fate.REFUSED
 
     async def _push(self, on: Share, partition: int, peer: Device, push: Push) -> _Fate:
-        fate, moved_bytes = await self._bring(on.device, peer, on.policy, partition, push)
+        fate, moved_bytes = await self._bring(on.device, peer, peer, on.policy, partition, push)
         if fate is _Fate.MOVED:
             self._report.pushed += 1
             PUSHED.labels(push.need.value).inc()
@@ -170,7 +211,7 @@ class PartitionSync:
         return fate
 
     async def _pull(self, on: Share, partition: int, peer: Device, pull: Push) -> _Fate:
-        fate, moved_bytes = await self._bring(peer, on.device, on.policy, partition, pull)
+        fate, moved_bytes = await self._bring(peer, on.device, peer, on.policy, partition, pull)
         if fate is _Fate.MOVED:
             self._report.pulled += 1
             PULLED.labels(pull.need.value).inc()
@@ -178,14 +219,18 @@ class PartitionSync:
         return fate
 
     async def _bring(
-        self, source: Device, target: Device, policy: int, partition: int, push: Push
+        self, source: Device, target: Device, peer: Device, policy: int, partition: int, push: Push
     ) -> tuple[_Fate, int]:
         key = ObjectKey(policy, partition, push.entry.digest)
         try:
-            return _Fate.MOVED, await bring(self._transport, source, target, key, push)
+            return _Fate.MOVED, await bring(self._transport, source, target, key, push, self._pace.moved)
         except (Superseded, NotFound) as error:
             _log.debug("overtaken", source=source.name, target=target.name, key=key.hex, reason=str(error))
             return _Fate.OVERTAKEN, 0
+        except (NodeUnreachable, NodeTimeout):
+            # It may be this side's own device that is away.
+            self._neighbours.suspect(node_of(peer))
+            raise
         except (NodeError, DeviceFailed):
             raise
         except SwiftletError as error:

@@ -8,10 +8,11 @@ A device that is not among a partition's primaries holds it as a handoff: it pus
 and forgets an object only after every primary has shown an entry that lacks nothing of it.
 
 Fault model: any peer may be down, slow, or fail in the middle of a transfer. Its partition is counted as failed,
-logged, and compared again in the next round; the round goes on. A peer that cannot be reached several times in a row
-is left out for the rest of the round. An object that a device will not have (it is damaged at its source, or the
-device is full) does not keep those behind it from going there. A new ring ends the round of its policy; peers may have
-an older or a newer one (`swiftlet.sync.given`). A replicator may be killed at any point: it keeps no state.
+logged, and compared again in the next round; the round goes on. A node that can't be reached is left out
+(`swiftlet.sync.failures`); when it is back, what was left out because of it comes next. An object that a device will
+not have (it is damaged at its source, or the device is full) does not keep those behind it from going there. A new ring
+ends the round of its policy; peers may have an older or a newer one (`swiftlet.sync.given`). A replicator may be killed
+at any point: it keeps no state but a hint of what it need not do first (`swiftlet.sync.progress`).
 """
 
 from __future__ import annotations
@@ -20,23 +21,62 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from swiftlet.errors import SwiftletError, Unavailable
+from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavailable
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
+from swiftlet.sync.failures.neighbours import Neighbours, node_of
+from swiftlet.sync.failures.opinions import Observer
+from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.pacing import Pace
 from swiftlet.sync.partition import PartitionSync
+from swiftlet.sync.progress import Progress
 from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.share import Share
 from swiftlet.sync.standing import Standings
 
 _log = structlog.get_logger("replicator")
 
-_BATCH = 1024
-"""Partitions for which tasks are made at a time."""
+_LOOK_S = 0.05
+"""Seconds between looks whether a worker that load has stopped may go on."""
+
+
+async def probe(transport: ObjectTransport, device: Device, timeout_s: float = 2.0) -> bool:
+    """Whether a device's node answers anything at all within that time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await transport.policies(device)
+    except (NodeUnreachable, NodeTimeout, TimeoutError):
+        return False
+    except SwiftletError as error:
+        _log.debug("a node answers, its device has trouble", device=device.name, error=str(error))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a round is confined to: some partitions, and some peers; None for all."""
+
+    partitions: frozenset[int] | None = None
+    peers: Callable[[Device], bool] | None = None
+
+    def of(self, share: Share, partitions: Iterable[int]) -> list[int]:
+        """Those of the partitions that are selected."""
+        return [
+            partition
+            for partition in partitions
+            if (self.partitions is None or partition in self.partitions)
+            and (self.peers is None or any(self.peers(peer) for peer in share.peers(partition)[0]))
+        ]
+
+
+EVERYTHING = Selection()
 
 
 class Replicator:
@@ -47,18 +87,26 @@ class Replicator:
         local: Callable[[Ring], Sequence[Device]],
         rings: Callable[[int], Ring],
         transport: ObjectTransport,
-        concurrency: int = 4,
         reclaim_age_s: float = math.inf,
         now_s: Callable[[], float] = time.time,
+        pace: Pace | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
 
-        `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock.
+        `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
+        have defaults of their own.
         """
         self._local = local
         self._rings = rings
         self._transport = transport
-        self._slots = asyncio.Semaphore(concurrency)
+        self._pace = pace or Pace()
+        self.neighbours = neighbours or Neighbours(
+            Observer("", ""), FailureTable(), lambda device: probe(transport, device)
+        )
+        """Who is left out."""
+        self.progress = Progress(now_s=now_s)
+        """Of the round that is going on."""
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
         self.standings = Standings()
@@ -82,8 +130,8 @@ class Replicator:
         except Unavailable:
             return []
 
-    async def run_round(self, policies: Sequence[int]) -> RoundReport:
-        """Compare every partition of every local device once, in random order."""
+    async def run_round(self, policies: Sequence[int], selection: Selection = EVERYTHING) -> RoundReport:
+        """Compare every partition of every local device once, in random order, those of returned nodes first."""
         began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
         shares: list[Share] = []
@@ -91,24 +139,67 @@ class Replicator:
         for policy in policies:
             for share, partitions in await self._begin(policy, report):
                 shares.append(share)
-                work += ((share, partition) for partition in partitions)
+                work += ((share, partition) for partition in selection.of(share, partitions))
         random.shuffle(work)
-        sync = PartitionSync(self._transport, report, self._reclaim_age_s, self._now_s)
-        for start in range(0, len(work), _BATCH):
-            batch = work[start : start + _BATCH]
-            await asyncio.gather(*(self._bounded(sync, share, partition) for share, partition in batch))
+        # What a former life did a moment ago comes last.
+        work.sort(key=lambda item: self.progress.was_done(*item))
+        queue = deque(work)
+        self.progress.begin(work)
+        sync = PartitionSync(
+            self._transport,
+            report,
+            self._reclaim_age_s,
+            self._now_s,
+            self.neighbours,
+            self._pace,
+            selection.peers,
+        )
+        self._put_back_first(queue, sync)
+        await asyncio.gather(*(self._work(sync, queue, number) for number in range(self._pace.concurrency)))
         for share in shares:
             await self._end(share, began_s, report)
         report.seconds = time.monotonic() - began
+        self.progress.end(report)
         ROUNDS.inc()
         ROUND_SECONDS.observe(report.seconds)
         LAST_ROUND.set_to_current_time()
         return report
 
-    async def _bounded(self, sync: PartitionSync, share: Share, partition: int) -> None:
-        async with self._slots:
-            if not self._outdated(share):
-                await sync.run(share, partition)
+    async def _work(self, sync: PartitionSync, queue: deque[tuple[Share, int]], number: int) -> None:
+        """One of the workers, which ends when there is nothing left to do."""
+        while queue:
+            if number >= self._pace.allowed:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            if self.neighbours.somebody_is_back:
+                self._put_back_first(queue, sync)
+            share, partition = queue.popleft()
+            whole = not self._outdated(share) and await sync.run(share, partition)
+            self.progress.done(share, partition, whole)
+
+    def _put_back_first(self, queue: deque[tuple[Share, int]], sync: PartitionSync) -> None:
+        """Move what is shared with nodes that are back to the head of the queue, with what was left out before."""
+        back = self.neighbours.take_back()
+        if not back:
+            return
+
+        def concerned(share: Share, partition: int) -> bool:
+            return any(node_of(peer) in back for peer in share.peers(partition)[0])
+
+        left_out = list(dict.fromkeys(item for node in back for item in sync.skipped.pop(node, [])))
+        waiting = list(queue)
+        queue.clear()
+        queue.extend(left_out)
+        queue.extend(item for item in waiting if concerned(*item))
+        queue.extend(item for item in waiting if not concerned(*item))
+        self.progress.again(len(left_out))
+
+    def know(self, policy: int) -> None:
+        """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""
+        try:
+            self.neighbours.know(policy, self._rings(policy).devices)
+        except Unavailable as error:
+            _log.debug("no ring yet", policy=policy, reason=str(error))
 
     def _outdated(self, share: Share) -> bool:
         """Whether there is a newer ring."""
@@ -123,6 +214,7 @@ class Replicator:
             _log.info("policy put off", policy=policy, reason=str(error))
             return []
         devices = self._local(ring)
+        self.neighbours.know(policy, ring.devices)
         self.standings.keep(policy, {device.name for device in devices})
         begun = [await self._begin_device(device, policy, ring, report) for device in devices]
         return [found for found in begun if found is not None]
@@ -154,12 +246,18 @@ class Replicator:
         """Ask peers what they have of the partitions that are empty here: one question each, not thousands."""
         peers = {peer.id: peer for partition in share.bare for peer in share.peers(partition)[0]}
 
+        slots = asyncio.Semaphore(self._pace.concurrency)
+
         async def ask(peer: Device) -> None:
-            async with self._slots:
+            async with slots:
+                share.shown[peer.id] = None
+                if self.neighbours.skips(node_of(peer)):
+                    return
                 try:
                     there = await self._transport.partitions(peer, share.policy)
                 except SwiftletError as error:
-                    share.shown[peer.id] = None
+                    if isinstance(error, NodeUnreachable | NodeTimeout):
+                        self.neighbours.failed(node_of(peer))
                     _log.info("peer does not say what it holds", peer=peer.name, error=str(error))
                 else:
                     share.shown[peer.id] = share.bare.intersection(there)

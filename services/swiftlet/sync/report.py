@@ -26,6 +26,8 @@ class RoundReport:
     compared: int = 0
     in_sync: int = 0
     failed: int = 0
+    skipped: int = 0
+    """Comparisons left out because the peer's node was known to be out of reach."""
     pushed: int = 0
     pulled: int = 0
     removed: int = 0

@@ -200,6 +200,11 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
                 for s in standings
             )
 
+        async def filled() -> bool:
+            return bool((await machine.standing(0)).get("held"))
+
+        # They may all have been in sync before there was anything.
+        await until(filled)
         await until(all_in_sync)
         before = await machine.standing(0)
         assert before["held"] > 0

@@ -3,9 +3,8 @@
 A node that is out comes in again by one thing only: an answer to this observer, mostly to a probe. Probes are one
 small request each, one at a time per node. They are sent
 - at once, when somebody says that the node failed, or is back, or when its heartbeat begins or ends;
-- when the suppression interval is over, so that a dead node costs one request per interval instead of ten;
-- every `retry_s`, while this observer distrusts itself.
-A probe is only sent on some suspicion, so one that fails confirms it: the node is suppressed for the interval.
+- every `retry_s` while the node is out, so that a dead one costs a request now and then, and no rounds wait for it.
+A probe is only sent on some suspicion, so one that fails confirms it: the node is suppressed for another interval.
 
 Fault model: that of `swiftlet.sync.failures.opinions`; and probes may hang, which their caller ends.
 """
@@ -69,7 +68,7 @@ class Neighbours:
         me: Observer,
         table: FailureTable,
         probe: Callable[[Device], Awaitable[bool]],
-        retry_s: float = 2.0,
+        retry_s: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`probe` says whether a device's node answers, in bounded time; `clock` in monotonic seconds."""
@@ -304,10 +303,7 @@ class Neighbours:
 
     def _look_after(self, node: str) -> None:
         """Ask a node that is out if it is time to."""
-        verdict, _ = self._out[node]
-        now = self._clock()
-        is_due = verdict is Verdict.DOUBTED or not self.table.suppressed(node, now)
-        if is_due and now - self._vain.get(node, -math.inf) >= self._retry_s:
+        if self._clock() - self._vain.get(node, -math.inf) >= self._retry_s:
             self._ask(node)
 
     def _ask(self, node: str) -> None:

@@ -38,8 +38,8 @@ class Evidence:
     """All that is known of one node.
 
     `exceptions`: one's own have reached the limit. `tried_in_vain`: one's own last attempt, not long ago.
-    `answered`: the node did, since the others' last exceptions. `voices`: failure domains of others that say it failed. `cut_off`: one
-    distrusts oneself. `majority`: with this node more than half of the peers would be failed.
+    `answered`: the node did, since the others' last exceptions. `voices`: failure domains of others that say it
+    failed. `cut_off`: one distrusts oneself. `majority`: with this node more than half of the peers would be failed.
     """
 
     exceptions: bool = False

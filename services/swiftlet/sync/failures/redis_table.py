@@ -86,10 +86,11 @@ class RedisTable:
     """One observer's connection to what all of them know."""
 
     def __init__(self, options: RedisOptions, cluster: str, neighbours: Neighbours) -> None:
-        """Nothing is connected before `run`."""
+        """Nothing is connected before `run`; ValueError for a URL that can't be used."""
         self._options = options
         self._keys = Keys(cluster)
         self._neighbours = neighbours
+        self._client = self._make_client()
         self._life = secrets.token_hex(8)
         self._pending: deque[Notice] = deque(maxlen=_MAX_PENDING)
         self._wake = asyncio.Event()
@@ -115,7 +116,7 @@ class RedisTable:
 
     async def run(self) -> None:
         """Beat and listen until cancelled. Trouble with Redis ends neither."""
-        client = self._client()
+        client = self._client
         self._neighbours.tell = self.tell
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -124,7 +125,7 @@ class RedisTable:
         finally:
             await client.aclose()
 
-    def _client(self) -> redis.asyncio.Redis:
+    def _make_client(self) -> redis.asyncio.Redis:
         options = self._options
         file = options.password_file
         return redis.asyncio.Redis.from_url(

@@ -1,0 +1,97 @@
+"""A replicator's view of its neighbours, and the Redis through which replicators share theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from swiftlet.errors import SettingsError
+from swiftlet.peers import ObjectTransport
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
+from swiftlet.sync.failures.opinions import Observer
+from swiftlet.sync.failures.redis_table import RedisOptions, RedisTable
+from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.progress import Progress
+from swiftlet.sync.replicator import Replicator, probe
+from swiftlet.web.statusz import STATUS
+
+_RECALL_S = 3.0
+"""How long the first round waits for what Redis knows of a former life."""
+
+
+class LocalDevices:
+    """Picks the devices of a ring whose addresses are ours."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """`host:port/device` of each."""
+        self._addresses = frozenset(addresses)
+
+    def __call__(self, ring: Ring) -> Sequence[Device]:
+        """Those of a ring."""
+        return [device for device in ring.devices if device is not None and device.address in self._addresses]
+
+
+def observer_of(addresses: Sequence[str], devices: Sequence[Device]) -> Observer:
+    """Who we are: the first of our nodes, and the failure domain that the rings have it in."""
+    name = min(address.rpartition("/")[0] for address in addresses)
+    domain = next((device.node for device in devices if node_of(device) == name), name)
+    return Observer(name, domain)
+
+
+def make_neighbours(settings: ReplicatorSettings, transport: ObjectTransport, devices: Sequence[Device]) -> Neighbours:
+    """The neighbours of a replicator; `devices` are its own, as far as the rings are known already."""
+    section = settings.replicator
+    # A probe that takes as long as the pause to the next one is answered too late.
+    timeout_s = min(section.probe_interval_s, section.answer_timeout_s)
+    return Neighbours(
+        observer_of(section.devices, devices),
+        FailureTable(section.error_suppression_limit, section.error_suppression_interval_s),
+        lambda device: probe(transport, device, timeout_s),
+        section.probe_interval_s,
+    )
+
+
+def make_redis(settings: ReplicatorSettings, neighbours: Neighbours, progress: Progress) -> RedisTable | None:
+    """What is shared, None without a Redis; SettingsError when its URL can't be used."""
+    redis, section = settings.redis, settings.replicator
+    if redis.url is None:
+        return None
+    options = RedisOptions(
+        redis.url, redis.password_file, redis.connect_timeout_s, redis.answer_timeout_s, section.heartbeat_interval_s
+    )
+    try:
+        table = RedisTable(options, settings.cluster.name, neighbours)
+    except ValueError as error:
+        raise SettingsError(f"redis.url: {error}") from error
+    table.progress = progress.text
+    return table
+
+
+def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | None) -> None:
+    """The fields of the status report that are about rounds and neighbours."""
+
+    def failures() -> dict[str, object]:
+        state = None if redis is None else "up" if redis.is_up else "away"
+        return {**replicator.neighbours.report(), "redis": state}
+
+    app[STATUS].add("failures", failures)
+    app[STATUS].add("round", replicator.progress.report)
+    app[STATUS].add("lastRounds", lambda: list(replicator.progress.rounds))
+
+
+async def join(replicator: Replicator, redis: RedisTable | None) -> None:
+    """Tell the others that we are here, and take over what a former life knew, if Redis says so soon enough."""
+    if redis is None:
+        return
+    redis.tell(Notice(News.JOINED, replicator.neighbours.me.name))
+    try:
+        async with asyncio.timeout(_RECALL_S):
+            await redis.first_try.wait()
+    except TimeoutError:
+        return
+    replicator.progress.recall(redis.recalled)

@@ -1,0 +1,74 @@
+"""How fast rounds go: a limit on what they move, and fewer partitions at a time when devices answer slowly.
+
+Load is seen where it hurts: in the time that answers take. When the last few took several times the median of the
+last some hundred, half as many partitions are compared at a time, down to one; when they don't, one more, up to the
+limit. What is always slow is the median, and slows nothing down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from prometheus_client import Gauge
+
+ALLOWED = Gauge("swiftlet_replicator_concurrency", "Partitions that are compared at a time, as load allows.")
+
+WINDOW = 256
+"""Answers whose median is the measure."""
+STEP = 16
+"""Answers between two decisions; their own median is what is measured."""
+SLOW = 3.0
+"""How many times the median is slow."""
+FLOOR_S = 0.005
+"""Answers faster than this are never slow."""
+BURST_S = 1.0
+"""Seconds' worth of bytes that may go at once after a pause."""
+
+
+class Pace:
+    """One replicator's."""
+
+    def __init__(
+        self,
+        concurrency: int = 4,
+        bytes_per_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`concurrency`: partitions at a time at most; `bytes_per_s`: 0 for no limit."""
+        self.concurrency = concurrency
+        self.allowed = concurrency
+        """Partitions at a time now."""
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._paid_until = clock()
+        self._window: deque[float] = deque(maxlen=WINDOW)
+        self._step: list[float] = []
+        ALLOWED.set(concurrency)
+
+    def answered(self, seconds: float) -> None:
+        """An answer took that long."""
+        self._step.append(seconds)
+        if len(self._step) < STEP:
+            return
+        if self._window and statistics.median(self._step) > max(SLOW * statistics.median(self._window), FLOOR_S):
+            self.allowed = max(1, self.allowed // 2)
+        else:
+            self.allowed = min(self.concurrency, self.allowed + 1)
+        self._window.extend(self._step)
+        self._step.clear()
+        ALLOWED.set(self.allowed)
+
+    async def moved(self, size_bytes: int) -> None:
+        """That many bytes went; returns when more may go."""
+        if not self._bytes_per_s:
+            return
+        now = self._clock()
+        self._paid_until = max(self._paid_until, now - BURST_S) + size_bytes / self._bytes_per_s
+        if self._paid_until > now:
+            await self._sleep(self._paid_until - now)

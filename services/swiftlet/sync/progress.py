@@ -1,0 +1,127 @@
+"""How far a round is, when it will be through, and what of it need not be done first after a restart. No I/O.
+
+What a round has compared is kept as one bit per partition of a device's ring, and can be written down as a short text.
+A replicator that is started again puts these partitions last: its order is all that the text decides, so an old,
+lost or wrong one costs nothing but order.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+
+from prometheus_client import Gauge
+
+from swiftlet.sync.report import RoundReport
+from swiftlet.sync.share import Share
+
+PARTITIONS = Gauge("swiftlet_replicator_round_partitions", "Partitions of the round that is going on.", ["state"])
+REMAINING = Gauge("swiftlet_replicator_round_remaining_seconds", "How long the round will still take, as it looks now.")
+
+MAX_TEXT_BYTES = 1 << 20
+"""A longer text is not written, and not read."""
+_ROUNDS_KEPT = 5
+
+
+class Progress:
+    """Of one replicator's rounds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, now_s: Callable[[], float] = time.time) -> None:
+        """`clock` in monotonic seconds, `now_s` the wall clock."""
+        self._clock = clock
+        self._now_s = now_s
+        self._began: float | None = None
+        self._total = self._done = 0
+        self._bits: dict[str, bytearray] = {}
+        self._former: dict[str, bytes] = {}
+        self.rounds: deque[dict[str, object]] = deque(maxlen=_ROUNDS_KEPT)
+        """The last ones, the newest last."""
+
+    def begin(self, work: Iterable[tuple[Share, int]]) -> None:
+        """A round begins that has this to do."""
+        self._began, self._done, self._total = self._clock(), 0, 0
+        self._bits = {}
+        for share, partition in work:
+            self._total += 1
+            bits = self._bits.setdefault(_key(share), bytearray())
+            if len(bits) * 8 <= partition:
+                bits.extend(bytes(partition // 8 + 1 - len(bits)))
+        self._show()
+
+    def done(self, share: Share, partition: int, whole: bool) -> None:
+        """A partition was looked at; `whole` if all its peers were compared."""
+        self._done += 1
+        if whole:
+            self._bits[_key(share)][partition // 8] |= 1 << partition % 8
+        self._show()
+
+    def again(self, count: int) -> None:
+        """That many partitions come once more, because a peer is back."""
+        self._total += count
+        self._show()
+
+    def end(self, report: RoundReport) -> None:
+        """The round is through."""
+        self._began, self._bits, self._former = None, {}, {}
+        self.rounds.append({"endedAt": self._now_s(), **asdict(report)})
+        REMAINING.set(0)
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds to the end of the round at its mean speed so far; None when that is not known."""
+        if self._began is None or not self._done:
+            return None
+        return (self._clock() - self._began) / self._done * (self._total - self._done)
+
+    def report(self) -> dict[str, object] | None:
+        """For the status report: the round that is going on, None between two."""
+        if self._began is None:
+            return None
+        remaining_s = self.remaining_s
+        return {
+            "partitions": self._total,
+            "done": self._done,
+            "runningForS": round(self._clock() - self._began, 1),
+            "remainingS": None if remaining_s is None else round(remaining_s, 1),
+        }
+
+    def _show(self) -> None:
+        PARTITIONS.labels("total").set(self._total)
+        PARTITIONS.labels("done").set(self._done)
+        REMAINING.set(self.remaining_s or 0)
+
+    # Over a restart.
+
+    def text(self) -> str:
+        """What has been compared in full in the round that is going on; empty between two, or if that is too much."""
+        if sum(map(len, self._bits.values())) > MAX_TEXT_BYTES:
+            return ""
+        packed = {key: base64.b64encode(zlib.compress(bytes(bits))).decode() for key, bits in self._bits.items()}
+        text = json.dumps(packed) if packed else ""
+        return text if len(text) <= MAX_TEXT_BYTES else ""
+
+    def recall(self, text: str | None) -> None:
+        """Take over what a former life wrote down; what can't be read is nothing."""
+        self._former = {}
+        if not text or len(text) > MAX_TEXT_BYTES:
+            return
+        try:
+            packed = json.loads(text)
+            for key, value in packed.items():
+                self._former[key] = zlib.decompressobj().decompress(base64.b64decode(value), MAX_TEXT_BYTES)
+        except (ValueError, TypeError, AttributeError, RecursionError, zlib.error):
+            self._former = {}
+
+    def was_done(self, share: Share, partition: int) -> bool:
+        """Whether a former life had compared it in full, under the same ring, when it was killed."""
+        bits = self._former.get(_key(share), b"")
+        return partition // 8 < len(bits) and bool(bits[partition // 8] >> partition % 8 & 1)
+
+
+def _key(share: Share) -> str:
+    return f"{share.device.name}|{share.policy}|{share.ring.version}"
