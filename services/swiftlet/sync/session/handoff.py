@@ -6,6 +6,9 @@ condition two devices with different rings could each drop a copy for the sake o
 the entries were read and hold for these entries alone: what changes meanwhile is kept. The driver must not drop
 anything for a session that began under an older ring.
 
+A handoff that has to wait for a primary takes tombstones that are newer than its data. Otherwise it would outlive them:
+with one primary away for `reclaim_age`, the others forget that the object was deleted, and would be given it again.
+
 Fault model: a primary may be away, which is known beforehand (`absent`) or shows on the way: the others are still given
 what they lack, and nothing is dropped. One that answers garbage counts as away.
 """
@@ -18,7 +21,7 @@ from dataclasses import dataclass, field
 from swiftlet.errors import NodeError
 from swiftlet.model import Entry
 from swiftlet.store import sethash
-from swiftlet.sync.compare import is_due, is_home, pushes
+from swiftlet.sync.compare import Need, Push, is_due, is_home, pushes
 from swiftlet.sync.session.effects import (
     Drop,
     Moment,
@@ -99,6 +102,7 @@ def _bring_home(
 ) -> Steps[tuple[Entry, ...]]:
     """Give every primary what it lacks of a page; the entries that all of them were then seen to hold."""
     home = set(page.entries)
+    deleted: dict[int, list[Push]] = {}
     for peer in tuple(there.shown):
         unproved = _unproved(page, there.shown[peer])
         if not unproved:
@@ -117,7 +121,13 @@ def _bring_home(
         else:
             forgotten_s = terms.forgotten_before_s(moment.now_s)
             home.difference_update(e for e in unproved if not is_home(e, held.get(e.digest), forgotten_s))
+            deleted[peer] = [push for push in pushes(held.values(), unproved) if push.need is Need.TOMBSTONE]
     if not there.whole:
+        for peer, tombstones in deleted.items():
+            try:
+                yield from move(peer, partition, tombstones, True, terms.limits.moves)
+            except (NodeError, WireError):
+                there.lost(peer)
         return ()
     return tuple(entry for entry in page.entries if entry in home)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from swiftlet.errors import NodeTimeout
+from swiftlet.model import Kind
 from swiftlet.sync.session.effects import Ask, Drop, Fate, Limits, Move, Terms, WentHome
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import AskEntries, AskSuffixes, Message, Suffixes
@@ -97,6 +98,19 @@ def test_an_older_copy_is_dropped_and_never_sent() -> None:
     peers.put((3,), 1, 2)
     assert go_home(peers).dropped == 1
     assert peers.moves == []
+
+
+def test_a_handoff_that_has_to_wait_takes_tombstones_and_nothing_else() -> None:
+    peers = Peers()
+    peers.put((ME,), 1, 1)
+    peers.delete((1, 3), 1, 2)
+    peers.put((ME,), 2, 1)
+    peers.put((1, 3), 2, 2)
+    peers.put((1,), 3, 1)
+    assert go_home(peers, absent=(2,)).dropped == 0
+    found = {entry.digest: (entry.kind, entry.timestamp) for entry in peers.entries(ME)}
+    assert found == {digest(1): (Kind.TOMBSTONE, at(2)), digest(2): (Kind.DATA, at(1))}
+    assert all(move.pull and len(move.objects) == 1 for _, move in peers.moves)
 
 
 def test_what_is_in_flight_is_kept_and_what_all_forgot_is_dropped() -> None:

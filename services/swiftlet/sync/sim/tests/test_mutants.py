@@ -15,7 +15,7 @@ from swiftlet.sync.compare import Need, Push
 from swiftlet.sync.session import handoff, neighbour, queue, responder, topology
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.session.topology import MODES
-from swiftlet.sync.sim import client, node, store
+from swiftlet.sync.sim import client, drive, node, store
 from swiftlet.sync.sim.checker import Checker
 from swiftlet.sync.sim.run import run
 from swiftlet.timestamp import Timestamp
@@ -65,11 +65,11 @@ def drops_what_was_not_proved(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_under_a_newer_ring(patch: pytest.MonkeyPatch) -> None:
-    def drop(self: node._Drive, effect: Drop) -> int:
-        self._node._witness.dropping(self._node, effect, self._began_s)
+    def drop(self: drive.Drive, effect: Drop) -> int:
+        self._node.witness.dropping(self._node, effect, self._began_s)
         return sum(self._node.store.remove(effect.partition, entry) for entry in effect.entries)
 
-    patch.setattr(node._Drive, "_drop", drop)
+    patch.setattr(drive.Drive, "_drop", drop)
 
 
 def believes_every_device_to_be_primary(patch: pytest.MonkeyPatch) -> None:
