@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from swiftlet.settings import SERVICES
-from swiftlet_operator.build.site import DATABASE_DEVICE, Site
+from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest, digest_of
 
 FILE = "settings.yaml"
@@ -24,6 +24,9 @@ QUOTAS_FILE = "quotas.yaml"
 TLS_DIRECTORY = "/etc/swiftlet/tls"
 TLS_FILES = ("tls.crt", "tls.key")
 """Entries of a Secret of type kubernetes.io/tls: certificate and key."""
+REDIS_DIRECTORY = "/etc/swiftlet/redis"
+REDIS_PASSWORD = "password"  # noqa: S105 - a file name
+"""The file with an external Redis' password."""
 CACHE_DIRECTORY = "/var/cache/swiftlet"
 """Where the last good rings are kept by who has no device for them."""
 
@@ -37,6 +40,7 @@ def settings_of(site: Site) -> dict[str, Any]:
     if spec.tls.secret_ref is not None:
         certificate, key = TLS_FILES
         proxy |= {"tls_cert_file": f"{TLS_DIRECTORY}/{certificate}", "tls_key_file": f"{TLS_DIRECTORY}/{key}"}
+    redis = _redis(site)
     return {
         "cluster": {
             "name": site.name,
@@ -54,7 +58,18 @@ def settings_of(site: Site) -> dict[str, Any]:
             "interval_s": spec.replicator.interval_seconds,
             "concurrency": spec.replicator.concurrency,
         },
+        **({"redis": redis} if redis else {}),
     }
+
+
+def _redis(site: Site) -> dict[str, Any]:
+    """Where replicators share what they know of failed nodes; nothing when there is no Redis."""
+    spec = site.spec.redis
+    if spec.mode == "embedded":
+        host = f"{site.child(REDIS)}.{site.namespace}.svc"
+        return {"url": f"redis://{host}:{REDIS_PORT}"} if site.redis_image is not None else {}
+    password = {"password_file": f"{REDIS_DIRECTORY}/{REDIS_PASSWORD}"} if spec.password_secret_ref else {}
+    return {"url": f"redis://{spec.address}", **password}
 
 
 def restart_digest(site: Site, *services: str) -> str:

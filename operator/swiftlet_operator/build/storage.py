@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swiftlet.crd import Pool, RdmaSpec, Resources
+from swiftlet_operator.build import settings
 from swiftlet_operator.build.pods import (
     API_LABEL,
     pod_labels,
@@ -56,7 +57,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
         restart_digest(site, *services),
         pool,
         containers,
-        volumes(site, proxy=has_proxy),
+        volumes(site, proxy=has_proxy, redis=True),
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
         zone=group.zone,
@@ -91,7 +92,10 @@ def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
 def _replicator(site: Site, pool: Pool) -> dict[str, Any]:
     addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
     env = [{"name": "SWIFTLET_REPLICATOR__DEVICES", "value": _listed(addresses)}]
-    return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env)
+    mounts = []
+    if site.spec.redis.password_secret_ref is not None:
+        mounts.append({"name": "redis", "mountPath": settings.REDIS_DIRECTORY, "readOnly": True})
+    return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env, mounts=mounts)
 
 
 def _host(site: Site) -> str:
