@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -193,3 +194,45 @@ async def test_names_of_all_kinds(proxy: Proxy) -> None:
     name = "\u00e9 \n%2F-/.." + "\U0001f600" * 200
     assert (await proxy.call("PUT", "c/" + quote(name), {"X-Delete-At": "1100"}, b"1")).status == 201
     assert await queued(proxy.cluster) == [(1100, "c/" + name)]
+
+
+async def test_of_a_version_only_the_link_goes(proxy: Proxy) -> None:
+    assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+    await proxy.call("PUT", "v/o", data=b"first")
+    await proxy.call("PUT", "v/o", {"X-Delete-At": "1100"}, b"second")
+    assert (await proxy.call("GET", "v/o")).body == b"second"
+    assert await queued(proxy.cluster) == [(1100, "v/o")]
+    proxy.clock.now = 1100.0
+    assert (await proxy.call("GET", "v/o")).status == 404
+    versions = json.loads((await proxy.call("GET", "v", query="versions&format=json")).body)
+    assert [row["name"] for row in versions] == ["o", "o"]
+    newest = await proxy.call("GET", "v/o", query=f"version-id={versions[0]['version_id']}")
+    assert (newest.status, newest.body) == (200, b"second")
+
+
+async def test_a_post_to_a_version_is_about_its_link(proxy: Proxy) -> None:
+    assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+    await proxy.call("PUT", "v/o", data=b"1")
+    assert (await proxy.call("POST", "v/o", {"X-Delete-At": "1100", "X-Object-Meta-A": "b"})).status == 202
+    assert await queued(proxy.cluster) == [(1100, "v/o")]
+    assert (await proxy.call("HEAD", "v/o")).headers["X-Object-Meta-A"] == "b"
+    proxy.clock.now = 1100.0
+    assert (await proxy.call("GET", "v/o")).status == 404
+    assert (await proxy.call("POST", "v/o", {"X-Object-Meta-A": "c"})).status == 404
+
+
+async def test_a_link_whose_target_has_expired(proxy: Proxy) -> None:
+    await proxy.call("PUT", "c/target", {"X-Delete-At": "1100"}, b"1")
+    assert (await proxy.call("PUT", "c/link", {"X-Symlink-Target": "c/target"}, b"")).status == 201
+    assert (await proxy.call("GET", "c/link")).body == b"1"
+    proxy.clock.now = 1100.0
+    assert (await proxy.call("GET", "c/link")).status == 404
+
+
+async def test_archives_of_overwritten_objects_keep_their_time(proxy: Proxy) -> None:
+    await proxy.call("PUT", "old")
+    await proxy.call("PUT", "v", {"X-Versions-Location": "old"})
+    await proxy.call("PUT", "v/o", {"X-Delete-At": "1100"}, b"1")
+    assert (await proxy.call("PUT", "v/o", data=b"2")).status == 201
+    times = {name.partition("/")[0]: moment for moment, name in await queued(proxy.cluster)}
+    assert times == {"v": 1100, "old": 1100}

@@ -209,6 +209,16 @@ async def test_what_is_wrong_with_a_form_is_400(proxy: Proxy, change: dict[str, 
     assert await names(proxy) == []
 
 
+async def test_files_of_a_form_may_go_by_themselves(proxy: Proxy) -> None:
+    await prepare(proxy)
+    assert (await submit(proxy, signed() | {"x_delete_after": "50"}, ("a", b"1", ""))).status == 201
+    assert (await submit(proxy, signed() | {"x_delete_at": "1070"}, ("b", b"1", ""))).status == 201
+    times = [(await proxy.call("HEAD", f"c/up/{name}")).headers["X-Delete-At"] for name in "ab"]
+    assert times == ["0000001050", "0000001070"]
+    refused = await submit(proxy, signed() | {"x_delete_at": "5"}, ("d", b"1", ""))
+    assert (refused.status, b"X-Delete-At in past" in refused.body) == (400, True)
+
+
 async def test_no_files(proxy: Proxy) -> None:
     await prepare(proxy)
     answer = await submit(proxy, signed())
