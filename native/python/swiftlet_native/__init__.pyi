@@ -30,6 +30,7 @@ __all__ = [
     "TransportPeer",
     "TransportTicket",
     "TransportUpload",
+    "TransportWindow",
     "__version__",
     "md5",
     "xxh3_64",
@@ -271,6 +272,11 @@ class TransportBuffer:
         """Share the first bytes; once."""
 
 @final
+class TransportWindow:
+    """A chunk's share of its call's window. The bytes were copied out of the transport's memory already, so that who is
+    slow keeps nobody else waiting for it; but the sender sends no more than the window until this is gone."""
+
+@final
 class TransportTicket:
     """A call that was made."""
 
@@ -333,10 +339,10 @@ class TransportNode:
     def events(self) -> list[tuple[int, str, object]]:
         """All events since the last time: (token, what, value).
 
-        "sent": bytes that have left. "reply": (status, header, size or None, TransportChunk or None, whole).
-        "chunk": TransportChunk. "end": footer. "failed": (kind, text), the kind being one of unreachable (it was not
-        sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed), invalid;
-        it does not matter which side said so. "memory": TransportBuffer or None.
+        "sent": bytes that have left. "reply": (status, header, size or None, the whole body or None, whole).
+        "chunk": (bytes, TransportWindow). "end": footer. "failed": (kind, text), the kind being one of unreachable (it
+        was not sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed) or
+        invalid; it does not matter which side said so. "memory": TransportBuffer or None.
         A reply that is whole, "end", "failed" and "memory" are the last ones of their token.
         """
 

@@ -11,16 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
-from swiftlet_native import ObjectWire, TransportChunk, TransportTicket, TransportUpload
+from swiftlet_native import ObjectWire, TransportTicket, TransportUpload, TransportWindow
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.transport.wire import error_from_wire
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 PORT_OFFSET = 1000
 """Usual distance of an object server's native port from its HTTP port."""
@@ -96,23 +93,15 @@ class Listener(Protocol):
         ...
 
 
-_Reply = tuple[int, bytes, int | None, TransportChunk | None, bool]
+_Reply = tuple[int, bytes, int | None, bytes | None, bool]
 """Status, header, size of the body, the whole body if it is small, whether nothing follows."""
+_Chunk = tuple[bytes, TransportWindow]
+"""Bytes, and what the sender waits for."""
 
 
 def _failed(value: object) -> CallFailed:
     kind, why = cast("tuple[str, str]", value)
     return CallFailed(kind, why)
-
-
-def bytes_of(chunk: TransportChunk) -> Buffer:
-    """A chunk as what it is to those who read it."""
-    return cast("Buffer", chunk)
-
-
-def copied(chunk: TransportChunk) -> bytes:
-    """A copy, so that the transport's memory can be let go of."""
-    return bytes(bytes_of(chunk))
 
 
 class Answer:
@@ -136,13 +125,12 @@ class Answer:
         if kind == "reply":
             self._status, self._header, _, body, over = cast("_Reply", value)
             if body is not None:
-                self._pieces.append(copied(body))
+                self._pieces.append(body)
             if self._status != 0:
                 self._done()
                 return over
         elif kind == "chunk":
-            # Copied at once: as long as the transport's memory is held, no more is granted.
-            self._pieces.append(copied(cast("TransportChunk", value)))
+            self._pieces.append(cast("_Chunk", value)[0])
             self._size += len(self._pieces[-1])
             if self._size > MAX_ANSWER_BYTES:
                 why = f"an answer of more than {MAX_ANSWER_BYTES} bytes"
@@ -180,10 +168,11 @@ class Reading:
         self._events: deque[tuple[str, object]] = deque()
         self._more: asyncio.Future[None] | None = None
         self._over = False
-        self._first: TransportChunk | None = None
+        self._first: bytes | None = None
         self._whole = False
         self.ticket: TransportTicket | None = None
         self.header = b""
+        self.footer = b""
 
     def event(self, kind: str, value: object) -> bool:
         """Take an event; whether it was the last one."""
@@ -214,14 +203,19 @@ class Reading:
         if status != 0:
             raise refused(self._device, status, self.header)
 
-    async def piece(self) -> TransportChunk | bytes:
-        """The next bytes; at last the footer, as bytes (empty where the head was all)."""
+    async def piece(self) -> bytes | None:
+        """The next bytes; None at the end, when `footer` is there (empty where the head was all)."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
         if self._whole:
-            return b""
-        return cast("TransportChunk | bytes", await self._next(self._settings.idle_timeout_s))
+            return None
+        value = await self._next(self._settings.idle_timeout_s)
+        if isinstance(value, bytes):
+            self.footer = value
+            return None
+        # With the window the sender may send on: whoever asks for the next piece is done with the one before.
+        return cast("_Chunk", value)[0]
 
     def cancel(self) -> None:
         """Want no more of it; harmless a second time."""

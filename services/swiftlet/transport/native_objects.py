@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from swiftlet_native import Hasher, ObjectWire, TransportChunk
+from swiftlet_native import Hasher, ObjectWire
 
 from swiftlet.errors import NodeError, SizeMismatch
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
@@ -32,7 +32,7 @@ from swiftlet.native_values import (
 from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.native_calls import Reading, Writing, bytes_of, copied
+from swiftlet.transport.native_calls import Reading, Writing
 from swiftlet.transport.native_client import Message, NativeClient
 
 T = TypeVar("T")
@@ -265,20 +265,19 @@ class NativeGetStream:
         held = b""
         while True:
             piece = await self._reading.piece()
-            if not isinstance(piece, TransportChunk):
+            if piece is None:
                 break
-            hasher.update(bytes_of(piece))
+            hasher.update(piece)
             self._left -= len(piece)
             if self._left < 0:
                 self._reading.cancel()
                 raise NodeError(f"{self._device.address} sent more than was asked for")
             if held:
                 yield held
-            held = copied(piece)
-            del piece
+            held = piece
         if self._left:
             raise NodeError(f"{self._device.address} ended {self._left} bytes early")
-        expected = self._known if self._known is not None else int.from_bytes(piece, "big")
+        expected = self._known if self._known is not None else int.from_bytes(self._reading.footer, "big")
         if hasher.xxh3_64() != expected:
             raise NodeError(f"{self._device.address} sent bytes with another checksum")
         if held:

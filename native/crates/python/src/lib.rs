@@ -27,6 +27,7 @@ mod _native {
     #[pymodule_export]
     use super::transport::{
         TransportBuffer, TransportChunk, TransportNode, TransportPeer, TransportTicket, TransportUpload,
+        TransportWindow,
     };
 
     #[pymodule_init]

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView};
 use swiftlet_transport::{
     Address, Body, Buffer, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
-    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, TcpFabric, Ticket, Upload, What,
+    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, TcpFabric, Ticket, Upload, What, Window,
 };
 
 use crate::buffer::Bytes;
@@ -146,6 +146,12 @@ impl TransportChunk {
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes.len() as ffi::Py_ssize_t, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// What a sender waits for; it goes on when this is gone.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct TransportWindow {
+    _window: Window,
 }
 
 /// Memory for a chunk, to be filled once.
@@ -284,11 +290,15 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
     let (kind, value) = match event.what {
         What::Sent(bytes) => ("sent", bytes.into_pyobject(py)?.into_any()),
         What::Reply { status, header, body_bytes, body, whole } => {
-            let body = body.map(|body| Py::new(py, TransportChunk(body))).transpose()?;
+            let body = body.map(|body| PyBytes::new(py, &body));
             let reply = (status, PyBytes::new(py, &header), body_bytes, body, whole);
             ("reply", reply.into_pyobject(py)?.into_any())
         }
-        What::Chunk(chunk) => ("chunk", Bound::new(py, TransportChunk(chunk))?.into_any()),
+        What::Chunk(chunk) => {
+            let bytes = PyBytes::new(py, &chunk);
+            let window = Py::new(py, TransportWindow { _window: chunk.into_window() })?;
+            ("chunk", (bytes, window).into_pyobject(py)?.into_any())
+        }
         What::End(footer) => ("end", PyBytes::new(py, &footer).into_any()),
         What::Failed(error) => {
             let name = match &error {

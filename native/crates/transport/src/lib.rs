@@ -29,7 +29,7 @@ pub use link::{Acceptor, Address, Carrier, Fabric, Fetched, Link, Met};
 pub use memory::Region;
 pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
 pub use node::{Config, Node, PeerReport};
-pub use pool::{Buffer, Chunk, Pool, PoolUse, Then};
+pub use pool::{Buffer, Chunk, Pool, PoolUse, Then, Window};
 pub use samenode::{SameNodeAcceptor, SameNodeFabric};
 pub use swiftlet_wire::handshake::Key;
 pub use swiftlet_wire::limits;

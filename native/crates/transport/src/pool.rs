@@ -278,6 +278,23 @@ impl Drop for Backing {
     }
 }
 
+/// What a sender waits for: dropped, it may send as much again.
+pub struct Window(Option<Hook>);
+
+impl fmt::Debug for Window {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Window({} bytes)", self.0.as_ref().map_or(0, |hook| hook.of.bytes))
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if let Some(hook) = self.0.take() {
+            hook.whom.released(hook.of);
+        }
+    }
+}
+
 /// Bytes that any number of owners read. A clone or a part shares the memory.
 #[derive(Clone)]
 pub struct Chunk {
@@ -325,6 +342,13 @@ impl Chunk {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Give the memory back now, and keep the window that it was granted by: for who has copied the bytes, but wants no
+    /// more yet. Nothing of it while others share the chunk: then it is theirs.
+    #[must_use]
+    pub fn into_window(self) -> Window {
+        Window(Arc::into_inner(self.backing).and_then(|mut backing| backing.hook.take()))
     }
 
     /// Where it lies in this region, if it does.
@@ -392,6 +416,30 @@ mod tests {
         drop(two);
         assert_eq!(told.try_recv().expect("the second one's turn").0, 1);
         assert_eq!(pool.stat().peak_bytes, 2 << 20);
+    }
+
+    struct Heard(mpsc::Sender<u64>);
+
+    impl Released for Heard {
+        fn released(&self, hook: HookOf) {
+            self.0.send(hook.offset).expect("heard");
+        }
+    }
+
+    #[test]
+    fn memory_goes_back_before_the_window_that_it_was_granted_by() {
+        let (pool, [one, _two]) = two_chunks();
+        let (tell, told) = mpsc::channel();
+        let connection = crate::reactor::Key { index: 0, generation: 0 };
+        let of = HookOf { connection, stream: 1, offset: 7, bytes: 10, lent: false };
+        let chunk = one.freeze_with(10, Some(Hook { whom: Arc::new(Heard(tell)), of }));
+        let other = chunk.clone();
+        drop(chunk.into_window());
+        assert!(pool.chunk(CHUNK_BYTES).is_none() && told.try_recv().is_err(), "somebody reads it still");
+        let window = other.into_window();
+        assert!(pool.chunk(CHUNK_BYTES).is_some() && told.try_recv().is_err());
+        drop(window);
+        assert_eq!(told.try_recv(), Ok(7));
     }
 
     #[test]

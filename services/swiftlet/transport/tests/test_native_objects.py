@@ -172,6 +172,15 @@ class TestNative(ObjectTransportConformance):
         await stream.commit(footer_of(whole * 4))
         assert await peer.content(key_of(1)) == whole * 4
 
+    async def test_slow_readers_keep_nobody_from_reading(self, peer: Peer) -> None:
+        """Together their windows are larger than the memory that is received into."""
+        data = some_bytes(5_000_000)
+        await peer.put(key_of(1), 1, data)
+        slow = [await peer.transport.get(peer.device, key_of(1)) for _ in range(30)]
+        for _ in range(3):
+            assert await peer.content(key_of(1)) == data
+        assert [await drain(stream) == data for stream in slow] == [True] * 30
+
     async def test_a_large_list(self, peer: Peer) -> None:
         """More entries than the transport's window holds."""
         assert isinstance(peer.store, FaultyNativeStore)
