@@ -237,6 +237,8 @@ impl Worker {
             ("RNDV_THRESH", "inf"),
             // With it UCX patches the process's munmap and others. All memory here is registered once.
             ("RCACHE_ENABLE", "n"),
+            // Heartbeats are the connection's. UCX's would keep datagram endpoints, which it needs for connecting only.
+            ("KEEPALIVE_INTERVAL", "inf"),
         ];
         if !settings.devices.is_empty() {
             of_ucx.push(("NET_DEVICES", &settings.devices));

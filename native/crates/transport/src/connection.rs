@@ -22,7 +22,7 @@ use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
 use swiftlet_wire::handshake::{self, Agreed, Denied, Limits, Refusal, encode_refusal};
 use swiftlet_wire::limits::{HANDSHAKE_MS, HEAD_BYTES};
 use swiftlet_wire::liveness::{Liveness, Pulse};
-use swiftlet_wire::message::{Reason, decode_ready, decode_region, encode_region};
+use swiftlet_wire::message::{Reason, decode_region, decode_tried, encode_region};
 
 use crate::api::{Error, Submit};
 use crate::link::{Carrier, Link, unless_blocked};
@@ -149,6 +149,8 @@ pub(crate) struct Connection {
     region: Option<Arc<Region>>,
     /// Whether chunks of our pool may be lent.
     may_lend: bool,
+    /// Whether the peer has said how its trial went.
+    was_tried: bool,
     fetching: fetching::Fetching,
     limits: Limits,
     inline_open: usize,
@@ -189,6 +191,7 @@ impl Connection {
             lent: HashMap::new(),
             region: None,
             may_lend: false,
+            was_tried: false,
             fetching: fetching::Fetching::Unknown,
             limits: Limits { window_bytes: 0, lent: false, streams: 0, inline_bytes: 0 },
             inline_open: 0,
@@ -364,7 +367,7 @@ impl Connection {
                 Ok(())
             }
             Kind::Region => self.take_region(around, meta),
-            Kind::Ready => self.ready_for_lending(decode_ready(meta)?),
+            Kind::Tried => self.tried(around, decode_tried(meta)?),
             _ => Ok(self.stream_frame(around, head, meta)?),
         }
     }

@@ -26,7 +26,7 @@ pub enum Kind {
     Pong = 14,
     Bye = 15,
     Region = 16,
-    Ready = 17,
+    Tried = 17,
 }
 
 impl Kind {
@@ -48,7 +48,7 @@ impl Kind {
         Kind::Pong,
         Kind::Bye,
         Kind::Region,
-        Kind::Ready,
+        Kind::Tried,
     ];
 
     fn of(number: u8) -> Result<Kind, Violation> {

@@ -282,13 +282,20 @@ pub fn decode_region(meta: &[u8]) -> Result<(u32, u64, &[u8]), Violation> {
     Ok((region, bytes, card))
 }
 
-/// The meta part of READY: which of the peer's regions has been fetched from.
+/// The meta part of TRIED: one of the peer's regions, and whether it could be fetched from.
+#[must_use]
+pub fn encode_tried(region: u32, works: bool) -> Vec<u8> {
+    [&region.to_be_bytes()[..], &[u8::from(works)]].concat()
+}
+
+/// Region and outcome of a trial.
 ///
 /// # Errors
-/// It is missing, or something follows.
-pub fn decode_ready(meta: &[u8]) -> Result<u32, Violation> {
+/// Something is missing, too much, or neither yes nor no.
+pub fn decode_tried(meta: &[u8]) -> Result<(u32, bool), Violation> {
     let mut from = Fields(meta);
-    let region = from.u32()?;
+    let (region, works) = (from.u32()?, from.u8()?);
     from.end()?;
-    Ok(region)
+    require(works <= 1, "a trial that neither works nor fails")?;
+    Ok((region, works == 1))
 }

@@ -1,14 +1,15 @@
 //! Lent chunks that the link fetches into our memory: RDMA.
 //!
-//! Nothing is lent before READY has said that a trial fetch has succeeded; so where RDMA does not work the connection
-//! simply stays one that sends. Fault model: a fetch that fails or does not end (the link says so) breaks the
+//! Nothing is lent before TRIED has said that a trial fetch has succeeded; so where RDMA does not work the connection
+//! simply stays one that sends. One side tries first, whose card is the smaller one, and the other when it has heard how
+//! that went: two processes that connect their devices to each other at the same moment are what UCX is worst at. Fault model: a fetch that fails or does not end (the link says so) breaks the
 //! connection, and the next one finds out anew what works. A peer that lends what it may not is cut off.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use swiftlet_wire::frame::Kind;
-use swiftlet_wire::message::{Offer, Place};
+use swiftlet_wire::message::{Offer, Place, encode_tried};
 use swiftlet_wire::{Violation, require};
 
 use super::stream::{Fetch, FetchStage};
@@ -18,10 +19,12 @@ use crate::pool::Buffer;
 use crate::reactor::{Around, Command};
 
 /// What is known of the peer's region; its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fetching {
     Unknown,
-    Tried(u64),
+    /// The peer tries first. Its card.
+    Waiting(u64, Vec<u8>),
+    Trying(u64),
     Works(u64),
     Fails,
 }
@@ -43,19 +46,27 @@ impl Connection {
     /// The peer's card has come.
     pub(super) fn meet(&mut self, around: &Around<'_>, bytes: u64, card: &[u8]) -> Result<(), Violation> {
         require(self.fetching == Fetching::Unknown, "a second region")?;
-        self.fetching = Fetching::Tried(bytes);
+        if self.link.card().is_some_and(|ours| ours < card) || self.was_tried {
+            self.start_trial(around, bytes, card);
+        } else {
+            self.fetching = Fetching::Waiting(bytes, card.to_vec());
+        }
+        Ok(())
+    }
+
+    fn start_trial(&mut self, around: &Around<'_>, bytes: u64, card: &[u8]) {
+        self.fetching = Fetching::Trying(bytes);
         let (shared, key) = (around.shared.clone(), self.key);
         self.link.meet(card, Box::new(move |result| shared.post(Command::Met(key, result))));
-        Ok(())
     }
 
     /// Whether its memory can be fetched from.
     pub(crate) fn met(&mut self, result: &io::Result<()>) -> Result<(), Fail> {
-        let Fetching::Tried(bytes) = self.fetching else { return Ok(()) };
+        let Fetching::Trying(bytes) = self.fetching else { return Ok(()) };
+        self.frame(Kind::Tried, 0, 0, &[&encode_tried(REGION, result.is_ok())], 0);
         if result.is_ok() {
             self.fetching = Fetching::Works(bytes);
             self.metrics.set_carrier(Some(Carrier::Rdma));
-            self.frame(Kind::Ready, 0, 0, &[&REGION.to_be_bytes()], 0);
         } else {
             self.fetching = Fetching::Fails;
             self.metrics.fallbacks.fetch_add(1, Relaxed);
@@ -63,12 +74,19 @@ impl Connection {
         Ok(())
     }
 
-    /// READY has come: the peer can fetch from our region.
-    pub(super) fn ready_for_lending(&mut self, region: u32) -> Result<(), Fail> {
-        let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.may_lend;
-        require(expected, "a region that was not shown is ready")?;
-        self.may_lend = true;
-        self.metrics.set_carrier(Some(Carrier::Rdma));
+    /// TRIED has come: whether the peer can fetch from our region. Now it is our turn, if it has not been.
+    pub(super) fn tried(&mut self, around: &Around<'_>, (region, works): (u32, bool)) -> Result<(), Fail> {
+        let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.was_tried;
+        require(expected, "a trial of a region that was not shown")?;
+        self.was_tried = true;
+        if works {
+            self.may_lend = true;
+            self.metrics.set_carrier(Some(Carrier::Rdma));
+        }
+        if let Fetching::Waiting(bytes, card) = &self.fetching {
+            let (bytes, card) = (*bytes, card.clone());
+            self.start_trial(around, bytes, &card);
+        }
         Ok(())
     }
 

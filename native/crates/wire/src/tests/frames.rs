@@ -7,7 +7,7 @@ use crate::frame::{Decoder, END, Encoder, Found, Kind};
 use crate::limits::{HEAD_BYTES, META_BYTES};
 use crate::liveness::{Liveness, Pulse};
 use crate::message::{
-    Offer, Place, Reply, Request, decode_cancel, decode_footer, decode_number, decode_ready, decode_region,
+    Offer, Place, Reply, Request, decode_cancel, decode_footer, decode_number, decode_region, decode_tried,
 };
 
 const SESSION: u64 = 0x0123_4567_89ab_cdef;
@@ -41,7 +41,7 @@ fn decode_all(mut bytes: &[u8], mut decoder: Decoder) -> Result<usize, Violation
             Kind::End => drop(decode_footer(meta)?),
             Kind::Cancel => drop(decode_cancel(meta)?),
             Kind::Region => drop(decode_region(meta)?),
-            Kind::Ready => drop(decode_ready(meta)?),
+            Kind::Tried => drop(decode_tried(meta)?),
             _ => {}
         }
         frames += 1;
