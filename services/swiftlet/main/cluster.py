@@ -7,6 +7,7 @@ from aiohttp import web
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rings import Rings
@@ -28,9 +29,12 @@ def use_cluster(
 ) -> tuple[ClusterListings, ClusterObjects, RowRouter]:
     """Listings, objects over `transport`, and what brings the rows of the ones to the others; for the life of `app`."""
     listing_transport = use_listing_transport(app, cluster, timeouts)
-    listings = ClusterListings(rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s)
+    lagging = Lagging()
+    listings = ClusterListings(
+        rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging
+    )
     lanes = RowLanes(rings.container, listing_transport, cluster.hash_path)
-    rows = RowRouter(rings, lanes, Settling(transport), cluster.hash_path, waits)
+    rows = RowRouter(rings, lanes, Settling(transport), cluster.hash_path, waits, lagging)
     objects = ClusterObjects(
         rings,
         transport,

@@ -12,6 +12,7 @@ from swiftlet.peers import ListingTransport
 from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.outcomes import refusal
 from swiftlet.placement.plan import plan_read, plan_write
 from swiftlet.placement.rings import Rings
@@ -45,13 +46,18 @@ class ClusterListings:
         hash_path: HashPath,
         health: NodeHealth,
         post_quorum_wait_s: float = 0.5,
+        lagging: Lagging | None = None,
     ) -> None:
-        """`post_quorum_wait_s`: how long a write waits for its slowest replicas after its quorum."""
+        """`post_quorum_wait_s`: how long a write waits for its slowest replicas after its quorum.
+
+        `lagging` is where those who bring rows note which replicas did not take them.
+        """
         self._rings = rings
         self._transport = transport
         self._hash_path = hash_path
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
+        self._lagging = lagging or Lagging()
         self.claims = ClusterClaims(rings, transport, hash_path, health)
         """What writes under way are going to take, for limits that hold exactly."""
 
@@ -61,6 +67,8 @@ class ClusterListings:
         plan = plan_write(ring, partition, self._health.suppressed)
         outcome = await write_all(plan, lambda _, device: operation(device), self._health, self._post_quorum_wait_s)
         if len(outcome.replies) >= plan.quorum:
+            answered = {device.id for _, device, _ in outcome.replies}
+            self._lagging.missed(what, (device for device in ring.primaries(partition) if device.id not in answered))
             return [reply for _, _, reply in outcome.replies]
         raise refusal(outcome, plan.quorum, what)
 
@@ -72,7 +80,7 @@ class ClusterListings:
         operation: Callable[[Device], Awaitable[T]],
         put_at: Callable[[T], Timestamp],
     ) -> T:
-        plan = plan_read(ring, partition, self._health.suppressed)
+        plan = plan_read(ring, partition, self._health.suppressed, behind=self._lagging.behind(what))
         deletions = [ZERO]
 
         async def bounded(device: Device) -> T:

@@ -9,7 +9,7 @@ refused when they are all that is left.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from swiftlet.ring.lookup import Ring
@@ -85,10 +85,15 @@ def plan_read(
     partition: int,
     suppressed: Suppressed = _never,
     shuffle: Callable[[list[Device]], None] = random.shuffle,
+    behind: Collection[int] = (),
 ) -> ReadPlan:
-    """Primaries shuffled, then as many handoffs; suppressed devices at the very end."""
+    """Primaries shuffled, then as many handoffs; suppressed devices at the very end.
+
+    Primaries with an id in `behind` come after those that lack nothing.
+    """
     primaries = list(ring.primaries(partition))
     shuffle(primaries)
+    primaries.sort(key=lambda device: device.id in behind)
     spares = _spares(ring, partition, len(primaries))
     order = primaries + spares
     devices = (*(d for d in order if not suppressed(d)), *(d for d in order if suppressed(d)))

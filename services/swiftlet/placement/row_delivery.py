@@ -101,14 +101,19 @@ class RowDelivery:
         written: tuple[ObjectKey, Timestamp],
         share_of: Callable[[int], RowUpdate],
         replicas: int,
+        late: Callable[[Collection[int]], None] = lambda _replicas: None,
     ) -> None:
-        """`share_of` a slot are the container replicas it was to tell; `replicas` are all of them."""
+        """`share_of` a slot are the container replicas it was to tell; `replicas` are all of them.
+
+        `late` is told of the replicas that have not taken the row when the write is answered, while others have.
+        """
         self._lanes = lanes
         self._settling = settling
         self._waits = waits
         self._written = written
         self._share_of = share_of
         self._replicas = replicas
+        self._late = late
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, asyncio.Future[None]] = {}
         self._owing: list[tuple[Device, tuple[int, ...]]] = []
@@ -143,6 +148,8 @@ class RowDelivery:
             if row is not None:
                 self._send(row)
             await self._wait()
+        if Answer.LISTED in self._answers.values():
+            self._late([one for one in range(self._replicas) if self._answers.get(one) is not Answer.LISTED])
         if owed:
             ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc()
         return container_missing(self._answers, self._replicas)

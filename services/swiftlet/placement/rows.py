@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Collection
 
 from swiftlet.model import ObjectKey
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import RowUpdate
+from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.row_delivery import RowDelivery, RowWaits
 from swiftlet.placement.row_lanes import RowLanes
@@ -32,22 +34,33 @@ class RowRouter:
     """Shares writes' rows out among their slots and brings what is left to this process."""
 
     def __init__(
-        self, rings: Rings, lanes: RowLanes, settling: Settling, hash_path: HashPath, waits: RowWaits | None = None
+        self,
+        rings: Rings,
+        lanes: RowLanes,
+        settling: Settling,
+        hash_path: HashPath,
+        waits: RowWaits | None = None,
+        lagging: Lagging | None = None,
     ) -> None:
-        """`waits` bound the time that a write spends on its row."""
+        """`waits` bound the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
         self._rings = rings
         self._lanes = lanes
         self._settling = settling
         self._hash_path = hash_path
         self._waits = waits or RowWaits()
+        self._lagging = lagging or Lagging()
 
     def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
         """The delivery of a write's row, of so many slots; nothing is sent yet."""
         assert path.container is not None
         ring = self._rings.container()
-        replicas = len(ring.primaries(ring.partition_of(self._hash_path(path.account, path.container))))
-        share_of = functools.partial(share, path, replicas, slots=slots)
-        return RowDelivery(self._lanes, self._settling, self._waits, (key, timestamp), share_of, replicas)
+        holders = ring.primaries(ring.partition_of(self._hash_path(path.account, path.container)))
+        share_of = functools.partial(share, path, len(holders), slots=slots)
+
+        def late(replicas: Collection[int]) -> None:
+            self._lagging.missed(f"/{path.account}/{path.container}", [holders[replica] for replica in replicas])
+
+        return RowDelivery(self._lanes, self._settling, self._waits, (key, timestamp), share_of, len(holders), late)
 
     async def drain(self, timeout_s: float) -> None:
         """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""

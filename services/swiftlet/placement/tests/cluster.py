@@ -18,6 +18,7 @@ from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecor
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
@@ -107,10 +108,11 @@ class MemoryCluster:
         self.owed: dict[str, MemoryOwed] = {}
         self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.owed)
         self.health = NodeHealth(limit=suppress_after)
-        self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health)
+        lagging = Lagging()
+        self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)
         self.settling = Settling(self.transport, interval_s=0.01)
         lanes = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
-        self.router = RowRouter(self.rings, lanes, self.settling, HASH_PATH, RowWaits(1.0, 0.2))
+        self.router = RowRouter(self.rings, lanes, self.settling, HASH_PATH, RowWaits(1.0, 0.2), lagging)
         self.objects = ClusterObjects(
             self.rings,
             self.transport,
