@@ -13,6 +13,7 @@ from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import RingError
 
 _LATER: dict[str, tuple[str, str, str]] = {
+    "replicator": ("swiftlet.main.replicator_command", "replicator", "Run the replicator of some devices."),
     "ring": ("swiftlet.main.ring", "ring", "Make, change and inspect rings."),
     "store": ("swiftlet.main.store", "store", "Look at and mend the native store of a device."),
     "standalone": ("swiftlet.main.standalone.command", "standalone", "Run a whole store on this machine."),
@@ -68,7 +69,6 @@ _service_command("proxy", "Run the Swift API server.")
 _service_command("object", "Run the object server of some devices.")
 _service_command("container", "Run the account and container server of some devices.")
 _service_command("metadata", "Run the metadata server, which tells clients where objects are.")
-_service_command("replicator", "Run the replicator of some devices.")
 
 
 @swiftlet.command(short_help="Print a service's settings with defaults and explanations.")

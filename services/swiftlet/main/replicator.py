@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 
 from aiohttp import web
 
 from swiftlet.context import new_request_id, request_id
-from swiftlet.errors import Unavailable
+from swiftlet.errors import SettingsError, Unavailable
 from swiftlet.main.background import in_background
 from swiftlet.main.expirer import use_expirer
 from swiftlet.main.neighbours import LocalDevices, join, make_neighbours, make_redis, report_on
@@ -25,9 +25,11 @@ from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
+from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.pacing import Pace
-from swiftlet.sync.replicator import Replicator
+from swiftlet.sync.replicator import Replicator, Selection
+from swiftlet.sync.report import RoundReport
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
@@ -126,6 +128,42 @@ async def _rounds(replicator: Replicator, policies: Policies, interval_s: float,
 
 def _indexes(policies: Policies) -> list[int]:
     return [policy.index for policy in policies]
+
+
+async def run_once(
+    settings: ReplicatorSettings, partitions: Collection[int], node: str | None, policy: str | None
+) -> RoundReport:
+    """One round, of what was asked for; SettingsError for what there is not, Unavailable without a ring or a device."""
+    app = create_base_app(settings.service, trust_request_ids=True)
+    rings = RingSet.of(settings, account=False, container=False)
+    use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    policies = use_policies(app, settings, rings)
+    indexes = [found.index for found in policies if policy is None or found.name.lower() == policy.lower()]
+    if not indexes:
+        known = ", ".join(found.name for found in policies)
+        raise SettingsError(f"--policy {policy}: there is no such policy, only {known}")
+    transport = use_object_transport(app, settings.cluster, settings.replicator, settings.service)
+    replicator = make_replicator(settings, rings, policies, transport)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        devices = {device for index in indexes for device in rings.objects(index).devices if device is not None}
+        if node is not None and not any(_is_at(device, node) for device in devices):
+            raise SettingsError(f"--node {node}: no device of the rings has that name, address, node or host")
+        if not await replicator.is_served(indexes):
+            raise Unavailable("no local device answers; is the object server running?")
+        return await replicator.run_round(
+            indexes,
+            Selection(
+                frozenset(partitions) or None, None if node is None else lambda device: _is_at(device, node or "")
+            ),
+        )
+    finally:
+        await runner.cleanup()
+
+
+def _is_at(device: Device, name: str) -> bool:
+    return name in (device.name, device.address, device.node, device.host, node_of(device))
 
 
 def run(settings: ReplicatorSettings) -> int:

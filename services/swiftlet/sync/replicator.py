@@ -167,12 +167,14 @@ class Replicator:
 
     async def _work(self, sync: PartitionSync, queue: deque[tuple[Share, int]], number: int) -> None:
         """One of the workers, which ends when there is nothing left to do."""
-        while queue:
+        while True:
+            if self.neighbours.somebody_is_back:
+                self._put_back_first(queue, sync)
+            if not queue:
+                return
             if number >= self._pace.allowed:
                 await asyncio.sleep(_LOOK_S)
                 continue
-            if self.neighbours.somebody_is_back:
-                self._put_back_first(queue, sync)
             share, partition = queue.popleft()
             whole = not self._outdated(share) and await sync.run(share, partition)
             self.progress.done(share, partition, whole)
@@ -186,7 +188,8 @@ class Replicator:
         def concerned(share: Share, partition: int) -> bool:
             return any(node_of(peer) in back for peer in share.peers(partition)[0])
 
-        left_out = list(dict.fromkeys(item for node in back for item in sync.skipped.pop(node, [])))
+        skipped = [item for node in back for item in sync.skipped.pop(node, [])]
+        left_out = list({(id(share), partition): (share, partition) for share, partition in skipped}.values())
         waiting = list(queue)
         queue.clear()
         queue.extend(left_out)

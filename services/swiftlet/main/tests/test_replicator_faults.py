@@ -1,0 +1,307 @@
+"""Real object servers, replicators and a real Redis: nodes die, Redis dies, replicators are killed; nothing is lost.
+
+KILLS=n kills a replicator n times (`make kills KILLS=200`); SEED=n chooses other moments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.main import replicator
+from swiftlet.main.cli import swiftlet
+from swiftlet.main.tests.test_status_reports import COUNT, Machine, free_ports, transports, until
+from swiftlet.model import ObjectKey
+from swiftlet.names import Path as Name
+from swiftlet.placement.tests.cluster import HASH_PATH, footer_of, record_of
+from swiftlet.ring.model import Device
+from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.failures.tests.redis_server import RedisServer
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.http_objects import HttpObjectTransport
+
+KILLS = int(os.environ.get("KILLS", "20"))
+SEED = int(os.environ.get("SEED", "1"))
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    (tmp_path / "redis").mkdir()
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server
+    server.kill()
+
+
+class Faulty(Machine):
+    """Replicators that share a Redis and are quick to notice things."""
+
+    def __init__(self, root: Path, redis: RedisServer) -> None:
+        super().__init__(root)
+        self.redis = redis
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def settings(self, port: int, *numbers: int) -> dict[str, Any]:
+        section = {
+            "port": port,
+            "host": "127.0.0.1",
+            "devices": [f"127.0.0.1:{self.objects[number]}/d{number}" for number in numbers],
+            "interval_s": 0.3,
+            "probe_interval_s": 0.3,
+            "heartbeat_interval_s": 0.3,
+        }
+        common = self._common()
+        # Other processes take their time: what is looked at all the time here is not worth it there.
+        common["cluster"]["ring_check_interval_s"] = 1.0
+        return {**common, "replicator": section, "redis": {"url": self.redis.url, "answer_timeout_s": 0.3}}
+
+    async def start_replicator(self, number: int) -> None:
+        settings = ReplicatorSettings.model_validate(self.settings(self.replicators[number], number))
+        await self._serve(replicator.create_app(settings), self.replicators[number])
+
+    async def failures(self, number: int) -> dict[str, Any]:
+        return dict((await self.report(self.replicators[number]))["failures"])
+
+    def spawn(self, port: int, *numbers: int) -> None:
+        """A replicator in a process of its own."""
+        config = self.root / f"replicator-{port}.yaml"
+        config.write_text(yaml.safe_dump(self.settings(port, *numbers)))
+        command = [sys.executable, "-m", "swiftlet.main", "replicator", "--config", str(config)]
+        with (self.root / f"replicator-{port}.log").open("ab") as log:
+            self.processes[port] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def slay(self, port: int) -> None:
+        process = self.processes.pop(port)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    async def close(self) -> None:
+        for port in list(self.processes):
+            self.slay(port)
+        await super().close()
+
+
+@pytest.fixture
+async def machine(tmp_path: Path, redis: RedisServer) -> AsyncIterator[Faulty]:
+    made = Faulty(tmp_path, redis)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+class Written:
+    """Objects that were acknowledged by one device only, and what became of them since."""
+
+    def __init__(self, machine: Machine, objects: HttpObjectTransport, chooser: random.Random) -> None:
+        self.ring = machine.builders["object-0"].ring
+        self.objects = objects
+        self.chooser = chooser
+        self.bodies: dict[ObjectKey, bytes | None] = {}
+        self.second = time.time() - 3000
+
+    async def write(self, count: int, avoid: int | None = None) -> None:
+        """New ones, or newer versions or deletions of old ones, each on one of its primaries."""
+        for _ in range(count):
+            self.second += 1
+            number = self.chooser.randrange(200)
+            name = Name("AUTH_test", "c", f"o{number}")
+            digest = HASH_PATH(name.account, "c", f"o{number}")
+            key = ObjectKey(0, self.ring.partition_of(digest), digest)
+            targets = [device for device in self.ring.primaries(key.partition) if device.id != avoid]
+            target = self.chooser.choice(targets)
+            at = Timestamp.at(self.second)
+            if self.chooser.random() < 0.2:
+                try:
+                    await self.objects.delete(target, key, at, str(name), None)
+                except NotFound:
+                    continue  # It was not there: the tombstone is kept all the same, nothing was acknowledged.
+                finally:
+                    self.bodies[key] = None
+            else:
+                size = self.chooser.choice([0, 10, 5_000, 300_000, 2_500_000])
+                body = self.chooser.randbytes(size)
+                footer = footer_of(body)
+                if size > 1 << 20:
+                    upload = await self.objects.open_put(target, key, record_of(name, at), size, None)
+                    await upload.write(body)
+                    await upload.commit(footer)
+                else:
+                    await self.objects.put(target, key, record_of(name, at), body, footer, None)
+                self.bodies[key] = body
+
+    async def is_everywhere(self, avoid: int | None = None) -> bool:
+        """Whether all primaries have exactly what was written last."""
+        for key, body in self.bodies.items():
+            for device in self.ring.primaries(key.partition):
+                if device.id != avoid and not await self._is_there(device, key, body):
+                    return False
+        return True
+
+    async def _is_there(self, device: Device, key: ObjectKey, body: bytes | None) -> bool:
+        try:
+            stream = await self.objects.get(device, key)
+        except NotFound:
+            return body is None
+        except SwiftletError:
+            return False
+        try:
+            return b"".join([chunk async for chunk in stream.chunks()]) == body
+        finally:
+            await stream.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 10 * KILLS)
+async def test_a_replicator_that_is_killed_again_and_again_loses_nothing(machine: Faulty, redis: RedisServer) -> None:
+    chooser = random.Random(SEED)
+    for number in range(COUNT):
+        await machine.start_object(number)
+    port = free_ports(1)[0]
+    async with transports() as (objects, _):
+        written = Written(machine, objects, chooser)
+        for kill in range(KILLS):
+            await written.write(12)
+            machine.spawn(port, *range(COUNT))
+            # While it starts, or anywhere in its rounds.
+            if chooser.random() < 0.9:
+                await until(lambda: _answers(machine, port))
+            if chooser.random() < 0.3:
+                redis.kill()
+            await asyncio.sleep(chooser.uniform(0, 0.5))
+            if kill % 3 == 2 and chooser.random() < 0.5:
+                await machine.stop(machine.objects[3])
+                await asyncio.sleep(chooser.uniform(0, 0.3))
+                await machine.start_object(3)
+            machine.slay(port)
+            redis.kill()
+            redis.start()
+        machine.spawn(port, *range(COUNT))
+        await until(written.is_everywhere)
+
+
+async def _answers(machine: Faulty, port: int) -> bool:
+    try:
+        await machine.report(port)
+    except OSError:
+        return False
+    return True
+
+
+async def test_rounds_go_on_without_a_node_and_without_redis_and_a_returned_node_is_filled(
+    machine: Faulty, redis: RedisServer
+) -> None:
+    for number in range(COUNT):
+        await machine.start_object(number)
+        await machine.start_replicator(number)
+    dead = f"127.0.0.1:{machine.objects[3]}"
+    async with transports() as (objects, _):
+        written = Written(machine, objects, random.Random(SEED))
+        await written.write(20)
+        await until(written.is_everywhere)
+        await machine.stop(machine.objects[3])
+        await machine.stop(machine.replicators[3])
+
+        async def left_out() -> bool:
+            reports = [await machine.failures(number) for number in range(3)]
+            return all(dead in report["nodes"] and report["out"] == 1 for report in reports)
+
+        await until(left_out)
+        for _ in range(3):
+            redis.kill()
+            await written.write(8, avoid=3)
+            await until(lambda: written.is_everywhere(avoid=3))
+            assert await left_out()
+            redis.start()
+            await written.write(8, avoid=3)
+            await until(lambda: written.is_everywhere(avoid=3))
+
+        async def hears_redis() -> bool:
+            return all([(await machine.failures(number))["redis"] == "up" for number in range(3)])
+
+        await until(hears_redis)
+        await machine.start_object(3)
+
+        async def back() -> bool:
+            return all([(await machine.failures(number))["out"] == 0 for number in range(3)])
+
+        await until(back)
+        await machine.start_replicator(3)
+        await until(written.is_everywhere)
+        reports = [await machine.report(machine.replicators[number]) for number in range(3)]
+        assert all(report["lastRounds"] for report in reports)
+        assert all(report["failures"]["cutOff"] is False for report in reports)
+
+
+async def test_status_and_rounds_by_hand(machine: Faulty) -> None:
+    for number in range(COUNT):
+        await machine.start_object(number)
+    config = machine.root / "by-hand.yaml"
+    config.write_text(yaml.safe_dump(machine.settings(machine.replicators[0], *range(COUNT))))
+
+    def call(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(swiftlet, ["replicator", *arguments])
+        return done.exit_code, done.output
+
+    async with transports() as (objects, _):
+        written = Written(machine, objects, random.Random(SEED))
+        await written.write(20)
+        partition = str(next(iter(written.bodies)).partition)
+        by_hand = ("--config", str(config))
+        code, output = await asyncio.to_thread(call, *by_hand, "--once", "--partition", partition)
+        assert (code, '"compared": 6' in output) == (0, True), output
+        code, output = await asyncio.to_thread(call, "round", *by_hand, "--node", "pod-1/d1", "--policy", "GOLD")
+        assert code == 0, output
+        assert not await written.is_everywhere()
+        code, output = await asyncio.to_thread(call, "round", *by_hand)
+        assert code == 0, output
+        assert await written.is_everywhere()
+        await machine.start_replicator(0)
+
+        async def one_round() -> bool:
+            return bool((await machine.report(machine.replicators[0]))["lastRounds"])
+
+        await until(one_round)
+        address = f"127.0.0.1:{machine.replicators[0]}"
+        code, output = await asyncio.to_thread(call, "status", "--address", address)
+        assert code == 0, output
+        assert "neighbours: 3, of which 0 left out" in output
+        assert "compared" in output
+        code, output = await asyncio.to_thread(call, "status", *by_hand, "--json")
+        assert (code, '"observer"' in output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["round", "--policy", "lead"], "--policy lead: there is no such policy, only gold"),
+        (["--once", "--node", "nobody"], "--node nobody: no device"),
+        (["--once"], "no local device answers"),
+        (["status"], "no report"),
+        (["--node", "pod-1/d1"], "need --once"),
+    ],
+)
+def test_what_can_not_be_done_is_told(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    async def make() -> dict[str, Any]:
+        machine = Faulty(tmp_path, RedisServer(tmp_path))
+        await machine.close()
+        return machine.settings(machine.replicators[0], 0)
+
+    config = tmp_path / "settings.yaml"
+    config.write_text(yaml.safe_dump(asyncio.run(make())))
+    done = CliRunner().invoke(swiftlet, ["replicator", "--config", str(config), *arguments])
+    assert done.exit_code != 0
+    assert problem in (done.output + str(done.exception))

@@ -1,0 +1,223 @@
+"""The order and the progress of rounds: who is back comes first, what was done comes last, budgets hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path as Directory
+from typing import Any
+
+import pytest
+
+from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
+from swiftlet.ring.model import Device
+from swiftlet.sync.failures.neighbours import Neighbours, node_of
+from swiftlet.sync.failures.opinions import Observer
+from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.pacing import Pace
+from swiftlet.sync.progress import MAX_TEXT_BYTES, Progress
+from swiftlet.sync.replicator import Replicator, Selection, probe
+from swiftlet.sync.report import RoundReport
+from swiftlet.sync.share import Share
+from swiftlet.sync.standing import Standing
+from swiftlet.sync.tests.test_replicator import NAMES
+
+
+@pytest.fixture
+async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+    async with memory_cluster(tmp_path, devices=5) as made:
+        yield made
+
+
+class Watched:
+    """A replicator of one device; notes which peers are asked for which partitions, in order."""
+
+    def __init__(self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, pace: Pace | None = None) -> None:
+        self.cluster = cluster
+        self.device = cluster.devices[0]
+        self.asked: list[tuple[int, int]] = []
+        self.neighbours = Neighbours(
+            Observer(node_of(self.device), "n0"),
+            FailureTable(limit=2),
+            lambda device: probe(cluster.transport, device),
+            retry_s=0.01,
+        )
+        self.worker = Replicator(
+            lambda ring: [self.device],
+            cluster.rings.objects,
+            cluster.transport,
+            pace=pace or Pace(concurrency=1),
+            neighbours=self.neighbours,
+        )
+        hashes = cluster.transport.suffix_hashes
+
+        async def asking(device: Device, policy: int, partition: int) -> Any:
+            if device != self.device:
+                self.asked.append((device.id, partition))
+            await self.on_asking(device, partition)
+            return await hashes(device, policy, partition)
+
+        monkeypatch.setattr(cluster.transport, "suffix_hashes", asking)
+
+    async def on_asking(self, device: Device, partition: int) -> None:
+        """What the test wants to happen then."""
+
+    async def round(self, selection: Selection = Selection()) -> RoundReport:  # noqa: B008 - frozen
+        self.asked.clear()
+        return await self.worker.run_round([0], selection)
+
+    def partitions_with(self, peer: Device) -> set[int]:
+        ring = self.cluster.ring
+        return {partition for partition, _ in ring.partitions_of(self.device.id) if peer in ring.primaries(partition)}
+
+
+def fill(cluster: MemoryCluster, device: Device) -> None:
+    """Something in every partition of a device."""
+    filled: set[int] = set()
+    number = 0
+    wanted = {partition for partition, _ in cluster.ring.partitions_of(device.id)}
+    while filled != wanted:
+        path = NAMES[0].__class__(NAMES[0].account, NAMES[0].container, f"n{number}")
+        number += 1
+        partition = cluster.key(path).partition
+        if partition in wanted and partition not in filled:
+            cluster.place(device, 2, b"x", path)
+            filled.add(partition)
+
+
+async def test_a_dead_node_is_asked_a_few_times_then_left_out_and_counted_as_not_compared(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster, monkeypatch)
+    fill(cluster, watched.device)
+    dead = cluster.devices[1]
+    shared = len(watched.partitions_with(dead))
+    assert shared > 2
+    with cluster.down(dead):
+        report = await watched.round()
+        assert [peer for peer, _ in watched.asked].count(dead.id) == 2
+        assert (report.failed, report.skipped) == (2, shared - 2)
+        assert not report.clean
+        assert watched.worker.standings.of(watched.device.name, 0).unchecked == shared
+        again = await watched.round()
+        assert [peer for peer, _ in watched.asked].count(dead.id) == 0
+        assert again.skipped == shared
+
+
+async def test_what_was_left_out_comes_next_when_the_node_is_back_in_the_same_round(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster, monkeypatch)
+    fill(cluster, watched.device)
+    dead = cluster.devices[1]
+    for _ in range(2):
+        watched.neighbours.know(0, cluster.ring.devices)
+        watched.neighbours.failed(node_of(dead))
+    assert watched.neighbours.skips(node_of(dead))
+    cluster.transport.link(dead).unreachable = True
+    came: list[int] = []
+
+    async def comes_back(device: Device, partition: int) -> None:
+        if watched.neighbours.skips(node_of(dead)) and len(watched.asked) == 12:
+            cluster.transport.link(dead).unreachable = False
+            await asyncio.sleep(0.02)
+            watched.neighbours.maybe_back(node_of(dead))
+            async with asyncio.timeout(5):
+                while watched.neighbours.skips(node_of(dead)):  # noqa: ASYNC110 - a probe's task sets no event
+                    await asyncio.sleep(0.001)
+            came.append(len(watched.asked))
+
+    monkeypatch.setattr(watched, "on_asking", comes_back)
+    report = await watched.round()
+    assert came, "it was left out until then"
+    assert report.skipped > 0
+    shared = watched.partitions_with(dead)
+    assert {partition for peer, partition in watched.asked if peer == dead.id} == shared, "all in this round"
+    after = [partition for _, partition in watched.asked[came[0] + 1 :]]
+    first = list(dict.fromkeys(after))[: len(shared) - 1]
+    assert len([partition for partition in first if partition in shared]) >= len(first) - 1, "before all others"
+    assert watched.worker.standings.of(watched.device.name, 0).unchecked == 0
+
+
+async def test_a_round_may_be_confined_to_partitions_and_peers(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster, monkeypatch)
+    fill(cluster, watched.device)
+    peer = cluster.devices[2]
+    partition = min(watched.partitions_with(peer))
+    await watched.round(Selection(frozenset({partition})))
+    assert {found for _, found in watched.asked} == {partition}
+    await watched.round(Selection(None, lambda device: device == peer))
+    assert {found for found, _ in watched.asked} == {peer.id}
+    assert {found for _, found in watched.asked} == watched.partitions_with(peer)
+
+
+async def test_what_a_killed_replicator_had_done_comes_last(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = Watched(cluster, monkeypatch)
+    fill(cluster, former.device)
+    texts: list[str] = []
+
+    async def note(device: Device, partition: int) -> None:
+        texts.append(former.worker.progress.text())
+
+    monkeypatch.setattr(former, "on_asking", note)
+    await former.round()
+    assert former.worker.progress.text() == "", "a round that is through is not worth knowing"
+    done = list(dict.fromkeys(partition for _, partition in former.asked))
+    text = texts[len(texts) // 2]
+    successor = Watched(cluster, monkeypatch)
+    successor.worker.progress.recall(text)
+    ring = cluster.ring
+    share = Share(successor.device, 0, ring, Standing())
+    known = {partition for partition in done if successor.worker.progress.was_done(share, partition)}
+    assert 0 < len(known) < len(done)
+    await successor.round()
+    order = list(dict.fromkeys(partition for _, partition in successor.asked))
+    assert set(order) == set(done)
+    assert set(order[-len(known) :]) == known
+    await successor.round()
+    assert set(dict.fromkeys(partition for _, partition in successor.asked)) == set(done)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "1", '{"a": 1}', '{"a": "eJw="}', "x" * (MAX_TEXT_BYTES + 1)])
+def test_a_text_that_can_not_be_read_is_nothing(cluster: MemoryCluster, text: str | None) -> None:
+    progress = Progress()
+    progress.recall(text)
+    share = Share(cluster.devices[0], 0, cluster.ring, Standing())
+    assert not any(progress.was_done(share, partition) for partition in range(20))
+
+
+def test_the_estimate_follows_the_mean_speed(cluster: MemoryCluster) -> None:
+    now = [100.0]
+    progress = Progress(clock=lambda: now[0], now_s=lambda: 5000.0)
+    share = Share(cluster.devices[0], 0, cluster.ring, Standing())
+    assert not progress.report()
+    progress.begin([(share, partition) for partition in range(10)])
+    assert not progress.remaining_s
+    now[0] += 4
+    for partition in range(2):
+        progress.done(share, partition, whole=True)
+    assert progress.report() == {"partitions": 10, "done": 2, "runningForS": 4.0, "remainingS": 16.0}
+    progress.again(2)
+    assert progress.remaining_s == 20.0
+    progress.end(RoundReport(compared=3))
+    assert not progress.report()
+    assert progress.rounds[-1]["endedAt"] == 5000.0
+
+
+async def test_rounds_keep_to_the_budget_of_bytes(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    watched = Watched(cluster, monkeypatch, Pace(1, bytes_per_s=1000, clock=lambda: 0.0, sleep=sleep))
+    path = next(path for path in NAMES if watched.device in cluster.primaries(path))
+    cluster.place(watched.device, 2, bytes(3_000_000), path)
+    report = await watched.round()
+    assert report.pushed == 2
+    assert max(slept) == pytest.approx(6000)
+    assert len(slept) > 10, "piece by piece"
