@@ -63,10 +63,16 @@ test: setup ## all tests, of Rust and of Python
 # make sim SEED=13 SIM_ARGS=--trace
 SEED ?= 1
 SEEDS ?= 1
+# make kills KILLS=200 SEED=3
+KILLS ?= 20
 SIM_ARGS ?=
 .PHONY: sim
 sim: setup ## whole clusters simulated from SEED on, SEEDS of them; SIM_ARGS='--trace' tells one seed's whole history
 	@cd services && exec ../.venv/bin/python -m swiftlet.sync.sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+
+.PHONY: kills
+kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
+	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again
 
 .PHONY: native
 native: ## build the native package anew and install it
