@@ -52,12 +52,18 @@ def full_store() -> Iterator[NativeStore]:
 
 @contextmanager
 def served(
-    stores: dict[str, NativeStore], unused: dict[str, str] | None = None
+    stores: dict[str, NativeStore], unused: dict[str, str] | None = None, sockets: Path | None = None
 ) -> Iterator[tuple[int, swiftlet_native.ObjectServer]]:
     """A native server over open stores: its port, and itself."""
     opened = {name: store.native for name, store in stores.items()}
     server = swiftlet_native.ObjectServer(
-        f"127.0.0.1:{PORT}", machine(), [KEY], opened, unused or {}, pool_bytes=32 << 20
+        f"127.0.0.1:{PORT}",
+        machine(),
+        [KEY],
+        opened,
+        unused or {},
+        pool_bytes=32 << 20,
+        socket_directory=sockets,
     )
     try:
         yield server.listen("127.0.0.1", 0), server
@@ -66,10 +72,16 @@ def served(
 
 
 @asynccontextmanager
-async def client_of(offset: int, key: bytes = KEY, patience_s: float = 10.0) -> AsyncIterator[NativeObjectTransport]:
+async def client_of(
+    offset: int, key: bytes = KEY, patience_s: float = 10.0, sockets: Path | None = None
+) -> AsyncIterator[NativeObjectTransport]:
     """A transport."""
     settings = NativeSettings(
-        port_offset=offset, pool_bytes=32 << 20, answer_timeout_s=patience_s, idle_timeout_s=patience_s
+        port_offset=offset,
+        pool_bytes=32 << 20,
+        answer_timeout_s=patience_s,
+        idle_timeout_s=patience_s,
+        socket_directory=sockets,
     )
     transport = NativeObjectTransport(NativeClient(settings, [key]))
     try:
@@ -195,6 +207,17 @@ class TestNative(ObjectTransportConformance):
         await asyncio.gather(*(asyncio.to_thread(fill, share) for share in range(8)))
         found = await peer.transport.entries(peer.device, 0, 7, "001")
         assert len(found) == many
+
+
+class TestNativeOnOneMachine(TestNative):
+    @asynccontextmanager
+    async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+        assert isinstance(store, FaultyNativeStore)
+        with tempfile.TemporaryDirectory() as directory, served({"d1": store}, sockets=Path(directory)) as (port, _):
+            device, offset = device_at(port)
+            async with client_of(offset, sockets=Path(directory)) as transport:
+                yield Peer(transport, device, store, rows, NativeOwed(store))
+                assert {row["transport"] for row in transport.client.report()} <= {"same-node"}
 
 
 async def at_work(server: swiftlet_native.ObjectServer, requests: int) -> None:
