@@ -68,6 +68,20 @@ def test_one_seed_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert "client: put" in said
 
 
+def test_a_broken_seed_shows_its_end_and_how_to_replay_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swiftlet.sync.session.handoff.is_home", lambda *_: True)
+    assert main(["--seed", "1", "--seeds", "12", "--workers", "1", "--mode", "batched"]) == 1
+    said = capsys.readouterr().out
+    seed = said.split("make sim SEED=")[1].split()[0]
+    assert f"seed {seed} (batched): device" in said
+    assert f"make sim SEED={seed} SIM_ARGS='--trace --mode batched'" in said
+    assert "BROKEN: device" in said
+    assert "0 broken" not in said
+    assert main(["--seed", seed, "--trace", "--mode", "batched"]) == 1
+
+
 def test_bad_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--seeds", "0"])
