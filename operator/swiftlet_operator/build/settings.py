@@ -57,6 +57,9 @@ def settings_of(site: Site) -> dict[str, Any]:
         "replicator": {
             "interval_s": spec.replicator.interval_seconds,
             "concurrency": spec.replicator.concurrency,
+            "bytes_per_s": spec.replicator.bytes_per_second,
+            "error_suppression_limit": spec.replicator.error_suppression_limit,
+            "error_suppression_interval_s": spec.replicator.error_suppression_interval_seconds,
         },
         **({"redis": redis} if redis else {}),
     }
