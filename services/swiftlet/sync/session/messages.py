@@ -22,7 +22,8 @@ MAX_MESSAGE = 1 << 20
 """Bytes of a whole message."""
 MAX_PARTITIONS = 4096
 """Partitions in one message."""
-MAX_PARTITION = (1 << 32) - 1
+MAX_NUMBER = (1 << 32) - 1
+"""Of a policy, a ring's version and a partition."""
 SUFFIX_COUNT = 4096
 """Suffixes that a partition can have."""
 MAX_SUFFIX_HASHES = 8192
@@ -30,7 +31,6 @@ MAX_SUFFIX_HASHES = 8192
 MAX_ENTRIES = 4096
 """Entries in one answer."""
 
-_HEAD = struct.Struct(">BBII")
 _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
@@ -140,7 +140,9 @@ def order_of(digest: bytes) -> tuple[int, bytes]:
 
 def encode(message: Message) -> bytes:
     """The message's bytes; WireError when it is over a limit."""
-    out = bytearray(_HEAD.pack(VERSION, _TYPES[type(message)], message.policy, message.ring_version))
+    out = bytearray((VERSION, _TYPES[type(message)]))
+    _put_varint(out, message.policy)
+    _put_varint(out, message.ring_version)
     if isinstance(message, Compare):
         out += bytes([message.leaves]) + message.hash
         _put_partitions(out, message.partitions)
@@ -218,9 +220,10 @@ def decode(data: bytes) -> Message:
     """The inverse of `encode`; WireError for anything else."""
     _check_count(len(data), MAX_MESSAGE, "bytes")
     reader = _Reader(data)
-    version, kind, policy, ring_version = _HEAD.unpack(reader.take(_HEAD.size))
+    version, kind = reader.take(2)
     if version != VERSION:
         raise WireError(f"a sync message of version {version}; this server speaks {VERSION}")
+    policy, ring_version = reader.varint(MAX_NUMBER), reader.varint(MAX_NUMBER)
     message = _decode_body(reader, kind, policy, ring_version)
     if not reader.done:
         raise WireError("a sync message has bytes behind its end")
@@ -250,7 +253,7 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
     if kind == _TYPES[AskSuffixes]:
         return AskSuffixes(policy, ring, reader.partitions())
     if kind == _TYPES[AskEntries]:
-        partition = reader.varint(MAX_PARTITION)
+        partition = reader.varint(MAX_NUMBER)
         suffixes = tuple(f"{n:03x}" for n in reader.ascending(SUFFIX_COUNT, SUFFIX_COUNT - 1, "suffixes"))
         after = reader.take(DIGEST_SIZE) if reader.flags(1) else None
         return AskEntries(policy, ring, partition, suffixes, after)
@@ -273,7 +276,7 @@ def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
     found = []
     left = MAX_SUFFIX_HASHES
     for _ in range(reader.count(MAX_PARTITIONS, "partitions")):
-        partition, primary = reader.varint(MAX_PARTITION), reader.flags(1) == 1
+        partition, primary = reader.varint(MAX_NUMBER), reader.flags(1) == 1
         count = reader.count(min(left, SUFFIX_COUNT), "suffix hashes")
         left -= count
         hashes: dict[str, bytes] = {}
@@ -325,18 +328,18 @@ class _Reader:
                 return value
 
     def count(self, limit: int, what: str) -> int:
-        value = self.varint(MAX_PARTITION)
+        value = self.varint(MAX_NUMBER)
         _check_count(value, limit, what)
         return value
 
     def partitions(self) -> tuple[int, ...]:
-        return tuple(self.ascending(MAX_PARTITIONS, MAX_PARTITION, "partitions"))
+        return tuple(self.ascending(MAX_PARTITIONS, MAX_NUMBER, "partitions"))
 
     def ascending(self, limit: int, highest: int, what: str) -> list[int]:
         numbers: list[int] = []
         last = -1
         for _ in range(self.count(limit, what)):
-            last += 1 + self.varint(MAX_PARTITION)
+            last += 1 + self.varint(MAX_NUMBER)
             if last > highest:
                 raise WireError(f"{last} is over {highest}, the highest of {what}")
             numbers.append(last)

@@ -46,7 +46,7 @@ def test_equal_partitions_take_one_question() -> None:
     round_of(peers, tuple(range(60)))
     assert kinds(peers) == [Compare, Equal]
     assert peers.told == [Proved(PEER, tuple(range(60)))]
-    assert [size for *_, size in peers.said] == [27 + 1 + 60, 10]
+    assert [size for *_, size in peers.said] == [21 + 1 + 60, 4]
 
 
 def test_batched_goes_down_to_what_is_lacking_and_brings_both_ways() -> None:

@@ -29,7 +29,7 @@ ONE, TWO = bytes(range(16)), bytes(range(16, 32))
 
 
 def by_hand(kind: int, *parts: bytes) -> bytes:
-    return struct.pack(">BBII", 1, kind, 3, 9) + b"".join(parts)
+    return bytes([1, kind, 3, 0xAC, 0x02]) + b"".join(parts)
 
 
 def the_same(message: Message, data: bytes) -> None:
@@ -39,21 +39,21 @@ def the_same(message: Message, data: bytes) -> None:
 
 def test_messages_made_by_hand() -> None:
     partitions = b"\x03" + b"\x00" + b"\x04" + b"\xac\x02"
-    the_same(Compare(3, 9, (0, 5, 306), ONE), by_hand(1, b"\x00", ONE, partitions))
-    the_same(Compare(3, 9, (5,), ONE, leaves=True), by_hand(1, b"\x01", ONE, b"\x01\x05"))
-    the_same(AskSuffixes(3, 9, (0, 5, 306)), by_hand(2, partitions))
-    the_same(AskEntries(3, 9, 300, ("000", "fff")), by_hand(3, b"\xac\x02", b"\x02\x00\xfe\x1f", b"\x00"))
-    the_same(AskEntries(3, 9, 1, ("001",), TWO), by_hand(3, b"\x01", b"\x01\x01", b"\x01", TWO))
-    the_same(Equal(3, 9), by_hand(17))
-    the_same(Roots(3, 9, (ONE, TWO)), by_hand(18, b"\x02", ONE, TWO))
+    the_same(Compare(3, 300, (0, 5, 306), ONE), by_hand(1, b"\x00", ONE, partitions))
+    the_same(Compare(3, 300, (5,), ONE, leaves=True), by_hand(1, b"\x01", ONE, b"\x01\x05"))
+    the_same(AskSuffixes(3, 300, (0, 5, 306)), by_hand(2, partitions))
+    the_same(AskEntries(3, 300, 300, ("000", "fff")), by_hand(3, b"\xac\x02", b"\x02\x00\xfe\x1f", b"\x00"))
+    the_same(AskEntries(3, 300, 1, ("001",), TWO), by_hand(3, b"\x01", b"\x01\x01", b"\x01", TWO))
+    the_same(Equal(3, 300), by_hand(17))
+    the_same(Roots(3, 300, (ONE, TWO)), by_hand(18, b"\x02", ONE, TWO))
     found = SuffixHashes(300, True, {"abc": ONE, "00f": TWO})
     hashes = b"\x00\x0f" + TWO + b"\x0a\xbc" + ONE
-    the_same(Suffixes(3, 9, (found,)), by_hand(19, b"\x01", b"\xac\x02", b"\x01", b"\x02", hashes))
+    the_same(Suffixes(3, 300, (found,)), by_hand(19, b"\x01", b"\xac\x02", b"\x01", b"\x02", hashes))
     data = Entry(ONE, Kind.DATA, Timestamp(5), Timestamp(7), Timestamp(6))
     gone = Entry(TWO, Kind.TOMBSTONE, Timestamp(5))
     first = ONE + b"\x81" + struct.pack(">QQQ", 5, 7, 6)
     second = TWO + b"\x02" + struct.pack(">Q", 5)
-    the_same(Entries(3, 9, True, True, (data, gone)), by_hand(20, b"\x03", b"\x02", first, second))
+    the_same(Entries(3, 300, True, True, (data, gone)), by_hand(20, b"\x03", b"\x02", first, second))
 
 
 def test_the_limits_are_the_code_s() -> None:
