@@ -13,7 +13,7 @@ from random import Random
 from swiftlet.model import Entry
 from swiftlet.placement.plan import write_quorum
 from swiftlet.ring.builder import RingBuilder
-from swiftlet.sync.compare import IN_FLIGHT_S
+from swiftlet.sync.compare import IN_FLIGHT_S, need_of
 from swiftlet.sync.session.topology import BATCHED
 from swiftlet.sync.sim.checker import Broken, Checker, Counts
 from swiftlet.sync.sim.client import Proxy, Verb, Write
@@ -200,12 +200,18 @@ class World:
     def _rounds_for(self, digest: bytes, newest: Entry, live: frozenset[int]) -> int:
         """Twice as many where metadata hid behind a tombstone, or the tombstone is about to be forgotten."""
         found = self.checker.replicas(digest, live)
-        at_quorum = found.count(newest) >= write_quorum(self.shape.replicas)
+        at_quorum = found.count(newest) >= write_quorum(self.shape.replicas) and not self._posted(newest, live)
         needed = rounds_needed(self.shape, at_quorum and len(live) == len(self.nodes))
         verbs = {write.verb for write in self.checker.writes[digest]}
         hidden = {Verb.POST, Verb.DELETE} <= verbs
         forgotten = newest.timestamp.seconds < self.checker.forgotten_s(self.shape.skew_s)
         return needed * 2 if hidden or forgotten else needed
+
+    def _posted(self, newest: Entry, live: frozenset[int]) -> bool:
+        """Whether a device with older data has a POST that counts on top of the newest."""
+        partition = self.checker.writes[newest.digest][0].partition
+        held = [self.nodes[id_].store.held(partition, newest.digest) for id_ in live]
+        return any(h and h.entry and need_of(h.entry, newest) is not None for h in held)
 
     def _round(self, live: frozenset[int]) -> None:
         """One round of every node, each begun at its own moment."""
