@@ -30,7 +30,7 @@ from swiftlet.api import (
 from swiftlet.api.access import Access, TokenAccess
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
-from swiftlet.api.finishing import finish
+from swiftlet.api.finishing import finish, finish_with
 from swiftlet.api.problems import ApiError, answer, status_of
 from swiftlet.api.reports import ManyProblems
 from swiftlet.errors import SwiftletError
@@ -74,6 +74,9 @@ def add_api_routes(app: web.Application, api: SwiftApi) -> None:
     """Everything that no earlier route of `app` takes goes to the Swift API."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if "Upgrade" in request.headers:
+            # Not begun; what follows is no HTTP to aiohttp any more, and nobody would be answered.
+            finish_with(request, web.StreamResponse.force_close)
         try:
             return await _dispatch(api, request)
         except SwiftletError as error:

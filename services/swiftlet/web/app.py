@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from swiftlet.web.health import READINESS, Readiness, add_health_routes
+from swiftlet.web.malformed import log_without_bytes
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import around_requests, mark_response
 from swiftlet.web.statusz import STATUS, StatusBoard, add_status_route
@@ -30,6 +31,7 @@ def create_base_app(
     `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
     does not (proxies). `middlewares` run inside of it, the first one outermost.
     """
+    log_without_bytes()
     metrics = HttpMetrics(service)
     app = web.Application(
         middlewares=[around_requests(metrics, trust_request_ids), *middlewares], client_max_size=client_max_size
