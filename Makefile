@@ -60,6 +60,18 @@ lint: ## linters, import contracts and types
 test: setup ## all tests, of Rust and of Python
 	@hack/check rust-tests python-tests
 
+.PHONY: clients
+clients: ## rclone, restic, duplicity, the swift command and a browser against a store on this machine
+	@hack/setup --clients
+	@.venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
+
+# make fuzz MINUTES=10 FUZZ_SEED=7
+MINUTES ?= 10
+FUZZ_SEED ?= 1
+.PHONY: fuzz
+fuzz: setup ## requests made from docs/openapi.yaml and shapes that no library sends, for MINUTES
+	@FUZZ_SECONDS=$$(( $(MINUTES) * 60 )) FUZZ_SEED=$(FUZZ_SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_fuzz.py
+
 # make sim SEED=13 SIM_ARGS=--trace
 SEED ?= 1
 SEEDS ?= 1
@@ -93,6 +105,10 @@ bench: ## how fast one core digests
 .PHONY: bench-baseline
 bench-baseline: setup ## objects per second and latency of a store on this machine (needs wrk)
 	@.venv/bin/python -m bench.baseline.run
+
+.PHONY: bench-slo
+bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
+	@.venv/bin/python -m bench.slo.run
 
 .PHONY: bench-operator
 bench-operator: setup ## one operator with 100 clusters: reconcile times, memory, requests at rest (needs hack/cluster setup)

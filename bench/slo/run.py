@@ -1,0 +1,164 @@
+"""Downloads of a static large object of many segments against those of a plain object of the same bytes.
+
+    make bench-slo                 # or: .venv/bin/python -m bench.slo.run --segments 1000 --kib 1024 --rounds 5
+
+Starts a store of its own with one API process, stores the same bytes as one object and as segments with a manifest,
+and reads both in turns over one connection, so that what else the machine does falls on both alike. Prints a markdown
+table. The ratio of medians is the measure; processor time of the store's processes tells what a segment costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import http.client
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.wire import Client
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Download:
+    """One download."""
+
+    seconds: float
+    cpu_s: float
+    """Of the store's processes."""
+    md5: str
+
+
+class Store:
+    """A store with the two objects in it."""
+
+    def __init__(self, cluster: Cluster, segments: int, size: int) -> None:
+        """Store them; `size` bytes a segment."""
+        self.cluster = cluster
+        self.client = Client(cluster.endpoint, cluster.user, cluster.key)
+        self.size = segments * size
+        for container in ("slo", "parts"):
+            assert self.client.call("PUT", container).status in {201, 202}
+        block = random.Random(1).randbytes(size)
+        entries, digest = [], hashlib.md5(usedforsecurity=False)
+        with tempfile.TemporaryFile() as whole:
+            for number in range(segments):
+                piece = number.to_bytes(8, "big") + block[8:]
+                name = f"{number:05}"
+                assert self.client.call("PUT", f"parts/{name}", body=piece).status == 201
+                etag = hashlib.md5(piece, usedforsecurity=False).hexdigest()
+                entries.append({"path": f"/parts/{name}", "etag": etag, "size_bytes": size})
+                digest.update(piece)
+                whole.write(piece)
+            whole.seek(0)
+            self._put_plain(whole)
+        body = json.dumps(entries).encode()
+        assert self.client.call("PUT", "slo/large", body=body, query="multipart-manifest=put").status == 201
+        self.md5 = digest.hexdigest()
+
+    def _put_plain(self, file: object) -> None:
+        connection = self._connection()
+        headers = {"X-Auth-Token": self.client.token, "Content-Length": str(self.size)}
+        connection.request("PUT", f"{self.client.base}/slo/plain", body=file, headers=headers)  # type: ignore[arg-type]
+        assert connection.getresponse().status == 201
+        connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.cluster.endpoint)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
+
+    def download(self, name: str) -> Download:
+        """Read an object to its end; the time that its digest takes is not counted."""
+        connection = self._connection()
+        cpu, began = self._cpu(), time.monotonic()
+        connection.request("GET", f"{self.client.base}/slo/{name}", headers={"X-Auth-Token": self.client.token})
+        response = connection.getresponse()
+        assert response.status == 200
+        buffer, left = bytearray(_READ_BYTES), self.size
+        digest = hashlib.md5(usedforsecurity=False)
+        paused = 0.0
+        while count := response.readinto(buffer):
+            left -= count
+            pause = time.monotonic()
+            digest.update(memoryview(buffer)[:count])
+            paused += time.monotonic() - pause
+        assert left == 0
+        took = time.monotonic() - began - paused
+        connection.close()
+        return Download(took, self._cpu() - cpu, digest.hexdigest())
+
+    def _cpu(self) -> float:
+        """Seconds of processor time that the store's processes have used."""
+        used = 0
+        for pid in self.cluster.pids.values():
+            for one in (pid, *_children(pid)):
+                fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+                used += int(fields[11]) + int(fields[12])
+        return used * _TICK_S
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def measure(store: Store, segments: int, rounds: int) -> None:
+    """Both in turns; the order changes from round to round."""
+    found: dict[str, list[Download]] = {"plain": [], "large": []}
+    for name in found:
+        store.download(name)  # Both from page cache from here on.
+    print(
+        f"| {segments} segments of {store.size // segments >> 10} KiB "
+        "| plain, MB/s | large, MB/s | plain, CPU s | large, CPU s | load |"
+    )
+    print("|---|---|---|---|---|---|")
+    for number in range(rounds):
+        for name in sorted(found, reverse=number % 2 == 0):
+            one = store.download(name)
+            assert one.md5 == store.md5
+            found[name].append(one)
+        plain, large = found["plain"][-1], found["large"][-1]
+        rates = " | ".join(f"{store.size / one.seconds / 1e6:.0f}" for one in (plain, large))
+        print(
+            f"| round {number + 1} | {rates} | {plain.cpu_s:.2f} | {large.cpu_s:.2f} | {os.getloadavg()[0]:.1f} |",
+            flush=True,
+        )
+    medians = {name: statistics.median(one.seconds for one in list_) for name, list_ in found.items()}
+    cpu = {name: statistics.median(one.cpu_s for one in list_) for name, list_ in found.items()}
+    print(f"\nspeed of the large object: {medians['plain'] / medians['large']:.0%} of the plain one's (medians); ")
+    print(
+        f"processor time: {cpu['large'] / cpu['plain']:.0%}, "
+        f"{(cpu['large'] - cpu['plain']) / segments * 1e3:.2f} ms a segment"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--segments", type=int, default=1000)
+    parser.add_argument("--kib", type=int, default=1024, help="of a segment")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="bench-slo-"))
+    try:
+        cluster = start_cluster(root, "--workers", "1")
+        try:
+            measure(Store(cluster, given.segments, given.kib << 10), given.segments, given.rounds)
+        finally:
+            cluster.stop()
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
