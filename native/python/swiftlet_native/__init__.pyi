@@ -510,5 +510,8 @@ class ObjectServer:
     def report(self) -> list[dict[str, object]]:
         """Counters of each client, as of `TransportNode`."""
 
+    def leave(self) -> None:
+        """Take no more connections, and ask clients for no more requests; those under way are answered."""
+
     def stop(self) -> None:
         """End connections and threads; what was under way is given up. Harmless a second time."""

@@ -84,6 +84,7 @@ def use_native_server(
             threads_per_device=section.threads_per_device,
             max_requests_per_device=section.max_requests_per_device,
             socket_directory=cluster.native_socket_directory,
+            drain_s=settings.drain_s,
         ),
     )
     keys.follow(server.set_keys)

@@ -4,13 +4,14 @@ What it counts is brought into the object server's metrics now and then. See `na
 `docs/transport.md`.
 
 Fault model: the port may be taken, or the system be out of descriptors: then there is no native server, and callers use
-HTTP. A device may fail or be missing while the others serve. What is under way when it is stopped is given up; the
-stores are closed after that.
+HTTP. A device may fail or be missing while the others serve. When the service ends, clients are asked for no more
+requests, and what is under way gets its time; then it is given up, and the stores are closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
 
 MEASURE_S = 5.0
 """Seconds between looks at what was counted."""
+_LOOK_S = 0.02
+"""Seconds between looks whether all is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class NativeServerSettings:
     threads_per_device: int = 4
     max_requests_per_device: int = 512
     socket_directory: Path | None = None
+    drain_s: float = 10.0
+    """Seconds that requests under way get to finish when the server ends."""
 
 
 class NativeServer:
@@ -56,6 +61,7 @@ class NativeServer:
         Nobody is let in before `listen`.
         """
         self.port: int | None = None
+        self._drain_s = settings.drain_s
         self._taken: dict[tuple[str, ...], int] = {}
         self._server = swiftlet_native.ObjectServer(
             settings.name,
@@ -103,11 +109,16 @@ class NativeServer:
         return more
 
     async def run(self, _app: web.Application) -> AsyncIterator[None]:
-        """For `app.cleanup_ctx`: measure until shutdown, then stop."""
+        """For `app.cleanup_ctx`: measure until shutdown; then let what is under way finish, and stop."""
         task = asyncio.create_task(self._measuring())
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        self._server.leave()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_s):
+                while any(device["requests"] for device in self._server.stats()):  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(_LOOK_S)
         self.measure()
         await asyncio.to_thread(self._server.stop)
 

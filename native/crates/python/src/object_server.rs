@@ -118,6 +118,14 @@ impl ObjectServer {
         self.with(|node| report(py, node))
     }
 
+    /// Take no more connections, and ask clients for no more requests; those under way are answered.
+    fn leave(&self) -> PyResult<()> {
+        self.with(|node| {
+            node.leave();
+            Ok(())
+        })
+    }
+
     /// End connections and threads; what was under way is given up. The stores stay open.
     fn stop(&self, py: Python<'_>) {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -472,6 +472,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Ask a client for no more requests.
+    pub(crate) fn leave(&mut self) -> Result<(), Fail> {
+        if self.is_open() && matches!(self.side, Side::Server) {
+            self.frame(Kind::Bye, 0, 0, &[], 0);
+        }
+        Ok(())
+    }
+
     /// Say BYE, if it can be said at once.
     pub(crate) fn goodbye(&mut self) {
         if self.is_open() {

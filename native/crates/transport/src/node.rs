@@ -169,6 +169,11 @@ impl Node {
         self.threads[0].0.post(Command::Listen(acceptor));
     }
 
+    /// Take no more connections, and ask those who have one for no more requests. Those under way are answered.
+    pub fn leave(&self) {
+        self.threads.iter().for_each(|(shared, _)| shared.post(Command::Leave));
+    }
+
     /// A peer to make calls to. Ask once per peer, and keep it.
     #[must_use]
     pub fn peer(&self, address: Address) -> Peer {

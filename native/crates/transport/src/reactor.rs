@@ -64,6 +64,8 @@ pub(crate) enum Command {
     AddPeer(Address, Arc<PeerMetrics>),
     Listen(Box<dyn Acceptor>),
     Adopt(Box<dyn Link>),
+    /// No new connections, and no new requests on those that there are.
+    Leave,
     Stop,
 }
 
@@ -389,7 +391,8 @@ impl Reactor {
     fn accept(&mut self, which: usize, now: Instant) {
         // A few at a time, so that a crowd does not keep others waiting.
         for _ in 0..16 {
-            match self.listeners[which].accept() {
+            let Some(listener) = self.listeners.get_mut(which) else { return };
+            match listener.accept() {
                 Ok(Some(link)) => {
                     self.next_thread = (self.next_thread + 1) % self.world.all.len();
                     let to = &self.world.all[self.next_thread];
@@ -504,6 +507,15 @@ impl Reactor {
                 }
             }
             Command::Adopt(link) => self.adopt(link, now),
+            Command::Leave => {
+                // Closed, they are gone from what is waited for, too.
+                self.listeners.clear();
+                for index in 0..self.slots.len() {
+                    let (generation, Some(_)) = &self.slots[index] else { continue };
+                    let key = Key { index: index as u32, generation: *generation };
+                    self.with(key, now, |connection, _| connection.leave());
+                }
+            }
             Command::Stop => self.stopping = true,
         }
     }

@@ -259,6 +259,30 @@ async def test_a_silent_device_is_given_up_in_time() -> None:
                 await transport.head(device, key_of(1))
 
 
+async def test_a_server_that_leaves_finishes_what_it_has_and_takes_no_more() -> None:
+    store = FaultyNativeStore()
+    try:
+        with served({"d1": store}) as (port, server):
+            device, offset = device_at(port)
+            async with client_of(offset) as transport:
+                data = some_bytes(3_000_000)
+                stream = await transport.open_put(device, key_of(1), record(1), len(data), None)
+                await stream.write(data[:1_000_000])
+                await at_work(server, 1)
+                server.leave()
+                async with asyncio.timeout(20):
+                    while True:
+                        try:
+                            await transport.policies(device)
+                        except NotMade:
+                            break
+                await stream.write(data[1_000_000:])
+                assert (await stream.commit(footer_of(data))).row is RowFate.NONE
+                assert store.stat(key_of(1)).size == len(data)
+    finally:
+        store.close()
+
+
 async def test_who_lacks_the_key_gets_nothing() -> None:
     store = FaultyNativeStore()
     try:
