@@ -88,6 +88,7 @@ def use_native_server(
         ),
     )
     keys.follow(server.set_keys)
+    app.on_shutdown.append(server.leave)
     app.cleanup_ctx.append(server.run)
     app[STATUS].add("native", server.status)
     try:

@@ -43,7 +43,7 @@ class NativeServerSettings:
     max_requests_per_device: int = 512
     socket_directory: Path | None = None
     drain_s: float = 10.0
-    """Seconds that requests under way get to finish when the server ends."""
+    """Seconds that requests under way get to finish, from when the service is asked to end."""
 
 
 class NativeServer:
@@ -62,6 +62,8 @@ class NativeServer:
         """
         self.port: int | None = None
         self._drain_s = settings.drain_s
+        self._ends_at: float | None = None
+        """On the event loop's clock."""
         self._taken: dict[tuple[str, ...], int] = {}
         self._server = swiftlet_native.ObjectServer(
             settings.name,
@@ -108,15 +110,21 @@ class NativeServer:
         self._taken[what] = total
         return more
 
+    async def leave(self, _app: web.Application) -> None:
+        """For `app.on_shutdown`: ask clients for no more requests. Those under way have their time from now on."""
+        if self._ends_at is None:
+            self._ends_at = asyncio.get_running_loop().time() + self._drain_s
+            self._server.leave()
+
     async def run(self, _app: web.Application) -> AsyncIterator[None]:
         """For `app.cleanup_ctx`: measure until shutdown; then let what is under way finish, and stop."""
         task = asyncio.create_task(self._measuring())
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        self._server.leave()
+        await self.leave(_app)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_s):
+            async with asyncio.timeout_at(self._ends_at):
                 while any(device["requests"] for device in self._server.stats()):  # noqa: ASYNC110 - it has no event
                     await asyncio.sleep(_LOOK_S)
         self.measure()
