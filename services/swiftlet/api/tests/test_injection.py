@@ -150,9 +150,25 @@ async def test_paths_lead_nowhere_else(proxy: Proxy, path: str) -> None:
     assert (await proxy.call("GET", "private/o")).body == b"PRIVATE"
 
 
-POINTING = ("X-Symlink-Target", "X-Symlink-Target-Account", "X-Copy-From", "X-Copy-From-Account", "Destination-Account")
-POINTING += ("X-Versions-Location", "X-History-Location", "X-Object-Manifest", "Host", "X-Forwarded-Host", "Via")
-POINTING += ("X-Container-Meta-Web-Error", "X-Container-Meta-Web-Listings-CSS", "X-Container-Sync-To", "Origin")
+POINTING = tuple(
+    [
+        "X-Symlink-Target",
+        "X-Symlink-Target-Account",
+        "X-Copy-From",
+        "X-Copy-From-Account",
+        "Destination-Account",
+        "X-Versions-Location",
+        "X-History-Location",
+        "X-Object-Manifest",
+        "Host",
+        "X-Forwarded-Host",
+        "Via",
+        "Origin",
+        "X-Container-Meta-Web-Error",
+        "X-Container-Meta-Web-Listings-CSS",
+        "X-Container-Sync-To",
+    ]
+)
 
 
 async def test_no_header_makes_the_proxy_ask_an_address(proxy: Proxy) -> None:
