@@ -327,3 +327,29 @@ class Settled:
 
     listed: bool
     reported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChange:
+    """What a shard's replica holds after an update, and how much more that is than before."""
+
+    objects: int
+    bytes: int
+    more_objects: int
+    more_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLook:
+    """How a replica of a shard, or of a split container's own database, stands.
+
+    `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: rows are still to be moved by
+    this replica. `middle`: where to split it, if that was asked and it has enough rows.
+    """
+
+    objects: int
+    bytes: int
+    points: tuple[str, ...]
+    beyond: bool
+    moving: bool
+    middle: str | None = None

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from swiftlet.errors import PolicyConflict
 from swiftlet.listing.database import Database
-from swiftlet.listing.head import Report
-from swiftlet.listing.schema import loaded, stored
+from swiftlet.listing.head import Head, Report, Totals
+from swiftlet.listing.schema import has_shard_table, loaded, stored
 from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, ObjectRow
 from swiftlet.timestamp import Timestamp
 
@@ -24,6 +24,22 @@ class ContainerDb(Database[ObjectRow]):
     kind = DatabaseKind.CONTAINER
     columns = ("name", "timestamp", "size", "etag", "content_type")
     age_column = "timestamp"
+    has_shards = False
+    """Whether the container is known to have been split here."""
+
+    def read_head(self) -> Head:
+        """With what the shards hold."""
+        head = super().read_head()
+        self.has_shards = has_shard_table(self.connection)
+        return replace(head, away=self._away()) if self.has_shards else head
+
+    def _away(self) -> Totals:
+        objects, size = self.connection.execute("SELECT sum(objects), sum(bytes) FROM shard").fetchone()
+        return Totals(objects or 0, objects or 0, size or 0)
+
+    def recount_away(self) -> None:
+        """What the shards hold has changed."""
+        self.head = replace(self.head, away=self._away())
 
     def encode(self, row: ObjectRow) -> tuple[int | str, ...]:
         """Columns of a row."""
@@ -66,8 +82,8 @@ class ContainerDb(Database[ObjectRow]):
             container=head.name.container or "",
             put_timestamp=head.put_timestamp,
             created=head.created,
-            object_count=head.totals.objects,
-            bytes_used=head.totals.bytes,
+            object_count=head.whole.objects,
+            bytes_used=head.whole.bytes,
             policy=head.policy,
             metadata=self.metadata(),
         )
@@ -79,8 +95,8 @@ class ContainerDb(Database[ObjectRow]):
             name=head.name.container or "",
             put_timestamp=head.put_timestamp,
             delete_timestamp=head.delete_timestamp,
-            object_count=head.totals.objects,
-            bytes_used=head.totals.bytes,
+            object_count=head.whole.objects,
+            bytes_used=head.whole.bytes,
             policy=head.policy,
             reported=counted,
         )

@@ -43,6 +43,9 @@ from swiftlet.model import (
 from swiftlet.timestamp import ZERO, Timestamp
 
 R = TypeVar("R", ObjectRow, ContainerRow)
+POINT = ":split:"
+"""What the names of metadata items begin with that are split points, no header's; they survive a deletion."""
+_BEHIND_POINTS = ":split;"
 _Column = int | str
 
 
@@ -149,7 +152,7 @@ class Database(ABC, Generic[R]):
     def delete(self, timestamp: Timestamp) -> None:
         """Delete; NotFound, NotEmpty, Superseded by a PUT at or after `timestamp`."""
         head = self.require()
-        if head.totals.rows:
+        if head.whole.rows:
             raise NotEmpty(f"{head.name} is not empty")
         if timestamp <= head.put_timestamp:
             raise Superseded(f"{head.name} was PUT later than this DELETE", head.put_timestamp)
@@ -157,10 +160,14 @@ class Database(ABC, Generic[R]):
 
     def _set_deletion(self, timestamp: Timestamp) -> None:
         self.head = replace(self.head, delete_timestamp=max(self.head.delete_timestamp, timestamp))
-        self.connection.execute("DELETE FROM metadata WHERE timestamp <= ?", (stored(self.head.delete_timestamp),))
+        self.connection.execute(
+            "DELETE FROM metadata WHERE timestamp <= ? AND (name < ? OR name >= ?)",
+            (stored(self.head.delete_timestamp), POINT, _BEHIND_POINTS),
+        )
 
-    def _undo_lost_deletion(self) -> None:
-        if self.head.deleted and self.head.totals.rows:
+    def undo_lost_deletion(self) -> None:
+        """A deleted database that has live rows after all is not deleted."""
+        if self.head.deleted and self.head.whole.rows:
             self.head = replace(self.head, put_timestamp=self.head.delete_timestamp)
 
     # Metadata.
@@ -174,11 +181,28 @@ class Database(ABC, Generic[R]):
         """The metadata that is there."""
         return _visible(self.items())
 
+    def add_items(self, items: Iterable[MetadataItem]) -> None:
+        """Merge metadata items whatever the database's state."""
+        self._merge_metadata(items)
+
+    def points(self) -> list[str]:
+        """Split points, in order."""
+        rows = self.connection.execute(
+            "SELECT name FROM metadata WHERE name >= ? AND name < ? ORDER BY name", (POINT, _BEHIND_POINTS)
+        )
+        return [name[len(POINT) :] for (name,) in rows]
+
+    @staticmethod
+    def point_item(point: str) -> str:
+        """The name of a split point's metadata item."""
+        return POINT + point
+
     def _merge_metadata(self, items: Iterable[MetadataItem], forgotten: Timestamp = ZERO) -> None:
         known = self.items()
         for item in items:
             old = known.get(item.name)
-            if item.timestamp <= self.head.delete_timestamp or (old is not None and old >= item):
+            gone = item.timestamp <= self.head.delete_timestamp and not item.name.startswith(POINT)
+            if gone or (old is not None and old >= item):
                 continue
             if old is None and not item.value and item.timestamp < forgotten:
                 continue
@@ -220,7 +244,7 @@ class Database(ABC, Generic[R]):
                     weight = self.weigh(old)
                     count, objects, size = count - 1, objects - weight[0], size - weight[1]
                 if old.deleted != merged.deleted:
-                    self._drop(old)
+                    self.drop(old)
             if not merged.deleted:
                 weight = self.weigh(merged)
                 count, objects, size = count + 1, objects + weight[0], size + weight[1]
@@ -233,10 +257,11 @@ class Database(ABC, Generic[R]):
                 totals=Totals(totals.rows + count, totals.objects + objects, totals.bytes + size),
                 rows_digest=sethash.add(self.head.rows_digest, change),
             )
-            self._undo_lost_deletion()
+            self.undo_lost_deletion()
         return changed
 
-    def _drop(self, row: R) -> None:
+    def drop(self, row: R) -> None:
+        """Take a row out of its table; totals and set hash are the caller's."""
         table = "marker" if row.deleted else "live"
         self.connection.execute(f"DELETE FROM {table} WHERE name = ?", (row.name,))  # noqa: S608
 
@@ -249,13 +274,14 @@ class Database(ABC, Generic[R]):
         ).fetchall()
         rows = [self.decode(row, True) for row in columns]
         for row in rows:
-            self._drop(row)
+            self.drop(row)
         change = -sum(sethash.term(row) for row in rows)
         self.head = replace(self.head, rows_digest=sethash.add(self.head.rows_digest, change))
         items = self.connection.execute("DELETE FROM metadata WHERE value = '' AND timestamp < ?", (stored(before),))
         return len(rows) + items.rowcount
 
-    def _fetch(self, table: str, span: Span, reverse: bool, limit: int) -> Iterator[R]:
+    def fetch(self, table: str, span: Span, reverse: bool, limit: int) -> Iterator[R]:
+        """Rows of a table by name, at most that many."""
         order = " DESC" if reverse else ""
         if span.high is None:
             cursor = self.connection.execute(self._scan % (table, "", order), (span.low, limit))
@@ -270,12 +296,12 @@ class Database(ABC, Generic[R]):
 
     def list_page(self, query: ListingQuery) -> list[R | Subdir]:
         """One page of the live rows."""
-        return list_page(query, lambda span, reverse, limit: self._fetch("live", span, reverse, limit))
+        return list_page(query, lambda span, reverse, limit: self.fetch("live", span, reverse, limit))
 
     def rows(self, start: str, upto: str, limit: int) -> list[R]:
         """Up to `limit` rows with `start < name <= upto` by name, removed ones included; "" is no bound."""
         span = Span(after(start) if start else "", after(upto) if upto else None)
-        found = [row for table in ("live", "marker") for row in self._fetch(table, span, False, limit)]
+        found = [row for table in ("live", "marker") for row in self.fetch(table, span, False, limit)]
         return sorted(found, key=_name)[:limit]
 
     # Replicas.
@@ -296,13 +322,13 @@ class Database(ABC, Generic[R]):
         put = max(head.put_timestamp, other.put_timestamp)
         self.head = replace(head, created=created, policy=policy, put_timestamp=put)
         self._merge_metadata(other.metadata, forgotten)
-        self._undo_lost_deletion()
+        self.undo_lost_deletion()
 
     def recount(self) -> tuple[Totals, bytes]:
         """Totals and set hash from the rows themselves; reads them all."""
         rows = objects = size = digest = 0
         for table in ("live", "marker"):
-            for row in self._fetch(table, Span("", None), False, -1):
+            for row in self.fetch(table, Span("", None), False, -1):
                 digest += sethash.term(row)
                 if table == "live":
                     weight = self.weigh(row)
@@ -327,4 +353,4 @@ def _incarnation(deletion: Timestamp, *candidates: tuple[Timestamp, int]) -> tup
 
 def _visible(items: Mapping[str, MetadataItem]) -> dict[str, str]:
     """Names and values of the items that were not removed."""
-    return {name: items[name].value for name in sorted(items) if items[name].value}
+    return {name: items[name].value for name in sorted(items) if items[name].value and not name.startswith(POINT)}

@@ -69,11 +69,16 @@ class Summary:
 
     fingerprint: bytes
     unreported: bool
+    rows: int = 0
+    """Live rows."""
+    split: bool = False
+    """Whether it is a container that has shards."""
 
     @classmethod
     def of(cls, database: AnyDb) -> Summary:
         """The summary of a database as it stands."""
-        return cls(fingerprint(database.state()), database.head.unreported)
+        split = isinstance(database, ContainerDb) and database.has_shards
+        return cls(fingerprint(database.state()), database.head.unreported, database.head.totals.rows, split)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,14 @@ class Head:
     totals: Totals
     rows_digest: bytes
     reported: Report
+    away: Totals = Totals()
+    """What the container's shards hold, by what this replica knows; not in `info`."""
+
+    @property
+    def whole(self) -> Totals:
+        """Totals with those of the shards."""
+        own, away = self.totals, self.away
+        return Totals(own.rows + away.rows, own.objects + away.objects, own.bytes + away.bytes)
 
     @property
     def deleted(self) -> bool:
@@ -58,7 +66,7 @@ class Head:
     @property
     def current_report(self) -> Report:
         """What the account should know."""
-        return Report(self.put_timestamp, self.delete_timestamp, self.totals.objects, self.totals.bytes, self.policy)
+        return Report(self.put_timestamp, self.delete_timestamp, self.whole.objects, self.whole.bytes, self.policy)
 
     @property
     def unreported(self) -> bool:

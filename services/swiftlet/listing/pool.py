@@ -63,6 +63,8 @@ class ListingStore:
         self.hash_path = hash_path
         self.on_unreported: Changed | None = None
         """Called after a commit that left a container with news for its account."""
+        self.on_committed: Callable[[DatabaseId, Summary], None] | None = None
+        """Called after every commit to a container's database."""
         self.forgotten_before = ZERO
         """Markers older than this were reclaimed here; replicas don't bring them back."""
         self._removals = 0
@@ -333,6 +335,8 @@ class ListingStore:
         metrics.BATCH_ROWS.observe(batch)
         if self._handles.get(handle.id) is handle:
             self._fingerprints[handle.id] = summary.fingerprint
+        if self.on_committed is not None and handle.id.kind is DatabaseKind.CONTAINER:
+            self.on_committed(handle.id, summary)
         if summary.unreported and handle.id.kind is DatabaseKind.CONTAINER and self.on_unreported is not None:
             self.on_unreported(handle.id)
 

@@ -60,6 +60,11 @@ class Span:
         """Whether no name can lie in it."""
         return self.high is not None and self.low >= self.high
 
+    def within(self, other: Span) -> Span:
+        """What is in both."""
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Span(max(self.low, other.low), min(highs) if highs else None)
+
 
 Fetch = Callable[[Span, bool, int], Iterator[R]]
 """Rows in a span by name (the flag turns the order round), at most that many."""
@@ -70,6 +75,19 @@ def _span(low: str, high: str, prefix: str) -> Span:
     start = max(after(low) if low else "", prefix)
     ends = [end for end in (high or None, beyond(prefix)) if end is not None]
     return Span(start, min(ends) if ends else None)
+
+
+def span_of(query: ListingQuery) -> Span:
+    """All names that the query is about."""
+    low, high = (query.end_marker, query.marker) if query.reverse else (query.marker, query.end_marker)
+    if query.path is not None:
+        return _span(low, high, query.path.rstrip("/") + "/" if query.path else "")
+    return _span(low, high, query.prefix)
+
+
+def rest(span: Span, last: Subdir, reverse: bool) -> Span:
+    """What of it is behind a common prefix that was shown."""
+    return _past_prefix(span, last.name, reverse) or Span("", "")
 
 
 def _past(span: Span, name: str, reverse: bool) -> Span:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from swiftlet.errors import NotFound, StoreFormatError
-from swiftlet.listing import sethash
+from swiftlet.listing import sethash, shards
 from swiftlet.listing.account_db import combined
-from swiftlet.listing.container_db import newer
+from swiftlet.listing.container_db import ContainerDb, newer
+from swiftlet.listing.database import POINT
 from swiftlet.listing.handle import AnyDb
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import (
@@ -74,7 +75,10 @@ async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState)
     def merge(database: AnyDb) -> DatabaseState:
         if database.head.put_timestamp == ZERO and state.deleted and state.delete_timestamp < forgotten:
             raise NotFound(f"{state.name} was deleted so long ago that it is forgotten here")
-        database.merge_state(state, forgotten)
+        if isinstance(database, ContainerDb) and any(item.name.startswith(POINT) for item in state.metadata):
+            shards.merge_state(database, state, forgotten)
+        else:
+            database.merge_state(state, forgotten)
         return database.state()
 
     _check(store, id, state.name)

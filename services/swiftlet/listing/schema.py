@@ -90,6 +90,28 @@ _SCHEMAS = {
 }
 
 
+_SHARDS = """
+CREATE TABLE IF NOT EXISTS shard (
+    point TEXT NOT NULL PRIMARY KEY,
+    upper TEXT,
+    objects INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    complete INTEGER NOT NULL
+) STRICT, WITHOUT ROWID
+"""
+
+
+def ensure_shard_table(connection: sqlite3.Connection) -> None:
+    """Make the table of shards, in a container that is split for the first time; within a transaction."""
+    connection.execute(_SHARDS)
+
+
+def has_shard_table(connection: sqlite3.Connection) -> bool:
+    """Whether the container was ever split here."""
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'shard'")
+    return found.fetchone() is not None
+
+
 def stored(timestamp: Timestamp) -> int:
     """A timestamp as its column holds it."""
     return timestamp.value - _OFFSET

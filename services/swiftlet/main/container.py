@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 
 from aiohttp import web
@@ -25,6 +26,9 @@ from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_sync import ListingSync, SyncSettings
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.local_devices import IsLocal
+from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
+from swiftlet.storage.shard_moves import ShardMover
+from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.web.app import create_base_app
@@ -44,7 +48,8 @@ def create_app(settings: ContainerSettings) -> web.Application:
     reporter = _use_reporter(app, settings, stores, rings, transport)
     sync = _use_sync(app, settings, stores, rings, transport)
     _use_status(app, stores, sync)
-    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing)
+    sharded = _use_sharding(app, settings, stores, rings, transport)
+    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing, sharded)
     _use_usage(app, server.usage)
     add_container_routes(app, server)
     return app
@@ -134,6 +139,34 @@ def _use_sync(
 
     app.cleanup_ctx.append(syncing)
     return sync
+
+
+def _use_sharding(
+    app: web.Application,
+    settings: ContainerSettings,
+    stores: Mapping[str, ListingStore],
+    rings: RingSet,
+    transport: HttpListingTransport,
+) -> Mapping[str, ShardedReplicas]:
+    """Splits containers that have grown, and serves them as one, while `app` runs."""
+    section, clock = settings.container, TimestampClock()
+    limits = ShardSettings(above_rows=section.shard_above_rows, takeover_s=section.shard_takeover_s)
+    sharded: dict[str, ShardedReplicas] = {}
+    keepers: dict[str, ShardKeeper] = {}
+    for name, store in stores.items():
+        replicas = sharded[name] = ShardedReplicas(name, store, transport, rings.container, local_devices(section))
+        keepers[name] = ShardKeeper(replicas, ShardMover(replicas, clock), clock, limits)
+        store.on_committed = keepers[name].committed
+
+    async def kept(_app: web.Application) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for keeper in keepers.values():
+                await stack.enter_async_context(in_background(keeper.run))
+            yield
+
+    app.cleanup_ctx.append(kept)
+    app[STATUS].add("shards", lambda: {name: keeper.report() for name, keeper in keepers.items()})
+    return sharded
 
 
 def _use_status(app: web.Application, stores: Mapping[str, ListingStore], sync: ListingSync) -> None:

@@ -424,6 +424,18 @@ class ContainerSection(NodeTimeouts):
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
     )
+    shard_above_rows: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="Objects in one container's database beyond which it is split into ranges of names, each in a "
+        "database of its own on other devices; the same on all container servers. 0: containers are never split, and "
+        "those that were split stay so. Programs from before this setting can't read a container that was split.",
+    )
+    shard_takeover_s: Seconds = Field(
+        default=60.0,
+        description="Seconds after which another holder of a container splits it if the one before it has not.",
+    )
 
 
 class MetadataSection(NodeTimeouts):

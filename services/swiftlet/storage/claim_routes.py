@@ -15,7 +15,7 @@ from aiohttp import web
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName
-from swiftlet.storage.claims import Claims, Report
+from swiftlet.storage.claims import Claims, Finder, Report
 from swiftlet.storage.json_requests import Answer
 from swiftlet.transport import claims_wire
 from swiftlet.transport.listing_wire import checked_name
@@ -33,9 +33,18 @@ class ReportNow(Protocol):
 class ClaimRoutes:
     """Request handlers over the claims of this process's devices."""
 
-    def __init__(self, stores: Mapping[str, ListingStore], reporter: ReportNow | None = None) -> None:
-        """`stores` by the devices' names on this server."""
-        self.claims = {device: Claims(store, _report(reporter, device)) for device, store in stores.items()}
+    def __init__(
+        self,
+        stores: Mapping[str, ListingStore],
+        reporter: ReportNow | None = None,
+        finders: Mapping[str, Finder] | None = None,
+    ) -> None:
+        """`stores` by the devices' names on this server, and who finds rows that are in shards."""
+        known = finders or {}
+        self.claims = {
+            device: Claims(store, _report(reporter, device), finder=known.get(device))
+            for device, store in stores.items()
+        }
 
     async def take_claim(self, request: web.Request, fields: Answer) -> Answer:
         """`excess`: null, or why the claim is refused."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from swiftlet.errors import NodeBusy, NotFound
 from swiftlet.listing.account_db import AccountDb
@@ -44,6 +44,15 @@ AnyDb = ContainerDb | AccountDb
 Report = Callable[[DatabaseId], Awaitable[None]]
 """Brings a container's totals to its account, within a bounded time."""
 
+
+class Finder(Protocol):
+    """Who knows the rows of containers that are split."""
+
+    async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
+        """The row or marker of that name; NotFound without its container."""
+        ...
+
+
 MAX_CLAIMS = 10_000
 """Claims on one database."""
 
@@ -67,10 +76,15 @@ class Claims:
     """The claims on the databases of one device. Lives in one event loop; `clock` in monotonic seconds."""
 
     def __init__(
-        self, store: ListingStore, report: Report | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        store: ListingStore,
+        report: Report | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        finder: Finder | None = None,
     ) -> None:
-        """`report` None: nobody is to be told of totals."""
+        """`report` None: nobody is to be told of totals. `finder` None: no container is split."""
         self._store = store
+        self._finder = finder
         self._report = report
         self._clock = clock
         self._books: dict[DatabaseId, _Book] = {}
@@ -106,6 +120,7 @@ class Claims:
         id = self._store.id_of(partition, name)
         async with _at_work(self._books, id) as book:
             listed = await self._read(id, lambda database: _has(database, row, timestamp), False)
+            listed = listed or await self._elsewhere(id, row, timestamp)
             if listed:
                 book.held.pop(claim_id, None)
             elif claim_id in book.held:
@@ -153,7 +168,7 @@ class Claims:
         done = {key: one.row for key, one in held.items() if one.row is not None}
 
         def look(database: AnyDb) -> tuple[Amounts, set[str]]:
-            totals = database.head.totals
+            totals = database.head.whole
             if id.kind is DatabaseKind.CONTAINER:
                 database.require()
                 used = Amounts(0, totals.objects, totals.bytes)
@@ -162,9 +177,18 @@ class Claims:
             return used, {key for key, row in done.items() if _has(database, *row)}
 
         if id.kind is DatabaseKind.CONTAINER:
-            return await self._store.read(id, look)
+            arrived = {key for key, row in done.items() if await self._elsewhere(id, *row)}
+            used, here = await self._store.read(id, look)
+            return used, arrived | here
         # An account begins with its first container.
         return await self._read(id, look, (Amounts(), set()))
+
+    async def _elsewhere(self, id: DatabaseId, row: str, timestamp: Timestamp) -> bool:
+        """Whether a shard has the row."""
+        if self._finder is None or not await self._read(id, _is_split, False):
+            return False
+        found = await self._finder.find(id, row)
+        return found is not None and found.timestamp >= timestamp
 
     async def _read(self, id: DatabaseId, look: Callable[[AnyDb], T], otherwise: T) -> T:
         try:
@@ -193,3 +217,7 @@ def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
     if isinstance(row, ContainerRow):
         return row.put_timestamp >= timestamp
     return isinstance(row, ObjectRow) and row.timestamp >= timestamp
+
+
+def _is_split(database: AnyDb) -> bool:
+    return isinstance(database, ContainerDb) and database.has_shards

@@ -24,6 +24,8 @@ from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.claim_routes import ClaimRoutes
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
+from swiftlet.storage.shard_routes import ShardRoutes
+from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.signing import ClusterKey
@@ -56,11 +58,17 @@ class ContainerServer:
         stores: Mapping[str, ListingStore],
         reporter: ContainerReporter | None = None,
         key: ClusterKey | None = None,
+        sharded: Mapping[str, ShardedReplicas] | None = None,
     ) -> None:
-        """`stores` by the devices' names on this server; `key` None accepts unsigned requests."""
+        """`stores` by the devices' names on this server; `key` None accepts unsigned requests.
+
+        `sharded` are the same devices' containers with their shards; None where no container is ever split.
+        """
         self.stores = stores
         self.key = key
-        self.claims = ClaimRoutes(stores, reporter)
+        self.shards = ShardRoutes(stores)
+        self.claims = ClaimRoutes(stores, reporter, sharded)
+        self._sharded = sharded or {}
         self.usage = AccountUsage(stores)
         self._reporter = reporter
 
@@ -71,6 +79,10 @@ class ContainerServer:
         if store is None:
             raise DeviceFailed(f"device {device} is not served here")
         return store
+
+    def containers(self, request: web.Request) -> ListingStore | ShardedReplicas:
+        """Who knows the containers of the device that the request's path names, shards included."""
+        return self._sharded.get(request.match_info["device"]) or self.store(request)
 
     # Containers.
 
@@ -97,7 +109,7 @@ class ContainerServer:
     async def delete_container(self, request: web.Request, _fields: Answer) -> Answer:
         """Nothing."""
         store, place = self.store(request), self._container(request)
-        await store.delete_container(*place, _stamp(request))
+        await self.containers(request).delete_container(*place, _stamp(request))
         await self._report(request, store, *place)
         return {}
 
@@ -108,14 +120,14 @@ class ContainerServer:
 
     async def list_container(self, request: web.Request, _fields: Answer) -> Answer:
         """Totals, metadata and `entries`."""
-        store, place = self.store(request), self._container(request)
-        info, entries = await store.list_objects(*place, wire.listing_query_from_wire(request.query))
+        place = self._container(request)
+        info, entries = await self.containers(request).list_objects(*place, wire.listing_query_from_wire(request.query))
         return {**wire.container_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
 
     async def update_container(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
-        store, place = self.store(request), self._container(request)
-        await store.update_rows(*place, [wire.object_row_from_wire(row) for row in _rows(fields)])
+        place = self._container(request)
+        await self.containers(request).update_rows(*place, [wire.object_row_from_wire(row) for row in _rows(fields)])
         return {}
 
     # Accounts.
@@ -245,6 +257,12 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("GET", container, server.get_container, small),
         ("GET", f"{container}/listing", server.list_container, small),
         ("POST", f"{container}/rows", server.update_container, small),
+        ("POST", f"{container}/shard/rows", server.shards.merge_shard, small),
+        ("POST", f"{container}/shard/page", server.shards.page_shard, small),
+        ("POST", f"{container}/shard/look", server.shards.look_shard, small),
+        ("POST", f"{container}/shard/tail", server.shards.tail_shard, small),
+        ("POST", f"{container}/shard/forget", server.shards.forget_shard, small),
+        ("POST", f"{container}/shard/points", server.shards.split_shard, small),
         ("PUT", account, server.put_account, small),
         ("POST", account, server.post_account, small),
         ("DELETE", account, server.delete_account, small),

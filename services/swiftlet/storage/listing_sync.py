@@ -34,8 +34,9 @@ from prometheus_client import Counter, Histogram
 
 from swiftlet.errors import NodeError, NotFound, StoreFormatError, SwiftletError, Unavailable
 from swiftlet.listing import replica, sethash
+from swiftlet.listing.database import POINT
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseId, DatabaseKind
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.listing_census import CensusTaker
@@ -268,7 +269,9 @@ class ListingSync:
         async with self._slots:
             begun = asyncio.get_running_loop().time()
             try:
-                await self._complete(peer, copy)
+                if not await self._complete(peer, copy):
+                    DATABASES.labels("postponed").inc()
+                    return _Outcome.POSTPONED
             except SwiftletError as error:
                 DATABASES.labels("failed").inc()
                 _log.info("a database could not be completed", peer=peer.name, database=str(copy.id), error=str(error))
@@ -305,33 +308,39 @@ class ListingSync:
         kept = {(copy.device, copy.id) for copy, settled in self._verdicts.items() if not settled}
         self._restless = {key: seen for key, seen in self._restless.items() if key in kept}
 
-    async def _complete(self, peer: Device, copy: _Copy) -> None:
-        """Bring a peer's replica and ours into agreement (of a handoff: only the peer's)."""
+    async def _complete(self, peer: Device, copy: _Copy) -> bool:
+        """Bring a peer's replica and ours into agreement (of a handoff: only the peer's); False: later.
+
+        Rows above the first split point are on their way to a shard, each replica's own; a handoff stays until its are.
+        """
         store, id = self._stores[copy.device], copy.id
         ours = await replica.state_of(store, id)
         try:
             theirs = await self._transport.exchange_state(peer, id, ours)
         except NotFound:
             if copy.handoff and ours.deleted:
-                return  # Deleted so long ago that the peer has forgotten it: so may we.
+                return True  # Deleted so long ago that the peer has forgotten it: so may we.
             raise
-        if not copy.handoff:
+        if not copy.handoff or _lacks_points(ours, theirs):
             ours = await replica.merge_state(store, id, theirs)
         if ours.rows_digest == theirs.rows_digest:
-            return
+            return True
+        end = first_point(ours)
+        if copy.handoff and end and (await replica.rows_page(store, id, end, "")).rows:
+            return False
         after = ""
         while True:
-            upto = await self._complete_page(peer, copy, after)
-            if not upto:
-                return
+            upto = await self._complete_page(peer, copy, after, end)
+            if upto == end:
+                return True
             if upto <= after:
                 raise NodeError(f"{peer.address} went backwards in {id}")
             after = upto
 
-    async def _complete_page(self, peer: Device, copy: _Copy, after: str) -> str:
-        """One page both ways; the name that it reaches to, "" at the end."""
+    async def _complete_page(self, peer: Device, copy: _Copy, after: str, end: str) -> str:
+        """One page up to `end` both ways; the name that it reaches to, `end` at the end."""
         store, id = self._stores[copy.device], copy.id
-        ours = await replica.rows_page(store, id, after, "")
+        ours = await replica.rows_page(store, id, after, end)
         theirs = await self._transport.compare_rows(peer, id, after, ours.upto, sethash.of(ours.rows))
         if theirs is None:
             return ours.upto
@@ -354,3 +363,15 @@ class ListingSync:
                 DATABASES.labels("sent-home").inc()
         except NotFound:
             return
+
+
+def _lacks_points(ours: DatabaseState, theirs: DatabaseState) -> bool:
+    """Whether a peer has split points that we do not know."""
+    known = {item.name for item in ours.metadata}
+    return any(item.name.startswith(POINT) and item.name not in known for item in theirs.metadata)
+
+
+def first_point(state: DatabaseState) -> str:
+    """Up to where replicas of a database have the same rows: its first split point; "" when it has none."""
+    points = [item.name[len(POINT) :] for item in state.metadata if item.name.startswith(POINT)]
+    return min(points, default="")

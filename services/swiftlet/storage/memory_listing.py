@@ -35,6 +35,8 @@ from swiftlet.model import (
 )
 from swiftlet.ring.model import Device
 from swiftlet.storage.claims import Claims
+from swiftlet.storage.memory_shards import MemoryShards
+from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ class Fault(Enum):
     TIMEOUT_AFTER = "timeout after the request was carried out"
 
 
-class MemoryListingTransport:
+class MemoryListingTransport(MemoryShards):
     """`ListingTransport` and `ListingSyncTransport` to stores in this process, by device name."""
 
     def __init__(self, stores: Mapping[str, ListingStore]) -> None:
@@ -64,6 +66,8 @@ class MemoryListingTransport:
         """How the totals of a container on the device of that name get to its account."""
         self.claims = {name: Claims(store, partial(self._report, name)) for name, store in stores.items()}
         """By device name; a new one is what a server has that was started anew."""
+        self.sharded: dict[str, ShardedReplicas] = {}
+        """By device name, where containers are split."""
 
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         await asyncio.sleep(0)
@@ -83,6 +87,9 @@ class MemoryListingTransport:
         if fault is Fault.TIMEOUT_AFTER:
             raise NodeTimeout(f"{device.address} did not answer")
         return answer
+
+    def _containers(self, device: Device, store: ListingStore) -> ListingStore | ShardedReplicas:
+        return self.sharded.get(device.name, store)
 
     async def _changed(self, device: Device, account: str, container: str) -> None:
         if self.after_container_change is not None:
@@ -151,7 +158,7 @@ class MemoryListingTransport:
         """See `ListingTransport.delete_container`."""
 
         async def delete(store: ListingStore) -> None:
-            await store.delete_container(partition, account, container, timestamp)
+            await self._containers(device, store).delete_container(partition, account, container, timestamp)
             await self._changed(device, account, container)
 
         await self._ask(device, delete)
@@ -164,13 +171,18 @@ class MemoryListingTransport:
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
         """See `ListingTransport.list_objects`."""
-        return await self._ask(device, lambda store: store.list_objects(partition, account, container, query))
+        return await self._ask(
+            device,
+            lambda store: self._containers(device, store).list_objects(partition, account, container, query),
+        )
 
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
         """See `ListingTransport.update_rows`."""
-        await self._ask(device, lambda store: store.update_rows(partition, account, container, rows))
+        await self._ask(
+            device, lambda store: self._containers(device, store).update_rows(partition, account, container, rows)
+        )
 
     async def put_account(
         self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]

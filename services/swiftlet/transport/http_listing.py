@@ -29,11 +29,12 @@ from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.http_claims import HttpClaims
 from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_shards import HttpShards
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
-class HttpListingTransport(HttpClaims):
-    """`ListingTransport` and `ListingSyncTransport` over a shared pool of connections."""
+class HttpListingTransport(HttpClaims, HttpShards):
+    """`ListingTransport`, `ListingSyncTransport` and `ShardTransport` over a shared pool of connections."""
 
     def __init__(self, client: NodeClient) -> None:
         """`client` is closed by `close`."""

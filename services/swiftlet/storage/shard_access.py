@@ -1,0 +1,66 @@
+"""What a device does for shards of containers whose replicas are elsewhere: `ShardTransport` on its own databases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swiftlet.errors import NotFound
+from swiftlet.listing import metrics, shards
+from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.query import Span
+from swiftlet.model import DatabaseKind, DatabaseName, ListingQuery, ObjectRow, RowsChange, ShardLook, Subdir
+from swiftlet.timestamp import Timestamp
+
+
+async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> RowsChange:
+    """See `ShardTransport.shard_merge`."""
+    grows = not all(row.deleted for row in rows)
+    change = await store.write(
+        store.id_of(partition, name),
+        lambda database: shards.merge(database, rows),
+        max(1, len(rows)),
+        create=name,
+        grows=grows,
+    )
+    metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
+    return change
+
+
+async def page(
+    store: ListingStore, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
+) -> Sequence[ObjectRow | Subdir]:
+    """See `ShardTransport.shard_page`."""
+    clip = Span(low, high)
+    return await store.read(store.id_of(partition, name), lambda database: shards.page(database, query, clip))
+
+
+async def look(store: ListingStore, partition: int, name: DatabaseName, middle: bool) -> ShardLook:
+    """See `ShardTransport.shard_look`."""
+    return await store.read(store.id_of(partition, name), lambda database: shards.look(database, middle))
+
+
+async def tail(
+    store: ListingStore, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
+) -> Sequence[ObjectRow]:
+    """See `ShardTransport.shard_tail`."""
+    return await store.read(store.id_of(partition, name), lambda database: shards.tail(database, low, upto, limit))
+
+
+async def forget(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
+    """See `ShardTransport.shard_forget`."""
+    id = store.id_of(partition, name)
+    await store.write(id, lambda database: shards.forget(database, rows), max(1, len(rows)), grows=False)
+
+
+async def add_points(
+    store: ListingStore, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
+) -> None:
+    """See `ShardTransport.shard_points`."""
+
+    def add(database: ContainerDb) -> int:
+        if own != (not (database.head.name.container or "").startswith(shards.SHARD)):
+            raise NotFound(f"{name} is {'a' if own else 'no'} shard")
+        return shards.add_points(database, at, points, own)
+
+    await store.write(store.id_of(partition, name), add, create=None if own else name)

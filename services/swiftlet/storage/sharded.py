@@ -1,0 +1,354 @@
+"""Containers of one device with their shards as one: the virtual replicas of `docs/design/2026-11-21-sharding.md`.
+
+Each replica of a container's database has a replica of its own of every shard, the one of the same number, and
+sees to it alone: it routes rows there, puts listings together, counts.
+
+Fault model: a shard's replica may be unreachable, slow, or answer after its deadline. Rows for it then stay in the
+container's own database as strays, durable, and are brought by `swiftlet.storage.shard_moves` later; a listing asks
+another replica only of shards that all replicas have moved everything to, and fails otherwise (the caller asks another
+replica of the container). This process may die at any moment: what was answered is in a database, here or in the shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from swiftlet.errors import NodeBusy, NotFound, SwiftletError
+from swiftlet.listing import metrics, shards
+from swiftlet.listing.container_db import ContainerDb, plain
+from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.query import rest, span_of
+from swiftlet.listing.shards import Layout, Shard, shard_name
+from swiftlet.model import (
+    ContainerInfo,
+    DatabaseId,
+    DatabaseKind,
+    DatabaseName,
+    ListingQuery,
+    ObjectRow,
+    RowsChange,
+    ShardLook,
+    Subdir,
+)
+from swiftlet.ring.model import Device
+from swiftlet.storage.local_devices import CurrentRing, IsLocal, holders_of, own_index
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.http_shards import ShardTransport
+from swiftlet.web.logs import get_logger
+
+MAX_BATCH = 10_000
+"""Rows in one request to a shard."""
+PAUSE_S = 5.0
+"""Seconds after a failure for which a shard's replica is not asked to take rows."""
+_ATTEMPTS = 3
+_log = get_logger("sharding")
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Rows waiting for one shard, and the lock of all that changes what the shard holds."""
+
+    waiting: list[tuple[Sequence[ObjectRow], asyncio.Future[None]]] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ShardedReplicas:
+    """The containers of one device. Lives in one event loop."""
+
+    def __init__(
+        self,
+        device: str,
+        store: ListingStore,
+        transport: ShardTransport,
+        container_ring: CurrentRing,
+        is_local: IsLocal,
+    ) -> None:
+        """`device` as the ring calls it on this server."""
+        self.device = device
+        self.store = store
+        self.transport = transport
+        self._ring = container_ring
+        self._is_local = is_local
+        self._lanes: dict[tuple[DatabaseId, str], _Lane] = {}
+        self._moving: dict[DatabaseId, asyncio.Lock] = {}
+        self._paused: dict[Device, float] = {}
+
+    # Where things are.
+
+    def holders(self, id: DatabaseId) -> tuple[Device, ...]:
+        """The holders of a database."""
+        return holders_of(self._ring(), id.partition)
+
+    def index(self, id: DatabaseId) -> int | None:
+        """Which replica this device has; None for a handoff."""
+        return own_index(self.holders(id), self.device, self._is_local)
+
+    def shard_holders(self, id: DatabaseId, name: DatabaseName, point: str) -> tuple[int, list[Device]]:
+        """The partition of a shard, and its holders, the one that belongs to this replica first."""
+        ring = self._ring()
+        shard = shard_name(name, point)
+        partition = ring.partition_of(self.store.hash_path(shard.account, shard.container))
+        holders = list(ring.primaries(partition))
+        first = (self.index(id) or 0) % len(holders)
+        return partition, [holders[first], *holders[:first], *holders[first + 1 :]]
+
+    def moving(self, id: DatabaseId) -> asyncio.Lock:
+        """Held while rows of a container are moved."""
+        return self._moving.setdefault(id, asyncio.Lock())
+
+    def lock(self, id: DatabaseId, point: str) -> asyncio.Lock:
+        """Held by whoever changes what a shard holds."""
+        return self._lane(id, point).lock
+
+    def _lane(self, id: DatabaseId, point: str) -> _Lane:
+        return self._lanes.setdefault((id, point), _Lane())
+
+    async def layout(self, id: DatabaseId) -> Layout:
+        """As it stands; NotFound."""
+        return await self.store.read(id, shards.layout)
+
+    # Rows.
+
+    async def update_rows(self, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
+        """Merge object rows, durable on return; NotFound."""
+        name = DatabaseName(account, container)
+        id = self.store.id_of(partition, name)
+
+        def update(database: ContainerDb) -> Mapping[str, Sequence[ObjectRow]]:
+            database.require()
+            return _merge_own(database, rows)
+
+        grows = not all(row.deleted for row in rows)
+        away = await self.store.write(id, update, max(1, len(rows)), grows=grows)
+        metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
+        await self._bring_all(id, name, away)
+
+    async def _bring_all(self, id: DatabaseId, name: DatabaseName, away: Mapping[str, Sequence[ObjectRow]]) -> None:
+        if away:
+            await asyncio.gather(*(self._bring(id, name, point, rows) for point, rows in away.items()))
+
+    async def _bring(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
+        """Rows to a shard, together with others that wait for it."""
+        lane = self._lane(id, point)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane.waiting.append((rows, future))
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._serve(id, name, point, lane))
+        await future
+
+    async def _serve(self, id: DatabaseId, name: DatabaseName, point: str, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                async with lane.lock:
+                    batch = _take(lane)
+                    error: Exception | None = None
+                    try:
+                        await self._deliver(id, name, point, [row for rows, _ in batch for row in rows])
+                    except Exception as raised:  # It belongs to those who wait.
+                        error = raised
+                for _, future in batch:
+                    if future.done():
+                        continue
+                    if error is None:
+                        future.set_result(None)
+                    else:
+                        future.set_exception(error)
+        finally:
+            lane.task = None
+
+    async def _deliver(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
+        """With the lane's lock: rows to the shard, or kept as strays; those that it has handed on go on."""
+        groups = grouped(await self.layout(id), rows)
+        mine = groups.pop(point, [])
+        if mine:
+            try:
+                await self.send(id, name, point, mine)
+            except SwiftletError as error:
+                _log.info("rows are kept for a shard", container=str(name), rows=len(mine), error=str(error))
+                await self.store.write(id, lambda database: database.merge(map(plain, mine)), len(mine))
+                await self._stand_in(id, name, point, mine)
+        own = groups.pop("", [])
+        if own:
+            await self.store.write(id, lambda database: database.merge(map(plain, own)), len(own))
+        await self._bring_all(id, name, groups)
+
+    async def _stand_in(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
+        """Rows to the other replicas of a shard, which are asked for listings while this one's is away."""
+        partition, holders = self.shard_holders(id, name, point)
+        shard = shard_name(name, point)
+        told = await asyncio.gather(
+            *(self.transport.shard_merge(holder, partition, shard, rows) for holder in holders[1:]),
+            return_exceptions=True,
+        )
+        for error in told:
+            if isinstance(error, BaseException) and not isinstance(error, SwiftletError):
+                raise error
+
+    async def send(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
+        """With the lane's lock: rows to this replica's replica of a shard; what it holds then is noted."""
+        change = await self.push(id, name, point, rows)
+        await self.store.write(id, lambda database: shards.note(database, point, change), grows=False)
+
+    async def push(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> RowsChange:
+        """Rows to this replica's replica of a shard."""
+        partition, holders = self.shard_holders(id, name, point)
+        now = asyncio.get_running_loop().time()
+        if self._paused.get(holders[0], 0.0) > now:
+            raise NodeBusy(f"{holders[0].address} has failed lately")
+        try:
+            return await self.transport.shard_merge(holders[0], partition, shard_name(name, point), rows)
+        except SwiftletError:
+            self._paused[holders[0]] = now + PAUSE_S
+            raise
+
+    async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
+        """The row or marker of that name, wherever it is; NotFound."""
+
+        def look(database: ContainerDb) -> tuple[DatabaseName, str, ObjectRow | None]:
+            found = shards.layout(database)
+            point = found.owners([row_name])[0] if found.shards else ""
+            return database.head.name, point, database.find(row_name)
+
+        name, point, row = await self.store.read(id, look)
+        if not point:
+            return row
+        partition, holders = self.shard_holders(id, name, point)
+        try:
+            rows = await self.transport.shard_tail(holders[0], partition, shard_name(name, point), "", row_name, 1)
+        except SwiftletError:
+            return row
+        found = [one for one in (*rows, *([row] if row else [])) if one.name == row_name]
+        return max(found, key=lambda one: one.timestamp, default=None)
+
+    # Listings.
+
+    async def list_objects(
+        self, partition: int, account: str, container: str, query: ListingQuery
+    ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
+        """One page with the totals; NotFound, NodeBusy when a shard can't be asked."""
+        name = DatabaseName(account, container)
+        id = self.store.id_of(partition, name)
+        for _ in range(_ATTEMPTS):
+            info, entries, found = await self._page(id, name, query)
+            if not found.shards or (await self.layout(id)).bounds == found.bounds:
+                return info, entries
+        async with self.moving(id):
+            info, entries, _ = await self._page(id, name, query)
+            return info, entries
+
+    async def _page(
+        self, id: DatabaseId, name: DatabaseName, query: ListingQuery
+    ) -> tuple[ContainerInfo, list[ObjectRow | Subdir], Layout]:
+        def first(database: ContainerDb) -> tuple[ContainerInfo, list[ObjectRow | Subdir], Layout]:
+            info, found = database.info(), shards.layout(database)
+            if not found.shards:
+                return info, database.list_page(query), found
+            return info, shards.page(database, query, found.shards[0].span), found
+
+        info, own, found = await self.store.read(id, first)
+        if not found.shards:
+            return info, own, found
+        entries: list[ObjectRow | Subdir] = []
+        everything = span_of(query)
+        for shard in reversed(found.shards) if query.reverse else found.shards:
+            clip = shard.span.within(everything)
+            if entries and isinstance(last := entries[-1], Subdir):
+                clip = rest(clip, last, query.reverse)
+            wanted = query.limit - len(entries)
+            if wanted <= 0:
+                break
+            if clip.empty:
+                continue
+            asked = replace(query, limit=wanted)
+            if shard.point:
+                entries += await self._of_shard(id, name, found, shard, asked, clip.low, clip.high)
+            elif entries:
+                entries += await self.store.read(id, lambda db, q=asked, c=clip: shards.page(db, q, c))
+            else:
+                entries += own
+        return info, entries, found
+
+    async def _of_shard(
+        self,
+        id: DatabaseId,
+        name: DatabaseName,
+        found: Layout,
+        shard: Shard,
+        query: ListingQuery,
+        low: str,
+        high: str | None,
+    ) -> Sequence[ObjectRow | Subdir]:
+        partition, holders = self.shard_holders(id, name, shard.point)
+        errors: list[str] = []
+        absent = 0
+        for holder in holders if shard.complete and found.moved else holders[:1]:
+            try:
+                return await self.transport.shard_page(
+                    holder, partition, shard_name(name, shard.point), query, low, high
+                )
+            except NotFound:
+                absent += 1
+            except SwiftletError as error:
+                errors.append(str(error))
+        if absent and not errors and not shard.totals.objects:
+            return []
+        raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors) or 'it is missing'})")
+
+    # The container.
+
+    async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
+        """Delete; NotEmpty, NotFound; errors of shards that can't be asked."""
+        name = DatabaseName(account, container)
+        await self.refresh(self.store.id_of(partition, name), name)
+        await self.store.delete_container(partition, account, container, timestamp)
+
+    async def refresh(self, id: DatabaseId, name: DatabaseName) -> dict[str, ShardLook | None]:
+        """Ask all shards what they hold; how they stand, None for one that is not there. Errors of what they answer."""
+        looks: dict[str, ShardLook | None] = {}
+        for shard in (await self.layout(id)).shards[1:]:
+            async with self.lock(id, shard.point):
+                look = looks[shard.point] = await self.look(id, name, shard.point)
+                change = RowsChange(look.objects, look.bytes, 0, 0) if look else RowsChange(0, 0, 0, 0)
+                if (change.objects, change.bytes) != (shard.totals.objects, shard.totals.bytes) and shard.settled:
+                    await self.store.write(id, lambda db, p=shard.point, c=change: shards.note(db, p, c), grows=False)
+        return looks
+
+    async def look(self, id: DatabaseId, name: DatabaseName, point: str, middle: bool = False) -> ShardLook | None:
+        """How this replica's replica of a shard stands; None when it is not there."""
+        partition, holders = self.shard_holders(id, name, point)
+        try:
+            return await self.transport.shard_look(holders[0], partition, shard_name(name, point), middle)
+        except NotFound:
+            return None
+
+
+def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRow]]:
+    """Rows by the point of the database that serves them."""
+    if not found.shards:
+        return {"": list(rows)}
+    groups: dict[str, list[ObjectRow]] = defaultdict(list)
+    for row, point in zip(rows, found.owners([row.name for row in rows]), strict=True):
+        groups[point].append(row)
+    return dict(groups)
+
+
+def _merge_own(database: ContainerDb, rows: Sequence[ObjectRow]) -> Mapping[str, Sequence[ObjectRow]]:
+    """Merge the rows that the container's own database serves; the others."""
+    groups = grouped(shards.layout(database), rows)
+    database.merge(map(plain, groups.pop("", [])))
+    return groups
+
+
+def _take(lane: _Lane) -> list[tuple[Sequence[ObjectRow], asyncio.Future[None]]]:
+    count = size = 0
+    for rows, _ in lane.waiting:
+        size += len(rows)
+        if count and size > MAX_BATCH:
+            break
+        count += 1
+    batch, lane.waiting = lane.waiting[:count], lane.waiting[count:]
+    return batch

@@ -1,0 +1,236 @@
+"""Containers that are split list, count and take writes as one, whatever fails while they are split."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from swiftlet.errors import NotEmpty, NotFound
+from swiftlet.listing.tests.test_query import naive
+from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.storage.memory_listing import Fault
+from swiftlet.storage.tests.sharded_cluster import (
+    ACCOUNT,
+    CONTAINER,
+    ShardedCluster,
+    sharded_cluster,
+)
+from swiftlet.timestamp import Timestamp
+
+at = Timestamp.at
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ShardedCluster]:
+    async with sharded_cluster(tmp_path) as made:
+        await made.make()
+        yield made
+
+
+def rows(count: int, second: float = 2, size: int = 3) -> list[ObjectRow]:
+    return [ObjectRow(f"d{n % 7}/o{n:05}", at(second), size, "e" * 32, "t/t") for n in range(count)]
+
+
+QUERIES = [
+    ListingQuery(),
+    ListingQuery(reverse=True),
+    ListingQuery(limit=17),
+    ListingQuery(limit=17, marker="d3/o00003", reverse=True),
+    ListingQuery(limit=90, marker="d2"),
+    ListingQuery(prefix="d4/"),
+    ListingQuery(delimiter="/"),
+    ListingQuery(delimiter="/", reverse=True),
+    ListingQuery(delimiter="/", limit=2, marker="d3/"),
+    ListingQuery(prefix="d", delimiter="0"),
+    ListingQuery(marker="d1/o00008", end_marker="d5"),
+    ListingQuery(path="d3"),
+    ListingQuery(path=""),
+    ListingQuery(limit=0),
+]
+
+
+async def assert_listed(cluster: ShardedCluster, model: dict[str, ObjectRow], totals: bool = True) -> None:
+    live = {row.name for row in model.values() if not row.deleted}
+    size = sum(row.size for row in model.values() if not row.deleted)
+    for holder in cluster.holders:
+        for query in QUERIES:
+            assert await cluster.listed(holder, query) == naive(live, query), (holder.name, query)
+        if totals:
+            assert await cluster.totals(holder) == (len(live), size), holder.name
+
+
+async def test_a_container_that_is_split_is_as_one(cluster: ShardedCluster) -> None:
+    model = {row.name: row for row in rows(300)}
+    assert await cluster.write(list(model.values())) == 3
+    await cluster.settle()
+    points = await cluster.points(cluster.holders[0])
+    assert len(points) >= 7
+    assert [await cluster.points(holder) for holder in cluster.holders] == [points] * 3
+    await assert_listed(cluster, model)
+    for holder in cluster.holders:
+        own = await cluster.stores[holder.name].read(cluster.id, lambda database: database.head.totals.rows)
+        assert own <= cluster.settings.above_rows
+        info = await cluster.transport.container_info(holder, cluster.partition, ACCOUNT, CONTAINER)
+        assert info.metadata == {"X-Container-Meta-A": "1"}
+
+
+async def test_writes_go_to_the_shards_and_are_seen_at_once(cluster: ShardedCluster) -> None:
+    model = {row.name: row for row in rows(200)}
+    await cluster.write(list(model.values()))
+    await cluster.settle()
+    for number in range(0, 200, 3):
+        old = rows(200)[number]
+        row = ObjectRow(old.name, at(3), deleted=True) if number % 2 else replace(old, timestamp=at(3), size=number)
+        model[row.name] = row
+        new = ObjectRow(f"d{number % 7}/new{number}", at(3), 1)
+        model[new.name] = new
+        assert await cluster.write([row, new]) == 3
+    await assert_listed(cluster, model)
+    await cluster.write(rows(200, 1))
+    await assert_listed(cluster, model)
+
+
+async def test_delete_of_an_emptied_container(cluster: ShardedCluster) -> None:
+    await cluster.write(rows(200))
+    await cluster.settle()
+    for holder in cluster.holders:
+        with pytest.raises(NotEmpty):
+            await cluster.transport.delete_container(holder, cluster.partition, ACCOUNT, CONTAINER, at(9))
+    await cluster.write([ObjectRow(row.name, at(3), deleted=True) for row in rows(200)])
+    for holder in cluster.holders:
+        await cluster.transport.delete_container(holder, cluster.partition, ACCOUNT, CONTAINER, at(9))
+        with pytest.raises(NotFound):
+            await cluster.transport.container_info(holder, cluster.partition, ACCOUNT, CONTAINER)
+    for holder in cluster.holders:
+        await cluster.transport.put_container(holder, cluster.partition, ACCOUNT, CONTAINER, at(10), {}, None, 0)
+    await cluster.write(rows(200, 1))
+    await assert_listed(cluster, {})
+    await cluster.write(rows(100, 11))
+    await assert_listed(cluster, {row.name: row for row in rows(100, 11)})
+
+
+@pytest.mark.parametrize("dying", [0, 1, 2])
+async def test_killed_at_each_step(tmp_path: Path, dying: int) -> None:
+    step = 0
+    while True:
+        async with sharded_cluster(tmp_path / str(step), above_rows=30, batch_rows=11) as cluster:
+            await cluster.make()
+            model = {row.name: row for row in rows(100)}
+            await cluster.write(list(model.values()))
+            kills = cluster.kills[dying]
+            kills.at = step
+            for number in range(8):
+                for index in range(3):
+                    await cluster.round(index)
+                row = ObjectRow(f"d{number}/o{number:05}", at(4), number) if number % 2 else rows(100)[number]
+                row = replace(row, timestamp=at(4), deleted=number % 4 == 2, size=number)
+                model[row.name] = row
+                await cluster.write([row])
+                await assert_listed(cluster, model, totals=False)
+            await cluster.settle()
+            await assert_listed(cluster, model)
+            if kills.pending:
+                assert {"put", "hand over", "forget"} <= set(kills.seen)
+                return
+        step += 3
+
+
+async def test_a_holder_that_is_down(cluster: ShardedCluster) -> None:
+    model = {row.name: row for row in rows(200)}
+    await cluster.write(list(model.values()))
+    await cluster.settle()
+    for down in range(3):
+        cluster.fail(down, Fault.UNREACHABLE)
+        new = [ObjectRow(f"d{n % 7}/down{down}-{n:04}", at(5 + down), 1) for n in range(90)]
+        new += [ObjectRow(row.name, at(5 + down), deleted=True) for row in rows(200)[down::20]]
+        assert await cluster.write(new) == 2
+        model |= {row.name: row for row in new}
+        live = {row.name for row in model.values() if not row.deleted}
+        for holder in cluster.holders:
+            if holder.id != down:
+                for query in QUERIES:
+                    assert await cluster.listed(holder, query) == naive(live, query)
+        for index in range(3):
+            if index != down:
+                await cluster.round(index)
+        cluster.fail(down, None)
+        for sharded in cluster.transport.sharded.values():
+            sharded._paused.clear()
+        await cluster.sync()
+        await cluster.settle()
+        await cluster.sync()
+        await cluster.settle()
+        await assert_listed(cluster, model)
+
+
+async def test_two_holders_who_split_at_once(tmp_path: Path) -> None:
+    async with sharded_cluster(tmp_path, takeover_s=0.0) as cluster:
+        await cluster.make()
+        model = {row.name: row for row in rows(300)}
+        for index, holder in enumerate(cluster.holders):
+            # Replicas that differ choose different middles.
+            part = list(model.values())[index * 20 :]
+            await cluster.transport.update_rows(holder, cluster.partition, ACCOUNT, CONTAINER, part)
+        for holder in cluster.holders:
+            cluster.fail(holder.id, Fault.UNREACHABLE)
+        for index in range(3):
+            cluster.fail(index, None)
+            await cluster.round(index)
+            cluster.fail(index, Fault.UNREACHABLE)
+        for index in range(3):
+            cluster.fail(index, None)
+        for sharded in cluster.transport.sharded.values():
+            sharded._paused.clear()
+        await cluster.write(list(model.values()))
+        for _ in range(3):
+            await cluster.sync()
+            await cluster.settle()
+        await assert_listed(cluster, model)
+        points = await cluster.points(cluster.holders[0])
+        assert [await cluster.points(holder) for holder in cluster.holders] == [points] * 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_random_histories(tmp_path: Path, seed: int) -> None:
+    randomness = random.Random(seed)
+    model: dict[str, ObjectRow] = {}
+    async with sharded_cluster(tmp_path, above_rows=25, batch_rows=randomness.randint(1, 20)) as cluster:
+        await cluster.make()
+        for second in range(2, 50):
+            new = []
+            for _ in range(randomness.randint(1, 30)):
+                name = f"d{randomness.randint(0, 6)}/o{randomness.randint(0, 150):05}"
+                stamp = at(second + randomness.randint(0, 90) / 100)
+                row = ObjectRow(name, stamp, deleted=True)
+                if randomness.random() < 0.6:
+                    row = ObjectRow(name, stamp, randomness.randint(0, 9), "e")
+                if name not in model or model[name].timestamp < stamp:
+                    model[name] = row
+                    new.append(row)
+            assert await cluster.write(new) == 3
+            if randomness.random() < 0.5:
+                index = randomness.randint(0, 2)
+                if randomness.random() < 0.3:
+                    cluster.kills[index].at = len(cluster.kills[index].seen) + randomness.randint(0, 5)
+                await cluster.round(index)
+            if randomness.random() < 0.2:
+                await cluster.sync(1)
+            query = randomness.choice(QUERIES)
+            live = {row.name for row in model.values() if not row.deleted}
+            for holder in cluster.holders:
+                assert await cluster.listed(holder, query) == naive(live, query), (second, holder.name, query)
+        for kills in cluster.kills.values():
+            kills.at = None
+        for _ in range(2):
+            await cluster.settle()
+            await cluster.sync()
+        await cluster.settle()
+        await assert_listed(cluster, model)
+        for store in cluster.stores.values():
+            for partition in range(4):
+                for id in await store.databases(cluster.id.kind, partition):
+                    await store.verify(id)
