@@ -6,15 +6,19 @@ No controllers run there; pods and the statuses of StatefulSets are made here.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swiftlet.crd.conditions import rfc3339
+from swiftlet.main.tests.certificates import make_pair
 from swiftlet_operator.kube import HttpKube, connected
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.main import Options, run
@@ -97,7 +101,9 @@ class Cluster:
 
     async def _certificate(self, name: str) -> None:
         metadata = {"name": name, "namespace": self.namespace}
-        data = {"tls.crt": "eA==", "tls.key": "eA=="}
+        with tempfile.TemporaryDirectory() as directory:
+            pair = make_pair(Path(directory), name)
+        data = {"tls.crt": base64.b64encode(pair.cert).decode(), "tls.key": base64.b64encode(pair.key).decode()}
         await self.kube.create(
             {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "data": data}
         )
