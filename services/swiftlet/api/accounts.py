@@ -13,7 +13,8 @@ from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.api.quota_headers import account_quota
 from swiftlet.api.visible_containers import visible_containers
-from swiftlet.errors import NotFound
+from swiftlet.errors import NotEmpty, NotFound
+from swiftlet.expiry.reaper import ReaperQueue
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
 from swiftlet.timestamp import ZERO
 
@@ -87,7 +88,10 @@ async def put(call: Call) -> web.Response:
 
 
 async def delete(call: Call) -> web.Response:
-    """DELETE /v1/{account}: 204, 409 while it has containers."""
-    await call.stamped(lambda timestamp: call.api.listings.delete_account(call.path.account, timestamp))
+    """DELETE /v1/{account}: 204; what it holds is left to the reaper, and until then it can't be made again."""
+    try:
+        await call.stamped(lambda timestamp: call.api.listings.delete_account(call.path.account, timestamp))
+    except NotEmpty:
+        await ReaperQueue(call.api.listings, call.api.clock.next).delete(call.path.account)
     call.api.accounts.forget(call.path.account)
     return web.Response(status=204)

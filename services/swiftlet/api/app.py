@@ -30,6 +30,7 @@ from swiftlet.api import (
 from swiftlet.api.access import Access, TokenAccess
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
+from swiftlet.api.deleted_accounts import refuse_deleted
 from swiftlet.api.finishing import finish, finish_with
 from swiftlet.api.problems import ApiError, answer, status_of
 from swiftlet.api.reports import ManyProblems
@@ -162,6 +163,7 @@ async def _carry_out(call: Call) -> web.StreamResponse:
     handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
     # What COPY does to its path is reading; the destination is authorised by the handler.
     owner = await call.access.require("GET" if method == "COPY" else method, path)
+    await refuse_deleted(call.api.accounts, method, path)
     await call.api.rates.admit(method, path)
     return await handlers[method](replace(call, owner=owner))
 

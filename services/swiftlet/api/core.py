@@ -12,6 +12,7 @@ from aiohttp import web
 from swiftlet.api.access import Access
 from swiftlet.api.account_cache import AccountCache
 from swiftlet.api.container_cache import ContainerCache
+from swiftlet.api.deleted_accounts import of_live_accounts
 from swiftlet.api.listings import says_yes
 from swiftlet.api.problems import ApiError
 from swiftlet.api.rate_limits import RateLimits
@@ -94,8 +95,9 @@ class SwiftApi:
     def __post_init__(self) -> None:
         """Build the caches on top of the listings."""
         ttl_s = self.options.container_info_ttl_s
-        object.__setattr__(self, "containers", ContainerCache(self.listings.container_info, ttl_s))
         object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
+        live = of_live_accounts(self.listings.container_info, self.accounts)
+        object.__setattr__(self, "containers", ContainerCache(live, ttl_s))
         object.__setattr__(self, "revocations", Revocations(self.listings, self.clock))
         self.tokens.conditions = (self.users.still, self.revocations.check)
         object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))

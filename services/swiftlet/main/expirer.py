@@ -1,4 +1,4 @@
-"""The expirer beside the replicator: which nodes there are, and its rounds in the background."""
+"""The expirer and the account reaper beside the replicator: which nodes there are, their rounds in the background."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import partial
 
 from aiohttp import web
 
@@ -14,6 +16,7 @@ from swiftlet.context import new_request_id, request_id
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.expiry.expirer import Expirer
 from swiftlet.expiry.queue import ExpiryQueue
+from swiftlet.expiry.reaper import Reaper
 from swiftlet.main.background import in_background
 from swiftlet.main.cluster import use_cluster
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER
@@ -34,25 +37,26 @@ _log = get_logger("expirer")
 def use_expirer(
     app: web.Application, settings: ReplicatorSettings, rings: RingSet, policies: Policies, transport: ObjectTransport
 ) -> None:
-    """Run an expirer for the life of `app`, if it is enabled; until it has its rings it does nothing."""
-    section = settings.expirer
-    if not section.enabled:
+    """Run an expirer and a reaper for the life of `app`, if enabled; until they have their rings they do nothing."""
+    section, reaping = settings.expirer, settings.reaper
+    if not (section.enabled or reaping.enabled):
         return
     rings.add(ACCOUNT)
     rings.add(CONTAINER)
     cluster, waits = settings.cluster, RowWaits()
     listings, objects, rows = use_cluster(app, cluster, settings.replicator, waits, rings, transport)
-    expirer = Expirer(
-        ExpiryQueue(listings, TimestampClock().next),
-        objects,
-        section,
-        lambda: nodes_of(rings, policies),
-        {address.partition("/")[0] for address in settings.replicator.devices},
-        cluster.reclaim_age_s,
-    )
+    clock = TimestampClock()
+    nodes = partial(nodes_of, rings, policies)
+    mine = {address.partition("/")[0] for address in settings.replicator.devices}
+    expirer = Expirer(ExpiryQueue(listings, clock.next), objects, section, nodes, mine, cluster.reclaim_age_s)
+    reaper = Reaper(listings, objects, reaping, nodes, mine, clock.next)
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(lambda: expire(expirer, section.interval_s)):
+        async with AsyncExitStack() as stack:
+            if section.enabled:
+                await stack.enter_async_context(in_background(lambda: expire(expirer, section.interval_s)))
+            if reaping.enabled:
+                await stack.enter_async_context(in_background(lambda: expire(reaper, reaping.interval_s)))
             yield
         await drain_background(settings.drain_s)
         await rows.drain(settings.drain_s)
@@ -72,7 +76,7 @@ def nodes_of(rings: RingSet, policies: Policies) -> set[str]:
     return nodes
 
 
-async def expire(expirer: Expirer, interval_s: float) -> None:
+async def expire(expirer: Expirer | Reaper, interval_s: float) -> None:
     """Rounds until cancelled, `interval_s` or a little less apart; one that fails is followed by the next."""
     while True:
         next_round = time.monotonic() + interval_s * random.uniform(1 - _JITTER, 1)  # noqa: S311

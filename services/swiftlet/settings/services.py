@@ -12,6 +12,7 @@ from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies, check_policies, read_policies
+from swiftlet.settings.reaper import ReaperSection
 from swiftlet.settings.replication import RedisSection
 from swiftlet.settings.sections import (
     AuthSection,
@@ -117,6 +118,7 @@ class ReplicatorSettings(ServiceSettings):
     replicator: ReplicatorSection = Field(description="The replicator.")
     redis: RedisSection = Field(default=RedisSection(), description="What replicators tell each other of failed nodes.")
     expirer: ExpirerSection = Field(default=ExpirerSection(), description="Deleting what has expired.")
+    reaper: ReaperSection = Field(default=ReaperSection(), description="Removing what deleted accounts held.")
 
 
 SERVICES: dict[str, type[ServiceSettings]] = {
