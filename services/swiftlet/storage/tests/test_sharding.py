@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,23 @@ import pytest
 
 from swiftlet.errors import NotEmpty, NotFound
 from swiftlet.listing.tests.test_query import naive
-from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subdir
+from swiftlet.ring.lookup import Ring
+from swiftlet.storage.claims import Claims
 from swiftlet.storage.memory_listing import Fault
+from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
+from swiftlet.storage.shard_moves import ShardMover
+from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.storage.tests.listing_cluster import HASH_PATH, http_cluster
 from swiftlet.storage.tests.sharded_cluster import (
     ACCOUNT,
     CONTAINER,
+    NAME,
     ShardedCluster,
     sharded_cluster,
 )
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import Timestamp, TimestampClock
+from swiftlet.transport.http_listing import HttpListingTransport
 
 at = Timestamp.at
 
@@ -234,3 +243,84 @@ async def test_random_histories(tmp_path: Path, seed: int) -> None:
             for partition in range(4):
                 for id in await store.databases(cluster.id.kind, partition):
                     await store.verify(id)
+
+
+async def test_a_container_is_not_split_below_the_number_nor_when_that_is_off(tmp_path: Path) -> None:
+    for above in (0, 200):
+        async with sharded_cluster(tmp_path / str(above), above_rows=above) as cluster:
+            await cluster.make()
+            model = {row.name: row for row in rows(200)}
+            await cluster.write(list(model.values()))
+            await cluster.settle()
+            assert await cluster.points(cluster.holders[0]) == []
+            await assert_listed(cluster, model)
+
+
+async def test_a_handoff_moves_its_rows_before_it_goes_home(tmp_path: Path) -> None:
+    async with sharded_cluster(tmp_path, count=4) as cluster:
+        await cluster.make()
+        model = {row.name: row for row in rows(120)}
+        await cluster.write(list(model.values()))
+        handoff = next(own for own in cluster.devices if own not in cluster.holders)
+        place = cluster.partition, ACCOUNT, CONTAINER
+        await cluster.transport.put_container(handoff, *place, at(1), {}, None, 0)
+        late = [ObjectRow(f"d{n}/late", at(5), 1) for n in range(7)]
+        await cluster.transport.update_rows(handoff, *place, late)
+        model |= {row.name: row for row in late}
+        await cluster.settle(range(4))
+        for _ in range(4):
+            await cluster.sync()
+            await cluster.settle(range(4))
+        await assert_listed(cluster, model)
+        with pytest.raises(NotFound):
+            await cluster.transport.container_info(handoff, *place)
+
+
+async def test_claims_end_with_rows_that_are_in_shards(cluster: ShardedCluster) -> None:
+    await cluster.write(rows(200))
+    await cluster.settle()
+    holder = cluster.holders[0]
+    store = cluster.stores[holder.name]
+    claims = Claims(store, finder=cluster.transport.sharded[holder.name])
+    id, asked = "0" * 32, Amounts(0, 1, 3)
+    refused = await claims.take(cluster.partition, NAME, Claim(id, asked), Bounds(objects=200), 60)
+    assert refused is not None
+    assert refused.used == 200
+    assert await claims.take(cluster.partition, NAME, Claim(id, asked), Bounds(objects=201), 60) is None
+    new = ObjectRow("d6/zzz", at(5), 3)
+    assert not (await claims.settle(cluster.partition, NAME, id, new.name, new.timestamp, False)).listed
+    await cluster.write([new])
+    assert await claims.take(cluster.partition, NAME, Claim("1" * 32, asked), Bounds(objects=202), 60) is None
+    assert claims.held() == 1
+    assert (await claims.settle(cluster.partition, NAME, "1" * 32, new.name, new.timestamp, False)).listed
+    assert claims.held() == 0
+
+
+async def test_over_http(tmp_path: Path) -> None:
+    async with http_cluster(tmp_path, 1) as plain:
+        own, clock = plain.devices[0], TimestampClock()
+        store = plain.stores[own.name]
+        ring = Ring(1, 2, 1, [own], [array("H", [0] * 4)])
+        assert isinstance(plain.transport, HttpListingTransport)
+        replicas = ShardedReplicas(own.device, store, plain.transport, lambda: ring, lambda other: other.id == own.id)
+        mover = ShardMover(replicas, clock, 20)
+        keeper = ShardKeeper(replicas, mover, clock, ShardSettings(above_rows=30))
+        store.on_committed = keeper.committed
+        place = ring.partition_of(HASH_PATH(ACCOUNT, CONTAINER)), ACCOUNT, CONTAINER
+        await plain.transport.put_container(own, *place, at(1), {}, None, 0)
+        model = {row.name: row for row in rows(150)}
+        await replicas.update_rows(*place, list(model.values()))
+        while await keeper.run_once():
+            pass
+        changed = [replace(row, timestamp=at(4), deleted=row.name.endswith("7")) for row in rows(150)]
+        model |= {row.name: row for row in changed}
+        await replicas.update_rows(*place, changed)
+        live = {row.name for row in model.values() if not row.deleted}
+        for query in QUERIES:
+            _, entries = await replicas.list_objects(*place, query)
+            names = [f"<{entry.name}>" if isinstance(entry, Subdir) else entry.name for entry in entries]
+            assert names == naive(live, query), query
+        report = keeper.report()
+        assert report["splitsUnderWay"] == 0
+        assert next(iter(report["mostShards"].values())) >= 4  # type: ignore[attr-defined]
+        assert (await store.container_info(*place)).object_count == len(live)

@@ -1,0 +1,151 @@
+"""Listings and updates of a large container, in one database or split, through a container server over HTTP.
+
+    .venv/bin/python bench/listing/bench_sharded.py [--rows 200000] [--above 0] [--directory /some/disk] [--writers 8]
+
+One container server with one device that holds everything; `--above` is the number of rows beyond which a database is
+split (0: never). Prints one line per measurement. The directory should be on the kind of disk that will be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import statistics
+import tempfile
+import time
+from array import array
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
+from swiftlet.names import HashPath
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.storage.container_server import ContainerServer, add_container_routes
+from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
+from swiftlet.storage.shard_moves import ShardMover
+from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.timestamp import Timestamp, TimestampClock
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_listing import HttpListingTransport
+
+NAMES = ("AUTH_bench", "container")
+HASH_PATH = HashPath(b"bench")
+
+
+def row(number: int) -> ObjectRow:
+    """A row as objects leave them."""
+    return ObjectRow(f"photos/{number % 1000:03}/{number:09}.jpg", Timestamp(2), 4096, "0" * 32, "image/jpeg")
+
+
+class Bench:
+    """A server, a client, and the device that both call by its place."""
+
+    def __init__(self, store: ListingStore, above: int) -> None:
+        self.store = store
+        self.device = Device(0, "device-0", "127.0.0.1", 1, "d0", "r", "z", "n", 1.0)
+        self.transport = HttpListingTransport(NodeClient())
+        replicas = ShardedReplicas("d0", store, self.transport, self.ring, lambda device: device.id == 0)
+        clock = TimestampClock()
+        self.keeper = ShardKeeper(replicas, ShardMover(replicas, clock), clock, ShardSettings(above_rows=above))
+        store.on_committed = self.keeper.committed
+        self.server = ContainerServer({"d0": store}, sharded={"d0": replicas})
+
+    def ring(self) -> Ring:
+        return Ring(1, 4, 1, [self.device], [array("H", [0] * 16)])
+
+    @property
+    def partition(self) -> int:
+        return self.ring().partition_of(HASH_PATH(*NAMES))
+
+    async def fill(self, label: str, numbers: range, batch: int, writers: int) -> None:
+        """Rows in requests of `batch`, from several writers at once, in no order."""
+        starts = list(range(numbers.start, numbers.stop, batch))
+        random.Random(1).shuffle(starts)
+        todo = iter(starts)
+        begun = time.perf_counter()
+
+        async def write() -> None:
+            for start in todo:
+                rows = [row(n) for n in range(start, min(start + batch, numbers.stop))]
+                await self.transport.update_rows(self.device, self.partition, *NAMES, rows)
+
+        await asyncio.gather(*(write() for _ in range(writers)))
+        print(f"{label:58} {len(numbers) / (time.perf_counter() - begun):10.0f} rows/s", flush=True)
+
+    def page(self, query: ListingQuery) -> Callable[[], Awaitable[object]]:
+        return lambda: self.transport.list_objects(self.device, self.partition, *NAMES, query)
+
+    async def shards(self) -> int:
+        id = self.store.id_of(self.partition, DatabaseName(*NAMES))
+        return len(await self.store.read(id, lambda database: database.points()))
+
+
+async def timed(label: str, work: Callable[[], Awaitable[object]], repeat: int = 30) -> None:
+    """Print the median and the worst duration, and the CPU time of client and server together."""
+    durations, begun_cpu = [], time.process_time()
+    for _ in range(repeat):
+        begun = time.perf_counter()
+        await work()
+        durations.append((time.perf_counter() - begun) * 1000)
+    cpu_ms = (time.process_time() - begun_cpu) / repeat * 1000
+    print(f"{label:46} median {statistics.median(durations):7.1f}  worst {max(durations):7.1f}  CPU {cpu_ms:7.1f} ms")
+
+
+async def measure(root: Path, rows: int, above: int, writers: int) -> None:
+    """Everything, once."""
+    async with AsyncExitStack() as stack:
+        store = ListingStore(root / "d0", HASH_PATH)
+        stack.push_async_callback(store.close)
+        bench = Bench(store, above)
+        app = web.Application(client_max_size=0)
+        add_container_routes(app, bench.server)
+        served = await stack.enter_async_context(TestServer(app))
+        bench.device = replace(bench.device, port=served.port or 0)
+        stack.push_async_callback(bench.transport.close)
+        await bench.transport.put_container(bench.device, bench.partition, *NAMES, Timestamp(1), {}, None, 0)
+        await bench.fill(f"fill with {rows} rows, 1000 in a request, {writers} writers", range(rows), 1000, writers)
+        if above:
+            begun = time.perf_counter()
+            while await bench.keeper.run_once():
+                pass
+            seconds = time.perf_counter() - begun
+            print(
+                f"split into {await bench.shards() + 1} databases of at most {above} rows: {seconds:.1f} s", flush=True
+            )
+        last = rows + 100_000
+        await bench.fill(f"100000 more rows, 500 in a request, {writers} writers", range(rows, last), 500, writers)
+        middle = row(rows // 2000 * 1000 + 500).name
+        await timed("first page of 1,000", bench.page(ListingQuery(limit=1000)))
+        await timed("page of 1,000 from the middle", bench.page(ListingQuery(limit=1000, marker=middle)))
+        await timed("the same in reverse", bench.page(ListingQuery(limit=1000, marker=middle, reverse=True)))
+        await timed("page of 10,000", bench.page(ListingQuery(limit=10_000, marker=middle)))
+        await timed("1,000 common prefixes", bench.page(ListingQuery(limit=1000, prefix="photos/", delimiter="/")))
+        info = await bench.transport.container_info(bench.device, bench.partition, *NAMES)
+        assert info.object_count == last, info
+
+
+def main() -> None:
+    """Parse arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--above", type=int, default=0)
+    parser.add_argument("--writers", type=int, default=8)
+    parser.add_argument("--directory", type=Path)
+    arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
+        asyncio.run(measure(Path(root), arguments.rows, arguments.above, arguments.writers))
+
+
+if __name__ == "__main__":
+    main()
