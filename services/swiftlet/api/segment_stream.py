@@ -1,20 +1,25 @@
-"""The bytes of many pieces as one stream: the next piece is opened while the tail of the last one is on its way.
+"""The bytes of many pieces as one stream: the next pieces are opened while the tail of the last one is on its way.
 
-Fault model: any piece may be gone, changed or break off at any time. The stream then ends with an error, never
-early: its reader counts on the length that was promised. Memory is bounded by two open pieces.
+Opening a piece takes a round trip to a device that may be busy, so several are on their way at once where pieces are
+small. Fault model: any piece may be gone, changed or break off at any time. The stream then ends with an error when its
+turn comes, never early: its reader counts on the length that was promised. Memory is bounded by `AHEAD_PIECES` open
+pieces beside the current one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from swiftlet.api.segments import Piece
 
-TAIL_BYTES = 1 << 20
-"""How many bytes before the end of a piece the next one is opened: early enough to be ready, late enough that its
-connection does not stand idle for long."""
+AHEAD_BYTES = 4 << 20
+"""How many bytes before the end of what is open the next piece is opened: early enough to be ready, late enough that
+its connection does not stand idle for long."""
+AHEAD_PIECES = 6
+"""Opened, or being opened, beside the current one."""
 
 
 class Source(Protocol):
@@ -45,6 +50,9 @@ class Bytes:
         """Nothing is open."""
 
 
+Opened = tuple[Piece, Source]
+
+
 class SegmentStream:
     """Pieces one after the other; `begin` opens the first, so that what is wrong with it is known before any byte."""
 
@@ -52,48 +60,70 @@ class SegmentStream:
         """`open_piece` raises what is wrong with a piece."""
         self._pieces = pieces
         self._open_piece = open_piece
-        self._current: tuple[Piece, Source] | None = None
-        self._ahead: asyncio.Task[tuple[Piece, Source] | None] | None = None
+        self._current: Opened | None = None
+        self._ahead: deque[asyncio.Task[Opened | None]] = deque()
+        self._rest = 0
+        """Bytes of the open pieces that have not been handed on, as far as their sizes are known."""
+        self._asking = False
+        """Whether the next piece is just being asked for; before it is known nothing behind it is."""
+        self._ended = False
 
     async def begin(self) -> None:
         """Open the first piece."""
         self._current = await self._open_next()
 
-    async def _open_next(self) -> tuple[Piece, Source] | None:
-        piece = await anext(self._pieces, None)
+    async def _open_next(self) -> Opened | None:
+        piece = await self._next()
         return None if piece is None else (piece, await self._open_piece(piece))
+
+    async def _open_ahead(self) -> Opened | None:
+        piece = await self._next()
+        self._asking = False
+        self._look_ahead()
+        return None if piece is None else (piece, await self._open_piece(piece))
+
+    async def _next(self) -> Piece | None:
+        piece = await anext(self._pieces, None)
+        if piece is None:
+            self._ended = True
+        else:
+            self._rest += piece.stop - piece.start
+        return piece
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """All bytes in order."""
         while self._current is not None:
-            piece, source = self._current
-            rest = piece.stop - piece.start
-            if rest <= TAIL_BYTES:
-                self._look_ahead()
+            _, source = self._current
+            self._look_ahead()
             async for chunk in source.chunks():
                 yield chunk
-                rest -= len(chunk)
-                if rest <= TAIL_BYTES:
-                    self._look_ahead()
+                self._rest -= len(chunk)
+                self._look_ahead()
             await source.close()
             self._current = None
-            self._look_ahead()
-            assert self._ahead is not None
-            self._current = await self._ahead
-            self._ahead = None
+            if not self._ahead and not self._ended:
+                self._ask()
+            if self._ahead:
+                self._current = await self._ahead[0]
+                self._ahead.popleft()
 
     def _look_ahead(self) -> None:
-        if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._open_next())
+        if not self._asking and not self._ended and len(self._ahead) < AHEAD_PIECES and self._rest <= AHEAD_BYTES:
+            self._ask()
+
+    def _ask(self) -> None:
+        self._asking = True
+        self._ahead.append(asyncio.ensure_future(self._open_ahead()))
 
     async def close(self) -> None:
         """Close what is open, and what is just being opened."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ended = list(self._ahead), True
+        self._ahead.clear()
         opened = [self._current]
         self._current = None
-        if ahead is not None:
-            ahead.cancel()
-            (outcome,) = await asyncio.gather(ahead, return_exceptions=True)
+        for task in ahead:
+            task.cancel()
+        for outcome in await asyncio.gather(*ahead, return_exceptions=True):
             if not isinstance(outcome, BaseException):
                 opened.append(outcome)
         for one in opened:

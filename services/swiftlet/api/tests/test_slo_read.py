@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
+from swiftlet.api import segment_stream
+from swiftlet.api.segment_stream import AHEAD_PIECES
 from swiftlet.api.tests.large import (
     SEGMENTS,
     WHOLE,
@@ -322,9 +324,14 @@ async def test_a_segment_lost_in_its_middle_cuts_the_connection(proxy: Proxy) ->
         await response.read()
 
 
-async def test_the_next_segment_is_opened_before_the_last_one_ends(proxy: Proxy) -> None:
-    """Never more than one ahead, and everything that was opened is closed."""
-    await put_large(proxy)
+@pytest.mark.parametrize(("ahead_bytes", "most"), [(segment_stream.AHEAD_BYTES, AHEAD_PIECES + 1), (150, 2), (0, 1)])
+async def test_the_next_segments_are_opened_before_the_last_one_ends(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, ahead_bytes: int, most: int
+) -> None:
+    """Not too many, not too early, and everything that was opened is closed."""
+    monkeypatch.setattr(segment_stream, "AHEAD_BYTES", ahead_bytes)
+    parts = [bytes([number]) * 100 for number in range(30)]
+    assert (await put_manifest(proxy, await put_segments(proxy, parts))).status == 201
     objects, get = proxy.cluster.objects, proxy.cluster.objects.get
     opened: list[str] = []
     closed: list[str] = []
@@ -350,10 +357,10 @@ async def test_the_next_segment_is_opened_before_the_last_one_ends(proxy: Proxy)
 
     ahead: list[int] = []
     objects.get = watched  # type: ignore[method-assign,assignment]
-    assert (await proxy.call("GET", "c/big")).body == WHOLE
-    assert opened == ["big", "s/000", "s/001", "s/002", "s/003"]
-    assert set(closed) == set(opened)
-    assert max(ahead) == 2
+    assert (await proxy.call("GET", "c/big")).body == b"".join(parts)
+    assert sorted(opened) == ["big", *(f"s/{number:03}" for number in range(30))]
+    assert sorted(set(closed)) == sorted(opened)
+    assert max(ahead) == most
 
 
 async def test_a_client_that_goes_away_leaves_nothing_open(proxy: Proxy) -> None:
