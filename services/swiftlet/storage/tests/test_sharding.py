@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from array import array
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.errors import NotEmpty, NotFound
+from swiftlet.errors import NodeError, NotEmpty, NotFound
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
@@ -324,3 +325,115 @@ async def test_over_http(tmp_path: Path) -> None:
         assert report["splitsUnderWay"] == 0
         assert next(iter(report["mostShards"].values())) >= 4  # type: ignore[attr-defined]
         assert (await store.container_info(*place)).object_count == len(live)
+
+
+class Client:
+    """Writes to names of its own, and knows what must be listed and what must not."""
+
+    def __init__(self, cluster: ShardedCluster, number: int, seed: int) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.randomness = random.Random(seed * 100 + number)
+        self.sure: dict[str, ObjectRow] = {}
+        """By name, what was acknowledged last, where nothing else is under way."""
+
+    async def write(self, times: int) -> None:
+        for turn in range(times):
+            numbers = self.randomness.sample(range(60), self.randomness.randint(1, 12))
+            rows = []
+            for number in numbers:
+                name = f"d{number % 7}/{number:03}-{self.number}"
+                deleted = self.randomness.random() < 0.35
+                rows.append(ObjectRow(name, at(2 + turn), 0 if deleted else number, deleted=deleted))
+                self.sure.pop(name, None)
+            assert await self.cluster.write(rows) >= 2
+            self.sure |= {row.name: row for row in rows}
+
+
+async def check_listings(cluster: ShardedCluster, clients: list[Client], randomness: random.Random) -> int:
+    """Pages through the whole listing at a holder; how many rows it showed."""
+    before = {name: row for client in clients for name, row in client.sure.items()}
+    holder, reverse = randomness.choice(cluster.holders), randomness.random() < 0.5
+    limit, marker, seen = randomness.choice([7, 50, 10_000]), "", list[str]()
+    try:
+        while page := await cluster.listed(holder, ListingQuery(limit, marker, reverse=reverse)):
+            seen += page
+            marker = page[-1]
+    except NodeError:
+        return 0
+    assert seen == sorted(set(seen), reverse=reverse)
+    after = {name: row for client in clients for name, row in client.sure.items()}
+    shown = set(seen)
+    for name, row in before.items():
+        if after.get(name) == row:
+            assert (name in shown) is not row.deleted, (name, row, holder.name)
+    return len(seen)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_writers_and_readers_while_it_is_split(tmp_path: Path, seed: int) -> None:
+    randomness = random.Random(seed)
+    async with sharded_cluster(tmp_path, above_rows=40, batch_rows=9) as cluster:
+        await cluster.make()
+        clients = [Client(cluster, number, seed) for number in range(4)]
+        writing = asyncio.gather(*(client.write(25) for client in clients))
+
+        async def keep(index: int) -> None:
+            while not writing.done():
+                await cluster.round(index)
+                await asyncio.sleep(0.001)
+
+        async def read() -> int:
+            rows = 0
+            while not writing.done():
+                rows += await check_listings(cluster, clients, randomness)
+            return rows
+
+        counts = await asyncio.gather(read(), read(), keep(0), keep(1), keep(2), writing)
+        assert counts[0]
+        assert counts[1]
+        for _ in range(2):
+            await cluster.settle()
+            await cluster.sync()
+        await cluster.settle()
+        assert len(await cluster.points(cluster.holders[0])) >= 2
+        await assert_listed(cluster, {name: row for client in clients for name, row in client.sure.items()})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_holder_that_comes_and_goes_while_it_is_split(tmp_path: Path, seed: int) -> None:
+    randomness = random.Random(seed)
+    async with sharded_cluster(tmp_path, above_rows=30, batch_rows=9) as cluster:
+        await cluster.make()
+        clients = [Client(cluster, number, seed) for number in range(3)]
+        for turn in range(12):
+            down = randomness.choice([None, 0, 1, 2])
+            fault = randomness.choice([Fault.UNREACHABLE, Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
+            if down is not None:
+                cluster.fail(down, fault)
+            for client in clients:
+                client.sure |= await write_once(client, turn)
+            for index in range(3):
+                if index != down:
+                    await cluster.round(index)
+            if down is not None:
+                cluster.fail(down, None)
+            for sharded in cluster.transport.sharded.values():
+                sharded._paused.clear()
+            if randomness.random() < 0.5:
+                await cluster.sync(1)
+        for _ in range(3):
+            await cluster.settle()
+            await cluster.sync()
+        await cluster.settle()
+        await assert_listed(cluster, {name: row for client in clients for name, row in client.sure.items()})
+
+
+async def write_once(client: Client, turn: int) -> dict[str, ObjectRow]:
+    rows = []
+    for number in client.randomness.sample(range(60), 20):
+        deleted = client.randomness.random() < 0.35
+        name = f"d{number % 7}/{number:03}-{client.number}"
+        rows.append(ObjectRow(name, at(2 + turn), 0 if deleted else number, deleted=deleted))
+    assert await client.cluster.write(rows) >= 2
+    return {row.name: row for row in rows}
