@@ -115,8 +115,9 @@ bench-operator: setup ## one operator with 100 clusters: reconcile times, memory
 	@.venv/bin/python -m bench.operator.run
 
 .PHONY: docs
-docs: setup ## write docs/settings.md anew
+docs: setup ## write docs/settings.md and the tables of docs/swift-api.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
+	@.venv/bin/python -m e2e.api_table
 
 .PHONY: chart
 chart: setup ## copy crds/ into the chart and write its README anew

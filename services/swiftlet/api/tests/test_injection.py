@@ -150,24 +150,22 @@ async def test_paths_lead_nowhere_else(proxy: Proxy, path: str) -> None:
     assert (await proxy.call("GET", "private/o")).body == b"PRIVATE"
 
 
-POINTING = tuple(
-    [
-        "X-Symlink-Target",
-        "X-Symlink-Target-Account",
-        "X-Copy-From",
-        "X-Copy-From-Account",
-        "Destination-Account",
-        "X-Versions-Location",
-        "X-History-Location",
-        "X-Object-Manifest",
-        "Host",
-        "X-Forwarded-Host",
-        "Via",
-        "Origin",
-        "X-Container-Meta-Web-Error",
-        "X-Container-Meta-Web-Listings-CSS",
-        "X-Container-Sync-To",
-    ]
+POINTING = (
+    "X-Symlink-Target",
+    "X-Symlink-Target-Account",
+    "X-Copy-From",
+    "X-Copy-From-Account",
+    "Destination-Account",
+    "X-Versions-Location",
+    "X-History-Location",
+    "X-Object-Manifest",
+    "Host",
+    "X-Forwarded-Host",
+    "Via",
+    "Origin",
+    "X-Container-Meta-Web-Error",
+    "X-Container-Meta-Web-Listings-CSS",
+    "X-Container-Sync-To",
 )
 
 
