@@ -72,7 +72,7 @@ class Bench:
         starts = list(range(numbers.start, numbers.stop, batch))
         random.Random(1).shuffle(starts)
         todo = iter(starts)
-        begun = time.perf_counter()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
 
         async def write() -> None:
             for start in todo:
@@ -80,7 +80,9 @@ class Bench:
                 await self.transport.update_rows(self.device, self.partition, *NAMES, rows)
 
         await asyncio.gather(*(write() for _ in range(writers)))
-        print(f"{label:58} {len(numbers) / (time.perf_counter() - begun):10.0f} rows/s", flush=True)
+        seconds, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
+        rows = len(numbers)
+        print(f"{label:58} {rows / seconds:8.0f} rows/s  CPU {cpu_s / rows * 1e6:5.0f} us per row", flush=True)
 
     def page(self, query: ListingQuery) -> Callable[[], Awaitable[object]]:
         return lambda: self.transport.list_objects(self.device, self.partition, *NAMES, query)

@@ -128,6 +128,8 @@ class ShardMover:
                     holder, partition, shard_name(name, shard.point), self._clock.next(), [shard.end], False
                 )
             except SwiftletError as error:
+                if holder is holders[0] and not again:
+                    raise
                 _log.info("a shard does not learn its end yet", holder=holder.name, error=str(error))
         self._told.add(key)
 

@@ -287,9 +287,12 @@ class ShardedReplicas:
         absent = 0
         for holder in holders if shard.complete and found.moved else holders[:1]:
             try:
-                return await self.transport.shard_page(
+                entries = await self.transport.shard_page(
                     holder, partition, shard_name(name, shard.point), query, low, high
                 )
+                if holder is not holders[0]:
+                    await self._check_end(holder, partition, name, shard)
+                return entries
             except NotFound:
                 absent += 1
             except SwiftletError as error:
@@ -297,6 +300,15 @@ class ShardedReplicas:
         if absent and not errors and not shard.totals.objects:
             return []
         raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors) or 'it is missing'})")
+
+    async def _check_end(self, holder: Device, partition: int, name: DatabaseName, shard: Shard) -> None:
+        """NodeBusy if another replica of a shard was split where this replica does not know of it yet.
+
+        It is told so before the first of its rows moves.
+        """
+        look = await self.transport.shard_look(holder, partition, shard_name(name, shard.point))
+        if look.points and (shard.end is None or look.points[0] < shard.end):
+            raise NodeBusy(f"{holder.address} has a shard that was split meanwhile")
 
     # The container.
 

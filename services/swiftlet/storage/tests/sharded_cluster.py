@@ -97,6 +97,7 @@ class ShardedCluster:
     async def settle(self, holders: Sequence[int] = (0, 1, 2), rounds: int = 600) -> None:
         """Rounds until nobody has anything left to do."""
         for _ in range(rounds):
+            self.now_s += 1.0
             if not sum([await self.round(index) for index in holders]):
                 return
         raise AssertionError("splitting does not end")

@@ -8,10 +8,11 @@ from array import array
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from swiftlet.errors import NodeError, NotEmpty, NotFound
+from swiftlet.errors import NodeError, NodeUnreachable, NotEmpty, NotFound
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
@@ -437,3 +438,47 @@ async def write_once(client: Client, turn: int) -> dict[str, ObjectRow]:
         rows.append(ObjectRow(name, at(2 + turn), 0 if deleted else number, deleted=deleted))
     assert await client.cluster.write(rows) >= 2
     return {row.name: row for row in rows}
+
+
+async def test_no_stand_in_that_was_split_without_our_knowing(
+    cluster: ShardedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = {row.name: row for row in rows(60)}
+    await cluster.write(list(model.values()))
+    await cluster.settle()
+    [point] = await cluster.points(cluster.holders[0])
+    late, early = cluster.holders[2], cluster.holders[:2]
+    tell = cluster.transport.shard_points
+
+    async def all_but_late(*call: Any) -> None:
+        if call[0].id == late.id and call[-1]:
+            raise NodeUnreachable("it does not learn of the split")
+        await tell(*call)
+
+    monkeypatch.setattr(cluster.transport, "shard_points", all_but_late)
+    new = [ObjectRow(f"d6/new{number:03}", at(5), 1) for number in range(50)]
+    assert await cluster.write(new) == 3
+    model |= {row.name: row for row in new}
+    for _ in range(40):
+        for holder in early:
+            await cluster.round(holder.id)
+    assert len(await cluster.points(early[0])) > len(await cluster.points(late)) == 1
+    _, partners = cluster.transport.sharded[late.name].shard_holders(cluster.id, NAME, point)
+    query = ListingQuery(marker="d5")
+    assert await cluster.listed(late, query) == naive(set(model), query)
+    # Its own partner is away for whoever asks it for pages; the others have handed rows on.
+    ask = cluster.transport.shard_page
+
+    async def not_the_partner(*call: Any) -> Any:
+        if call[0].id == partners[0].id:
+            raise NodeUnreachable("away")
+        return await ask(*call)
+
+    monkeypatch.setattr(cluster.transport, "shard_page", not_the_partner)
+    with pytest.raises(NodeError):
+        await cluster.listed(late, query)
+    monkeypatch.undo()
+    for _ in range(2):
+        await cluster.sync()
+        await cluster.settle()
+    await assert_listed(cluster, model)
