@@ -1,14 +1,18 @@
-"""What is logged of bytes that are no request: one line, without them.
+"""Bytes that are no request, where aiohttp leaves something to do.
 
-aiohttp logs them as an error with its traceback. Anybody may send them, as often as they like, and they may hold a
-token whose header is malformed: neither belongs in a log.
+It logs them as an error with its traceback. Anybody may send them, as often as they like, and they may hold a token
+whose header is malformed: neither belongs in a log. And a CONNECT without a target gets through its parser as a
+request without a URL, at which the connection's task fails: the client would wait for ever.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
 
 _LOGGER = "aiohttp.server"
 
@@ -29,3 +33,15 @@ _FILTER = _WithoutBytes()
 def log_without_bytes() -> None:
     """From here on, in this process; harmless a second time."""
     logging.getLogger(_LOGGER).addFilter(_FILTER)
+
+
+def answer_without_target(server: web.Server) -> None:
+    """Take requests without a target for some of `/`, so that they are answered: nothing is there."""
+    make: Any = server.request_factory
+
+    def with_target(message: Any, *others: Any, **named: Any) -> Any:
+        if message.url is None:
+            message = message._replace(url=URL("/"), path="/")
+        return make(message, *others, **named)
+
+    server.request_factory = with_target

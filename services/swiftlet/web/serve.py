@@ -23,6 +23,7 @@ from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
+from swiftlet.web.malformed import answer_without_target
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -96,6 +97,8 @@ async def serve(
     )
     try:
         await runner.setup()
+        assert runner.server is not None
+        answer_without_target(runner.server)
         for sock in sockets:
             await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in runner.addresses])
