@@ -25,7 +25,17 @@ class Ring:
     `replica_count` may be fractional: the partitions with the lowest numbers then have one replica more.
     """
 
-    __slots__ = ("_levels", "_rows", "_shift", "devices", "part_power", "partition_count", "replica_count", "version")
+    __slots__ = (
+        "_levels",
+        "_rows",
+        "_shift",
+        "_weighted",
+        "devices",
+        "part_power",
+        "partition_count",
+        "replica_count",
+        "version",
+    )
 
     def __init__(
         self,
@@ -54,6 +64,7 @@ class Ring:
         self._rows = tuple(rows)
         self._shift = 32 - part_power
         present = [device for device in self.devices if device is not None]
+        self._weighted = sum(bool(device.weight) for device in present)
         self._levels: tuple[tuple[Callable[[Device], object], int], ...] = tuple(
             (tier, len({tier(device) for device in present})) for tier in (_region, _zone, _node)
         )
@@ -110,10 +121,12 @@ class Ring:
                 yield device
                 if len(used) == tiers:
                     break
-        for device in self._scattered(partition):
-            if device.id not in taken and device.weight:
-                taken.add(device.id)
-                yield device
+        # In a small ring there is nothing left to be found here, and a search would be long.
+        if sum(bool(devices[id_].weight) for id_ in taken) < self._weighted:  # type: ignore[union-attr]
+            for device in self._scattered(partition):
+                if device.id not in taken and device.weight:
+                    taken.add(device.id)
+                    yield device
         rest = [device for device in self._rotated(partition) if device.id not in taken]
         rest.sort(key=lambda device: not device.weight)
         yield from rest
