@@ -23,7 +23,7 @@ from swiftlet.listing import shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.handle import Summary
 from swiftlet.listing.shards import Layout, shard_name
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ShardLook
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import ZERO, TimestampClock
@@ -169,11 +169,26 @@ class ShardKeeper:
             return True
         self._moving_since.pop(id, None)
         looks = await self._replicas.refresh(id, view.name)
+        if await self._learn(id, view, looks):
+            return True
         await self._mover.tell_ends(id, view.name, looks)
         swept = await self._mover.sweep(id, view.name, looks)
         view = await self._replicas.store.read(id, _view) or view
         await self._complete(id, view)
         return await self._decide(id, view) or swept > 0
+
+    async def _learn(self, id: DatabaseId, view: _View, looks: dict[str, ShardLook | None]) -> bool:
+        """Points that shards were told of by other replicas, and that this one has missed; whether there are any."""
+        known = {shard.point for shard in view.layout.shards}
+        told = {point for look in looks.values() if look is not None for point in look.points}
+        missed = sorted(told - known)
+        if not missed or not view.exists:
+            return False
+        at = self._clock.next()
+        added = await self._replicas.store.write(
+            id, lambda database: shards.add_points(database, at, missed, True), grows=False
+        )
+        return added > 0
 
     async def _complete(self, id: DatabaseId, view: _View) -> None:
         """Note it once all replicas have moved everything."""
