@@ -26,6 +26,8 @@ from swiftlet.errors import Unauthorized
 PREFIX = "AUTH_tk"
 MAX_TOKEN = 2048
 """Characters; longer ones are refused unread."""
+MAX_VERIFIED = 1024
+"""Tokens whose signature a process remembers to be good, the ones first seen go first: 2 MB at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Tokens:
             raise ValueError("token keys: at least one, each of 16 bytes or more")
         # Replaced as a whole: other threads see the old keys or the new ones.
         self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
+        self._verified: dict[str, Token] = {}
 
     def issue(self, identity: Identity, generation: str = "") -> tuple[str, int]:
         """A token and the seconds it is good for."""
@@ -115,6 +118,20 @@ class Tokens:
         return found
 
     def _signed(self, token: str) -> Token:
+        # Taken before the keys: what they vouch for is never remembered beyond them.
+        verified = self._verified
+        found = verified.get(token)
+        if found is None:
+            found = self._verify(token)
+            while len(verified) >= MAX_VERIFIED:
+                verified.pop(next(iter(verified), token), None)
+            verified[token] = found
+        if self._clock() >= found.expires:
+            raise Unauthorized("the token has expired; ask for a new one at /auth/v1.0")
+        return found
+
+    def _verify(self, token: str) -> Token:
+        """What a token says that one of the keys signed, expired or not."""
         payload, signature = self._split(token)
         try:
             # The first version had no fields behind the expiry.
@@ -124,8 +141,6 @@ class Tokens:
             raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0") from error
         if not hmac.compare_digest(hmac.new(key, payload, hashlib.sha256).digest(), signature):
             raise Unauthorized("the token's signature is wrong; ask for a new one at /auth/v1.0")
-        if self._clock() >= expires:
-            raise Unauthorized("the token has expired; ask for a new one at /auth/v1.0")
         return Token(Identity(account, user, frozenset(Role(role) for role in roles)), expires, *more[:3])
 
     @staticmethod

@@ -77,6 +77,24 @@ def test_keys_rotate_without_logging_anyone_out() -> None:
         Tokens([new]).check(token)
 
 
+def test_what_is_remembered_of_tokens_is_bounded_and_ends_with_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swiftlet.auth.tokens.MAX_VERIFIED", 2)
+    clock = _Clock()
+    tokens = Tokens([KEY], life_s=60, clock=clock)
+    several = [tokens.issue(ALICE)[0] for _ in range(4)]
+    for token in (*several, *several, *several):
+        assert tokens.check(token) == ALICE
+    clock.now += 60
+    for token in several:
+        with pytest.raises(Unauthorized, match="expired"):
+            tokens.check(token)
+    clock.now -= 60
+    tokens.use([derive_key(b"2" * 32, "tokens")])
+    for token in several:
+        with pytest.raises(Unauthorized, match="not issued here"):
+            tokens.check(token)
+
+
 def test_users_are_checked_and_reloaded(tmp_path: FilePath) -> None:
     file = tmp_path / "users.yaml"
     entry = "- {{account: a, user: alice, roles: [admin], secret_hash: '{}'}}\n"
