@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import formatdate
 
 TICKS_PER_SECOND = 100_000
 NONCE_BITS = 14
@@ -29,6 +28,8 @@ MAX_VALUE = (10**10 * TICKS_PER_SECOND << NONCE_BITS) - 1
 """The largest `Timestamp.value`."""
 _NS_PER_TICK = 1_000_000_000 // TICKS_PER_SECOND
 _TEXT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,5}))?(?:_([0-9a-f]{4}))?", re.ASCII)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -96,7 +97,9 @@ class Timestamp:
     @property
     def http_date(self) -> str:
         """The `Last-Modified` header's value."""
-        return formatdate(self.http_seconds, usegmt=True)
+        at = time.gmtime(self.http_seconds)
+        day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
+        return f"{day} {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT"
 
     def __str__(self) -> str:
         """The lossless text form."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from email.utils import formatdate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,11 @@ def test_the_internal_form_loses_nothing(timestamp: Timestamp) -> None:
 @given(timestamps, timestamps)
 def test_text_sorts_like_time(one: Timestamp, other: Timestamp) -> None:
     assert (one < other) == (one.internal < other.internal)
+
+
+@given(timestamps)
+def test_dates_are_those_of_http(timestamp: Timestamp) -> None:
+    assert timestamp.http_date == formatdate(timestamp.http_seconds, usegmt=True)
 
 
 def test_forms() -> None:
