@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import structlog
@@ -84,10 +85,15 @@ def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Replace values whose names say that they are secrets."""
     for name in event:
-        lowered = name.lower()
-        if lowered in _SECRET_NAMES or any(word in lowered for word in _SECRET_WORDS):
+        if _is_secret(name):
             event[name] = HIDDEN
     return event
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    lowered = name.lower()
+    return lowered in _SECRET_NAMES or any(word in lowered for word in _SECRET_WORDS)
 
 
 def _redirect_stdlib(shared: list[Processor], rendering: list[Processor], level: int) -> None:

@@ -19,18 +19,35 @@ def share_metrics() -> Iterator[None]:
     A directory given in the environment is used and left alone; otherwise a temporary one comes and goes.
     """
     if os.environ.get(DIRECTORY_VARIABLE):
+        if "prometheus_client" not in sys.modules:
+            _remember_process()
         yield
         return
     assert "prometheus_client" not in sys.modules, "share_metrics must be entered before prometheus_client is imported"
     owner = os.getpid()
     directory = tempfile.mkdtemp(prefix="swiftlet-metrics-")
     os.environ[DIRECTORY_VARIABLE] = directory
+    _remember_process()
     try:
         yield
     finally:
         if os.getpid() == owner:
             del os.environ[DIRECTORY_VARIABLE]
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remember_process() -> None:
+    """Ask for this process's number after a fork only; prometheus-client by itself does with everything it counts."""
+    from prometheus_client import values
+
+    known = os.getpid()
+
+    def forked() -> None:
+        nonlocal known
+        known = os.getpid()
+
+    os.register_at_fork(after_in_child=forked)
+    values.ValueClass = values.MultiProcessValue(lambda: known)  # type: ignore[no-untyped-call]
 
 
 def forget_worker(pid: int) -> None:
