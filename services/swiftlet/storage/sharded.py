@@ -41,6 +41,8 @@ from swiftlet.web.logs import get_logger
 
 MAX_BATCH = 10_000
 """Rows in one request to a shard."""
+MAX_WAITING = 50_000
+"""Rows that may wait for one shard before NodeBusy."""
 PAUSE_S = 5.0
 """Seconds after a failure for which a shard's replica is not asked to take rows."""
 _ATTEMPTS = 3
@@ -132,8 +134,10 @@ class ShardedReplicas:
             await asyncio.gather(*(self._bring(id, name, point, rows) for point, rows in away.items()))
 
     async def _bring(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """Rows to a shard, together with others that wait for it."""
+        """Rows to a shard, together with others that wait for it; NodeBusy when too many do."""
         lane = self._lane(id, point)
+        if sum(len(waiting) for waiting, _ in lane.waiting) > MAX_WAITING:
+            raise NodeBusy(f"{MAX_WAITING} rows wait for a shard of {name} already")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         lane.waiting.append((rows, future))
         if lane.task is None:

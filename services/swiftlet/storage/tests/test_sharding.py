@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.errors import NodeError, NodeUnreachable, NotEmpty, NotFound
+from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable, NotEmpty, NotFound
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
@@ -482,3 +482,21 @@ async def test_no_stand_in_that_was_split_without_our_knowing(
         await cluster.sync()
         await cluster.settle()
     await assert_listed(cluster, model)
+
+
+async def test_rows_that_wait_for_a_shard_are_limited(cluster: ShardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await cluster.write(rows(100))
+    await cluster.settle()
+    monkeypatch.setattr("swiftlet.storage.sharded.MAX_WAITING", 20)
+    holder = cluster.holders[0]
+    sharded = cluster.transport.sharded[holder.name]
+    last = (await cluster.points(holder))[-1]
+    place = cluster.partition, ACCOUNT, CONTAINER
+    new = [ObjectRow(f"z{number:02}", at(5), 1) for number in range(30)]
+    async with sharded.lock(cluster.id, last):
+        waiting = [asyncio.create_task(sharded.update_rows(*place, new)) for _ in range(3)]
+        done, _ = await asyncio.wait(waiting, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        assert {type(task.exception()) for task in done} == {NodeBusy}
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert None in results
+    assert await cluster.listed(holder, ListingQuery(prefix="z")) == [row.name for row in new]
