@@ -77,6 +77,24 @@ async def test_a_body_whose_rest_nobody_has_is_cut_and_not_short(proxy: Proxy, r
         await response.read()
 
 
+@pytest.mark.parametrize("size", [0, 1, 64 * 1024, 64 * 1024 + 1])
+async def test_small_and_large_answers_have_the_same_head(proxy: Proxy, size: int) -> None:
+    await proxy.cluster.put(2, BIG[:size])
+    whole, head_only = await proxy.call("GET", "c/o"), await proxy.call("HEAD", "c/o")
+    assert (whole.status, whole.body) == (200, BIG[:size])
+    changing = {"Date", "X-Trans-Id", "X-Openstack-Request-Id"}
+    assert {k: v for k, v in whole.headers.items() if k not in changing} == {
+        k: v for k, v in head_only.headers.items() if k not in changing
+    }
+
+
+async def test_a_small_object_whose_bytes_nobody_has_is_503(proxy: Proxy) -> None:
+    await proxy.cluster.put(2, BIG[:10_240])
+    for device in proxy.cluster.primaries():
+        proxy.cluster.transport.link(device).lose_after_bytes = 3_000
+    assert (await proxy.call("GET", "c/o")).status == 503
+
+
 async def test_a_read_goes_on_at_another_device(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     await proxy.cluster.put(2, BIG)
     reading_order(monkeypatch, *proxy.cluster.primaries())
