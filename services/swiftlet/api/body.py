@@ -57,9 +57,14 @@ class Body:
             raise ApiError(CLIENT_GONE, f"{self.announced} bytes were announced and {self.size} came")
 
     async def _next(self) -> bytes:
+        content = self._request.content
         try:
+            # What is there needs no timer.
+            piece = content.read_nowait()
+            if piece or content.at_eof():
+                return piece
             async with asyncio.timeout(self._timeout_s):
-                return await self._request.content.readany()
+                return await content.readany()
         except TimeoutError as error:
             raise ApiError(408, f"no data came for {self._timeout_s:g} s") from error
         except (ClientPayloadError, BadHttpMessage) as error:

@@ -31,8 +31,12 @@ class ContainerCache:
 
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
         """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
-        known = self._known.get((account, container), max_age_s)
+        known = self.known(account, container, max_age_s)
         return known if known is not None else await self.refresh(account, container)
+
+    def known(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo | None:
+        """As `get`, of what is remembered; None when it would have to be asked for."""
+        return self._known.get((account, container), max_age_s)
 
     async def refresh(self, account: str, container: str) -> ContainerInfo:
         """The container as it is now; what was known stays when nobody can be asked."""

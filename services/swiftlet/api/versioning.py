@@ -69,8 +69,11 @@ def archive_of(api: SwiftApi, container: ContainerInfo) -> Archive | None:
 
 async def container_to_write(api: SwiftApi, path: Path, advice: str = "") -> ContainerInfo:
     """The object's container as every process agrees that it is; 404 that names it when there is none."""
-    known = await container_of(api, path, advice)
     assert path.container is not None
+    agreed = api.containers.known(path.account, path.container, api.options.versioning.agreement_s)
+    if agreed is not None:
+        return agreed
+    known = await container_of(api, path, advice)
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await api.containers.get(path.account, path.container, api.options.versioning.agreement_s)
