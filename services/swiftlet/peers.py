@@ -171,6 +171,11 @@ class ObjectTransport(Protocol):
         """What the device holds in a suffix."""
         ...
 
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
+        whose server does not know such questions, or speaks another version of them."""
+        ...
+
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy; see `Store.remove`."""
         ...

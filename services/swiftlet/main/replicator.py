@@ -74,6 +74,7 @@ def make_replicator(
         reclaim_age_s=settings.cluster.reclaim_age_s,
         pace=Pace(section.concurrency, section.bytes_per_s),
         neighbours=make_neighbours(settings, transport, known),
+        sessions=section.mode == "batched",
     )
 
 

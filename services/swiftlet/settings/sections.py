@@ -470,6 +470,12 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         le=256,
         description="Partitions compared at a time. More finds differences sooner and loads disks more.",
     )
+    mode: Literal["batched", "all_to_all"] = Field(
+        default="batched",
+        description="How rounds begin. batched: each peer is asked once about all partitions shared with it, and only "
+        "what differs is compared one by one. all_to_all: every partition is compared one by one with every peer, as "
+        "peers from before that are in any case.",
+    )
 
 
 class LogSection(Section):

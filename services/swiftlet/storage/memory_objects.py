@@ -19,6 +19,7 @@ from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, 
 from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_owed import MemoryOwed
+from swiftlet.storage.sync_answers import answer_sync
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import row_name
@@ -267,6 +268,10 @@ class MemoryObjectTransport:
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
         """What the device holds in a suffix."""
         return await self._call(device, lambda store: store.entries(policy, partition, suffix))
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session."""
+        return await self._call(device, lambda store: answer_sync(store, message))
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

@@ -35,11 +35,14 @@ from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
 from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
+from swiftlet.storage.sync_answers import answer_sync
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
+    MAX_SYNC_MESSAGE,
     PREFIX,
     REMOVE,
+    SYNC,
     delete_from,
     entry_from,
     entry_json,
@@ -49,7 +52,7 @@ from swiftlet.transport.object_messages import (
     row_name,
 )
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import MAX_JSON_BODY, json_object
+from swiftlet.transport.wire import FRAMES_TYPE, MAX_JSON_BODY, json_object
 
 RECLAIM_PERIOD_S = 3600.0
 """Seconds between looks for tombstones that are old enough to be forgotten."""
@@ -197,6 +200,7 @@ class ObjectServer:
             web.post(obj, self._route("post", self._post)),
             web.delete(obj, self._route("delete", self._delete)),
             web.post(f"{obj}/{REMOVE}", self._route("remove", self._remove)),
+            web.post(f"{device}/{SYNC}", self._route("sync", self._sync)),
             web.get(device, self._route("policies", self._policies), allow_head=False),
             web.get(f"{device}/{{policy}}", self._route("partitions", self._partitions), allow_head=False),
             web.get(target, self._route("suffix-hashes", self._suffix_hashes), allow_head=False),
@@ -250,6 +254,13 @@ class ObjectServer:
             entry = entry_from((await self._message(request)).get("entry"))
             removed = await device.pool.run(device.store.remove, object_key(request), entry)
             return json_answer({"removed": removed})
+
+    async def _sync(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)
+        self._door.check(request, message)
+        with at_work(device.pool):
+            reply = await device.pool.run(answer_sync, device.store, message)
+            return web.Response(body=reply, content_type=FRAMES_TYPE)
 
     async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         self._door.check(request)

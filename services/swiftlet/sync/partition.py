@@ -84,7 +84,8 @@ class PartitionSync:
         self._now_s = now_s
         self._neighbours = neighbours
         self._pace = pace
-        self._only_with = only_with
+        self.only_with = only_with
+        """Which peers; None for all."""
         self.skipped: dict[str, list[tuple[Share, int]]] = {}
         """By node, what was not compared because it is out of reach."""
 
@@ -94,17 +95,29 @@ class PartitionSync:
         Whether all peers were compared.
         """
         peers, handoff = on.peers(partition)
-        if self._only_with is not None:
-            peers = [peer for peer in peers if self._only_with(peer)]
+        if self.only_with is not None:
+            peers = [peer for peer in peers if self.only_with(peer)]
         results: list[_Found] = []
+        if not handoff and peers and all(on.proved_at(peer, partition) is not None for peer in peers):
+            for peer in peers:
+                self._shown_equal(on, partition, peer)
+            if self.only_with is None:
+                on.standing.compared(partition)
+            return True
         try:
             mine = await self._hashes(on, partition)
             if not mine:
                 peers = [] if handoff else [peer for peer in peers if on.asks(peer, partition)]
                 if partition not in on.bare:
                     on.empty.add(partition)
-            for peer in peers:
+            pulled = False
+            for peer in sorted(peers, key=lambda peer: on.proved_at(peer, partition) is not None):
+                # What came from one peer may be new to another that held the same before.
+                if not handoff and not pulled and on.proved_at(peer, partition) is not None:
+                    results.append(self._shown_equal(on, partition, peer))
+                    continue
                 results.append(await self._with_peer(on, partition, handoff, mine, peer))
+                pulled |= results[-1].pulled > 0
                 if results[-1].pulled and len(results) < len(peers):
                     mine = await self._hashes(on, partition)
         except SwiftletError as error:
@@ -113,7 +126,7 @@ class PartitionSync:
             _log.warning("local device not readable", device=on.device.name, error=str(error))
             return False
         checked = all(result.done for result in results)
-        if self._only_with is not None:
+        if self.only_with is not None:
             return checked
         # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
         behind = max((result.behind for result in results), default=0)
@@ -122,6 +135,14 @@ class PartitionSync:
         if handoff and peers and checked:
             await self._go_home(on, partition, list(mine), peers)
         return checked
+
+    def _shown_equal(self, on: Share, partition: int, peer: Device) -> _Found:
+        """What it comes to with a peer that a session has shown to hold the same."""
+        if partition not in on.bare:
+            self._report.compared += 1
+            self._count("equal")
+        on.standing.given.compared(peer.id, partition, on.proved_at(peer, partition) or 0.0, False)
+        return _Found(done=True)
 
     async def _hashes(self, on: Share, partition: int) -> Mapping[str, bytes]:
         return await self._transport.suffix_hashes(on.device, on.policy, partition)

@@ -22,7 +22,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -31,6 +31,7 @@ from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavail
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
+from swiftlet.sync.driver import Prover
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
@@ -91,11 +92,12 @@ class Replicator:
         now_s: Callable[[], float] = time.time,
         pace: Pace | None = None,
         neighbours: Neighbours | None = None,
+        sessions: bool = False,
     ) -> None:
         """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
 
         `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
-        have defaults of their own.
+        have defaults of their own. `sessions`: whether rounds begin by proving equality for many partitions at once.
         """
         self._local = local
         self._rings = rings
@@ -105,6 +107,7 @@ class Replicator:
             Observer("", ""), FailureTable(), lambda device: probe(transport, device)
         )
         """Who is left out."""
+        self._prover = Prover(transport, self.neighbours, self._pace, now_s) if sessions else None
         self.progress = Progress(now_s=now_s)
         """Of the round that is going on."""
         self._reclaim_age_s = reclaim_age_s
@@ -137,7 +140,8 @@ class Replicator:
         shares: list[Share] = []
         work: list[tuple[Share, int]] = []
         for policy in policies:
-            for share, partitions in await self._begin(policy, report):
+            for share, held in await self._begin(policy, report):
+                partitions = await self._look_ahead(share, held, selection)
                 shares.append(share)
                 work += ((share, partition) for partition in selection.of(share, partitions))
         random.shuffle(work)
@@ -154,7 +158,7 @@ class Replicator:
             self._pace,
             selection.peers,
         )
-        self._put_back_first(queue, sync)
+        await self._put_back_first(queue, sync)
         await asyncio.gather(*(self._work(sync, queue, number) for number in range(self._pace.concurrency)))
         for share in shares:
             await self._end(share, began_s, report)
@@ -169,7 +173,7 @@ class Replicator:
         """One of the workers, which ends when there is nothing left to do."""
         while True:
             if self.neighbours.somebody_is_back:
-                self._put_back_first(queue, sync)
+                await self._put_back_first(queue, sync)
             if not queue:
                 return
             if number >= self._pace.allowed:
@@ -179,7 +183,7 @@ class Replicator:
             whole = not self._outdated(share) and await sync.run(share, partition)
             self.progress.done(share, partition, whole)
 
-    def _put_back_first(self, queue: deque[tuple[Share, int]], sync: PartitionSync) -> None:
+    async def _put_back_first(self, queue: deque[tuple[Share, int]], sync: PartitionSync) -> None:
         """Move what is shared with nodes that are back to the head of the queue, with what was left out before."""
         back = self.neighbours.take_back()
         if not back:
@@ -190,12 +194,30 @@ class Replicator:
 
         skipped = [item for node in back for item in sync.skipped.pop(node, [])]
         left_out = list({(id(share), partition): (share, partition) for share, partition in skipped}.values())
+        await self._prove_again([*left_out, *(item for item in queue if concerned(*item))], back, sync)
         waiting = list(queue)
         queue.clear()
         queue.extend(left_out)
         queue.extend(item for item in waiting if concerned(*item))
         queue.extend(item for item in waiting if not concerned(*item))
         self.progress.again(len(left_out))
+
+    async def _prove_again(
+        self, items: Iterable[tuple[Share, int]], nodes: Collection[str], sync: PartitionSync
+    ) -> None:
+        """Find out what of these partitions is equal at nodes that are back."""
+        if self._prover is None:
+            return
+
+        def picked(peer: Device) -> bool:
+            return node_of(peer) in nodes and (sync.only_with is None or sync.only_with(peer))
+
+        by_share: dict[int, tuple[Share, list[int]]] = {}
+        for share, partition in items:
+            if not share.peers(partition)[1] and not self._outdated(share):
+                by_share.setdefault(id(share), (share, []))[1].append(partition)
+        for share, partitions in by_share.values():
+            await self._prover.prove(share, partitions, picked)
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""
@@ -236,19 +258,32 @@ class Replicator:
         standing = self.standings.of(device.name, policy)
         share = Share(device, policy, ring, standing, assigned.difference(held))
         standing.begin(ring, held, share.misplaced(held), assigned)
+        return share, held
+
+    async def _look_ahead(self, share: Share, held: Sequence[int], selection: Selection) -> list[int]:
+        """What has to be looked at: what is held, and of what is not, what peers have or may have."""
+        if self._prover is not None:
+            mine = [partition for partition in held if not share.peers(partition)[1]]
+            asked = selection.of(share, [*mine, *share.bare])
+            await self._prover.prove(share, asked, selection.peers)
         await self._ask_for_bare(share)
         work = list(held)
         for partition in share.bare:
             if any(share.asks(peer, partition) for peer in share.peers(partition)[0]):
                 work.append(partition)
             else:
-                standing.compared(partition)
-        return share, work
+                share.standing.compared(partition)
+        return work
 
     async def _ask_for_bare(self, share: Share) -> None:
         """Ask peers what they have of the partitions that are empty here: one question each, not thousands."""
-        peers = {peer.id: peer for partition in share.bare for peer in share.peers(partition)[0]}
-
+        peers: dict[int, Device] = {}
+        for partition in share.bare:
+            for peer in share.peers(partition)[0]:
+                if share.proved_at(peer, partition) is None:
+                    peers[peer.id] = peer
+                else:
+                    share.shown.setdefault(peer.id, frozenset())
         slots = asyncio.Semaphore(self._pace.concurrency)
 
         async def ask(peer: Device) -> None:

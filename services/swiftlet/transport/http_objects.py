@@ -26,8 +26,10 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, node_errors, read_body, refusal
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
+    MAX_SYNC_MESSAGE,
     REMOVE,
     STREAM_QUERY,
+    SYNC,
     delete_json,
     device_path,
     entry_from,
@@ -182,6 +184,13 @@ class HttpObjectTransport:
         target = device_path(device.device, policy, partition, "suffixes", suffix)
         answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: [entry_from(value) for value in array(json_object(answer), "entries")])
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session; NodeError from a server that knows none."""
+        target = device_path(device.device, SYNC)
+        return await self._client.call(
+            device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
+        )
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

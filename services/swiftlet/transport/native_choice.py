@@ -174,6 +174,10 @@ class ChoosingObjectTransport:
         """What the device holds in a suffix."""
         return await self._either(device, lambda way: way.entries(device, policy, partition, suffix))
 
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session; these always go over HTTP."""
+        return await self._http.ask(device, message)
+
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""
         return await self._either(device, lambda way: way.remove(device, key, entry))

@@ -153,6 +153,10 @@ class NativeObjectTransport:
         _, body = await self._client.ask(device, message)
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
 
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """NodeError: these questions are not among the native transport's, and go over HTTP where there is a choice."""
+        raise NodeError(f"{device.address} is not asked for whole sessions over the native transport")
+
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""
         header, _ = await self._client.ask(device, _made(device, ObjectWire.remove, place(key), entry_parts(entry)))

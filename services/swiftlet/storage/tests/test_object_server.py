@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import resource
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -23,12 +24,16 @@ from swiftlet.ring.model import Device
 from swiftlet.storage.object_conformance import ROW, RowRecorder, drain, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.sync_answers import UNKNOWN_RING
+from swiftlet.store import sethash
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.memory import MemoryStore
+from swiftlet.sync.session.messages import Compare, Equal, Roots, decode_reply, encode
+from swiftlet.sync.session.roots import over
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.object_messages import footer_json, object_path, put_json
+from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE, footer_json, object_path, put_json
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import END_OF_DATA, MAX_DATA_FRAME, frame, json_bytes, length_prefix
 
@@ -240,6 +245,31 @@ async def test_signatures(tmp_path: Path) -> None:
                     await attempt
             assert (await raw_put(device, whole_body()))[0] == 401
             assert served.store.policies() == []
+
+
+async def test_a_question_of_a_session_is_answered_if_it_is_signed_short_and_makes_sense(tmp_path: Path) -> None:
+    def compare(value: bytes) -> bytes:
+        return encode(Compare(0, 7, (3, 4), value))
+
+    async with serving(tmp_path, key=KEY) as served:
+        ask = served.transport.ask
+        await served.transport.put(served.device, key_of(1), record(1), b"data", footer_of(b"data"), None)
+        roots = tuple(sethash.root(served.store.suffix_hashes(0, partition)) for partition in (3, 4))
+        assert decode_reply(await ask(served.device, compare(b"\xff" * 16))) == Roots(0, UNKNOWN_RING, roots)
+        assert decode_reply(await ask(served.device, compare(over(roots)))) == Equal(0, UNKNOWN_RING)
+        for bad in (b"", b"\x02" + compare(over(roots))[1:], encode(Equal(0, 1))):
+            with pytest.raises(NodeError):
+                await ask(served.device, bad)
+        url = f"http://127.0.0.1:{served.device.port}/v1/objects/d1/sync"
+        too_long = io.BytesIO(bytes(MAX_SYNC_MESSAGE + 1))
+        async with aiohttp.ClientSession() as session, session.post(url, data=too_long) as response:
+            assert response.status == 400
+            assert "over the limit of 1048576 bytes" in await response.text()
+        with pytest.raises(DeviceFailed, match="d9"):
+            await ask(replace(served.device, device="d9"), compare(over(roots)))
+    async with serving(tmp_path, key=KEY, client_key=ClusterKey(b"another key")) as served:
+        with pytest.raises(NodeError, match="Unauthorized"):
+            await served.transport.ask(served.device, compare(over(roots)))
 
 
 async def test_signature_covers_the_record(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from typing import TypeAlias
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
 from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
+from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
 from swiftlet.transport.wire import WireError
 
 VERSION = 1
 """Of the encoding; a receiver refuses others."""
-MAX_MESSAGE = 1 << 20
+MAX_MESSAGE = MAX_SYNC_MESSAGE
 """Bytes of a whole message."""
 MAX_PARTITIONS = 4096
 """Partitions in one message."""

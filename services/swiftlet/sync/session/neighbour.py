@@ -44,6 +44,16 @@ def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Ses
     return Session(_compare(terms, moment, peer, partitions), moment)
 
 
+def proof_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
+    """A session that only finds out which partitions the neighbour holds equally, and works on none of the others."""
+    return Session(_prove(terms, peer, partitions), Moment())
+
+
+def _prove(terms: Terms, peer: int, partitions: Iterable[int]) -> Steps[None]:
+    for batch in _batches(partitions, terms.limits.partitions):
+        yield from _compare_batch(terms, peer, batch)
+
+
 def _compare(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int]) -> Steps[None]:
     size = terms.limits.partitions if terms.mode.first is First.BATCH else 1
     for batch in _batches(partitions, size):

@@ -9,6 +9,7 @@ from pathlib import Path as Directory
 
 import pytest
 
+from swiftlet.errors import NodeTimeout
 from swiftlet.model import Entry, Kind, PostRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
@@ -23,10 +24,14 @@ from swiftlet.sync.report import RoundReport
 NAMES = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(12)]
 
 
-@pytest.fixture(params=[MemoryStore, FaultyNativeStore], ids=["memory", "native"])
+@pytest.fixture(
+    params=[(MemoryStore, False), (FaultyNativeStore, False), (MemoryStore, True), (FaultyNativeStore, True)],
+    ids=["memory", "native", "memory-sessions", "native-sessions"],
+)
 async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
-        made.stores.update({address: request.param() for address in made.stores})
+        made.stores.update({address: request.param[0]() for address in made.stores})
+        made.sessions = request.param[1]
         made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
         yield made
         for store in made.stores.values():
@@ -35,7 +40,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncI
 
 async def round_of(cluster: MemoryCluster, *devices: Device) -> RoundReport:
     """One round of one replicator that works for these devices."""
-    worker = Replicator(lambda ring: devices, cluster.rings.objects, cluster.transport)
+    worker = Replicator(lambda ring: devices, cluster.rings.objects, cluster.transport, sessions=cluster.sessions)
     return await worker.run_round([0])
 
 
@@ -323,16 +328,25 @@ class TestHandoffs:
         assert report.failed
         assert cluster.info(handoff) is not None
 
-    async def test_they_stay_when_a_primary_fails_between_the_push_and_the_proof(self, cluster: MemoryCluster) -> None:
+    async def test_they_stay_when_a_primary_fails_between_the_push_and_the_proof(
+        self, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         handoff = cluster.handoffs()[0]
         cluster.place(handoff, 2)
-        for device in cluster.primaries():
-            cluster.store(device).faults.fail("scan", nth=4)  # What it holds, its hashes, its entries, and these.
+        entries = cluster.transport.entries
+        asked: list[Device] = []
+
+        async def failing(device: Device, *arguments: object) -> object:
+            asked.append(device)
+            if device != handoff and asked.count(device) == 2:
+                raise NodeTimeout("no proof")
+            return await entries(device, *arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(cluster.transport, "entries", failing)
         report = await round_of(cluster, handoff)
         assert (report.pushed, report.removed, report.failed) == (3, 0, 1)
         assert cluster.info(handoff) is not None
-        for device in cluster.primaries():
-            cluster.store(device).faults.clear()
+        monkeypatch.setattr(cluster.transport, "entries", entries)
         assert (await round_of(cluster, handoff)).removed == 1
 
     async def test_one_that_changes_meanwhile_stays(

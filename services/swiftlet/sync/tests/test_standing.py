@@ -41,9 +41,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+@pytest.fixture(params=[False, True], ids=["partitions", "sessions"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
+        made.sessions = request.param
         made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
         yield made
 
@@ -60,6 +61,7 @@ class Worker:
             cluster.transport,
             reclaim_age_s=reclaim_age_s,
             now_s=clock,
+            sessions=cluster.sessions,
         )
 
     async def round(self) -> Any:
