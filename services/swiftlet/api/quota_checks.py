@@ -107,7 +107,7 @@ class Hold:
 
     def metered(self, body: Incoming) -> Incoming:
         """The body, as far as there is room for it."""
-        return _Metered(self, body) if self._parts else body
+        return _Metered(self, body)
 
     async def come(self, size: int) -> None:
         """So many bytes of it have come; QuotaExceeded."""
@@ -234,7 +234,10 @@ def within_quota(
         assert new.body is not None
         if new.call.request.method == "DELETE":
             return await store(new, *args, **kwargs)
-        async with room_for_object(new.call.api, new.path, new.body.announced) as hold:
+        parts = await _parts(new.call.api, new.path)
+        if not parts:
+            return await store(new, *args, **kwargs)
+        async with _room_for_object(new.call.api, new.path, new.body.announced, parts) as hold:
             new.body = hold.metered(new.body)
             record, footer = await store(new, *args, **kwargs)
             hold.stored(record.timestamp)
@@ -243,20 +246,24 @@ def within_quota(
     return stored
 
 
-@asynccontextmanager
-async def room_for_object(api: SwiftApi, path: Path, size: int | None) -> AsyncIterator[Hold]:
-    """Room for an object of `size` bytes (None: not known yet) while it is written; QuotaExceeded, Unavailable."""
+async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
+    """Where an object takes room: none without a limit on its container or account. NotFound, Unavailable."""
     assert path.container is not None
-    quotas = api.quotas.quotas
-    limits, metadata = await _level(api, quotas, path.account)
+    limits, metadata = await _level(api, api.quotas.quotas, path.account)
     container = await api.containers.get(path.account, path.container)
     name = DatabaseName(path.account, path.container)
     parts = [
         _Part("container", name, container_bounds(limits, container.metadata)),
         _Part("account", DatabaseName(path.account), account_bounds(limits, metadata)),
     ]
-    asked = Amounts(objects=1, bytes=size or 0)
-    hold = Hold(api, quotas, [part for part in parts if not part.named.unlimited], asked, path.obj or "", name)
+    return [part for part in parts if not part.named.unlimited]
+
+
+@asynccontextmanager
+async def _room_for_object(api: SwiftApi, path: Path, size: int | None, parts: Sequence[_Part]) -> AsyncIterator[Hold]:
+    """Room for an object of `size` bytes (None: not known yet) while it is written; QuotaExceeded, Unavailable."""
+    asked, name = Amounts(objects=1, bytes=size or 0), DatabaseName(path.account, path.container)
+    hold = Hold(api, api.quotas.quotas, parts, asked, path.obj or "", name)
     async with _held(hold):
         yield hold
 
