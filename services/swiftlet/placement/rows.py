@@ -9,7 +9,6 @@ what it just wrote: so the untold replicas are told from here (`swiftlet.placeme
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Collection
 
 from swiftlet.model import ObjectKey
@@ -55,7 +54,7 @@ class RowRouter:
         assert path.container is not None
         ring = self._rings.container()
         holders = ring.primaries(ring.partition_of(self._hash_path(path.account, path.container)))
-        share_of = functools.partial(share, path, len(holders), slots=slots)
+        share_of = [share(path, len(holders), index, slots) for index in range(slots)].__getitem__
 
         def late(replicas: Collection[int]) -> None:
             self._lagging.missed(f"/{path.account}/{path.container}", [holders[replica] for replica in replicas])

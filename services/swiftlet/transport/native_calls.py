@@ -157,6 +157,11 @@ def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes
     return header, body
 
 
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 class Reading:
     """An answer that comes in pieces."""
 
@@ -178,19 +183,23 @@ class Reading:
         """Take an event; whether it was the last one."""
         self._over = kind in ("end", "failed") or (kind == "reply" and cast("_Reply", value)[4])
         self._events.append((kind, value))
-        if self._more is not None and not self._more.done():
-            self._more.set_result(None)
+        if self._more is not None:
+            _wake(self._more)
         return self._over
 
     async def _next(self, timeout_s: float) -> object:
         if not self._events:
-            self._more = asyncio.get_running_loop().create_future()
+            # A bare timer: `asyncio.timeout` costs as much as the rest of a small read's wait.
+            loop = asyncio.get_running_loop()
+            self._more = loop.create_future()
+            timer = loop.call_later(timeout_s, _wake, self._more)
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._more
-            except TimeoutError:
+                await self._more
+            finally:
+                timer.cancel()
+            if not self._events:
                 self.cancel()
-                raise NodeTimeout(f"{self._device.address} sent nothing for {timeout_s:g} s") from None
+                raise NodeTimeout(f"{self._device.address} sent nothing for {timeout_s:g} s")
         kind, value = self._events.popleft()
         if kind == "failed":
             raise self._fail(self._device, _failed(value))
