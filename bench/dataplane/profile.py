@@ -81,6 +81,11 @@ def profile(one: Store, script: str, spy: str, seconds: int, graph: Path, raw: P
     found = one.measure(script, seconds + 2)
     if any(process.wait() for process in running):
         raise SystemExit("py-spy failed; see above")
+    if graph.exists():
+        # Its title is the command, with this machine's paths.
+        graph.write_text(
+            re.sub(r">[^<>]*py-spy record[^<>]*<", f">one proxy worker, {script}, by py-spy<", graph.read_text())
+        )
     return shares(raw.read_text().splitlines()), found.cpu_ms["proxy"]
 
 
