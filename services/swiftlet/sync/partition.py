@@ -98,12 +98,12 @@ class PartitionSync:
         if self.only_with is not None:
             peers = [peer for peer in peers if self.only_with(peer)]
         results: list[_Found] = []
-        if not handoff and peers and all(on.proved_at(peer, partition) is not None for peer in peers):
-            for peer in peers:
-                self._shown_equal(on, partition, peer)
+        if not handoff and peers and all(self._known(on, partition, peer) for peer in peers):
+            known = [self._with_known(on, partition, peer) for peer in peers]
+            checked = all(result.done for result in known)
             if self.only_with is None:
-                on.standing.compared(partition)
-            return True
+                on.standing.compared(partition, checked=checked)
+            return checked
         try:
             mine = await self._hashes(on, partition)
             if not mine:
@@ -136,6 +136,22 @@ class PartitionSync:
             await self._go_home(on, partition, list(mine), peers)
         return checked
 
+    def _known(self, on: Share, partition: int, peer: Device) -> bool:
+        """Whether nothing has to be read here for the sake of a peer: it holds the same, or is left out."""
+        return on.proved_at(peer, partition) is not None or self._neighbours.skips(node_of(peer))
+
+    def _with_known(self, on: Share, partition: int, peer: Device) -> _Found:
+        if on.proved_at(peer, partition) is not None:
+            return self._shown_equal(on, partition, peer)
+        return self._left_out(on, partition, peer)
+
+    def _left_out(self, on: Share, partition: int, peer: Device) -> _Found:
+        """What it comes to with a peer whose node is out of reach."""
+        self._report.compared += 1
+        self.skipped.setdefault(node_of(peer), []).append((on, partition))
+        self._count("skipped")
+        return _Found()
+
     def _shown_equal(self, on: Share, partition: int, peer: Device) -> _Found:
         """What it comes to with a peer that a session has shown to hold the same."""
         if partition not in on.bare:
@@ -150,14 +166,11 @@ class PartitionSync:
     async def _with_peer(
         self, on: Share, partition: int, handoff: bool, mine: Mapping[str, bytes], peer: Device
     ) -> _Found:
+        if self._neighbours.skips(node_of(peer)):
+            return self._left_out(on, partition, peer)
         self._report.compared += 1
         found = _Found()
         began_s = self._now_s()
-        node = node_of(peer)
-        if self._neighbours.skips(node):
-            self.skipped.setdefault(node, []).append((on, partition))
-            self._count("skipped")
-            return found
         try:
             theirs = await self._ask(peer, self._transport.suffix_hashes(peer, on.policy, partition))
             differing = differing_suffixes(mine, theirs)
