@@ -114,6 +114,10 @@ bench-slo: setup ## a static large object of 1,000 segments against a plain obje
 bench-operator: setup ## one operator with 100 clusters: reconcile times, memory, requests at rest (needs hack/cluster setup)
 	@.venv/bin/python -m bench.operator.run
 
+.PHONY: bench-sync
+bench-sync: setup ## bytes, requests and time of the replicator's rounds
+	@.venv/bin/python -m bench.sync.run
+
 .PHONY: docs
 docs: setup ## write docs/settings.md and the tables of docs/swift-api.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md

@@ -280,10 +280,13 @@ class Replicator:
         peers: dict[int, Device] = {}
         for partition in share.bare:
             for peer in share.peers(partition)[0]:
-                if share.proved_at(peer, partition) is None:
-                    peers[peer.id] = peer
+                if peer.id in share.shown:
+                    continue
+                if peer.id in share.proved:
+                    # It has something of what is empty here, and was not shown to be so there.
+                    share.shown[peer.id] = share.bare.difference(share.proved[peer.id])
                 else:
-                    share.shown.setdefault(peer.id, frozenset())
+                    peers[peer.id] = peer
         slots = asyncio.Semaphore(self._pace.concurrency)
 
         async def ask(peer: Device) -> None:

@@ -1,0 +1,1 @@
+"""Rounds of the replicator: bytes, requests and time."""
