@@ -204,8 +204,7 @@ class RowDelivery:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._waits.row_wait_s
         mostly = False
-        pending = {future for future in self._asked.values() if not future.done()}
-        while pending:
+        while pending := self._unanswered():
             said = sum(answer is not Answer.SILENT for answer in self._answers.values())
             if not mostly and said >= write_quorum(self._replicas):
                 mostly = True
@@ -213,4 +212,8 @@ class RowDelivery:
             wait_s = deadline - clock()
             if wait_s <= 0:
                 return
-            _, pending = await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+
+    def _unanswered(self) -> list[asyncio.Future[None]]:
+        """What was sent and is not known yet: a future may be done before its answer has been learned."""
+        return [future for replica, future in self._asked.items() if replica not in self._answers]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import pytest
 
-from swiftlet.peers import RowFate
-from swiftlet.placement.row_delivery import Answer, container_missing, fate_of, through
+from swiftlet.errors import NotFound
+from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.peers import RowFate, RowUpdate
+from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, fate_of, through
+from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.settling import Settling
+from swiftlet.timestamp import Timestamp
 
 LETTERS = {"L": Answer.LISTED, "R": Answer.REFUSED, "S": Answer.SILENT}
 
@@ -51,3 +59,27 @@ def test_a_device_of_several_replicas_is_settled_when_all_of_them_have_answered(
     assert not through({0, 2}, answers("LLS"), 3)
     assert through({0, 2}, answers("L.L"), 3)
     assert through({0, 2}, answers("L.R"), 3)
+
+
+class AtOnce:
+    """Lanes whose answers are there before anybody looks."""
+
+    def submit(
+        self, _account: str, _container: str, replica: int, _row: ObjectRow, _wait_s: float
+    ) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(NotFound(f"replica {replica} has no such container"))
+        return future
+
+
+async def test_answers_that_came_before_anybody_waited_count() -> None:
+    written = (ObjectKey(0, 1, b"d" * 16), Timestamp(1))
+    delivery = RowDelivery(
+        cast(RowLanes, AtOnce()),
+        cast(Settling, None),
+        RowWaits(),
+        written,
+        lambda slot: RowUpdate("a", "c", (slot,)),
+        3,
+    )
+    assert await delivery.finish(ObjectRow("o", Timestamp(1)))
