@@ -330,7 +330,7 @@ async def test_hung_disk_sheds_load(tmp_path: Path) -> None:
 async def test_slow_disk_holds_back_the_sender(tmp_path: Path) -> None:
     """With a disk that stands still, a sender gets rid of what fits in the windows and no more."""
     release = threading.Event()
-    settings = HttpSettings(window_bytes=1_000_000, idle_timeout_s=5)
+    settings = HttpSettings(window_bytes=1_000_000, idle_timeout_s=60)
     async with serving(tmp_path, client=settings) as served:
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         stream = await served.transport.open_put(served.device, key_of(1), record(1), None, None)
