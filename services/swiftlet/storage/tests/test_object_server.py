@@ -360,13 +360,17 @@ async def test_slow_disk_holds_back_the_sender(tmp_path: Path) -> None:
         assert served.store.stat(key_of(1)).size == len(whole)
 
 
-async def test_hundred_puts_at_once(served: Served) -> None:
-    async def one(number: int) -> RowFate:
-        data = some_bytes(10_000 + number)
-        return (await served.transport.put(served.device, key_of(number), record(1), data, footer_of(data), ROW)).row
+async def test_hundred_puts_at_once(tmp_path: Path) -> None:
+    patient = HttpSettings(connect_timeout_s=60, answer_timeout_s=60, idle_timeout_s=60)
+    async with serving(tmp_path, client=patient) as served:
 
-    assert set(await asyncio.gather(*map(one, range(100)))) == {RowFate.LISTED}
-    assert len(list(served.store.keys(0, 7))) == 100
+        async def one(number: int) -> RowFate:
+            data = some_bytes(10_000 + number)
+            reply = await served.transport.put(served.device, key_of(number), record(1), data, footer_of(data), ROW)
+            return reply.row
+
+        assert set(await asyncio.gather(*map(one, range(100)))) == {RowFate.LISTED}
+        assert len(list(served.store.keys(0, 7))) == 100
 
 
 async def test_rows_wait_in_the_outbox(served: Served) -> None:
