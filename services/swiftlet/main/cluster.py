@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
 from aiohttp import web
 
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.peers import ObjectTransport
+from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.listings import ClusterListings
@@ -45,3 +49,24 @@ def use_cluster(
         write_timeout_s=timeouts.answer_timeout_s,
     )
     return listings, objects, rows
+
+
+def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:
+    """When `app` ends, let the replicas finish that were slower than their write's quorum, then rows and settling.
+
+    They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
+    to an application last ends first.
+    """
+    asked_to_end: list[float] = []
+
+    async def note(_app: web.Application) -> None:
+        asked_to_end.append(time.monotonic())
+
+    async def finishing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        begun = asked_to_end[0] if asked_to_end else time.monotonic()
+        await drain_background(max(0.0, begun + drain_s - time.monotonic()))
+        await drain_rows(max(0.0, begun + drain_s - time.monotonic()))
+
+    app.on_shutdown.append(note)
+    app.cleanup_ctx.append(finishing)

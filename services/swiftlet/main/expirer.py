@@ -18,11 +18,10 @@ from swiftlet.expiry.expirer import Expirer
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.expiry.reaper import Reaper
 from swiftlet.main.background import in_background
-from swiftlet.main.cluster import use_cluster
+from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER
 from swiftlet.main.rings import RingSet
 from swiftlet.peers import ObjectTransport
-from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
@@ -58,9 +57,8 @@ def use_expirer(
             if reaping.enabled:
                 await stack.enter_async_context(in_background(lambda: expire(reaper, reaping.interval_s)))
             yield
-        await drain_background(settings.drain_s)
-        await rows.drain(settings.drain_s)
 
+    finish_slow_replicas(app, settings.drain_s, rows.drain)
     app.cleanup_ctx.append(rounds)
 
 

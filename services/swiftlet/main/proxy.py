@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-
 from aiohttp import web
 
 from swiftlet.api.app import add_api_routes
@@ -12,7 +9,7 @@ from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
-from swiftlet.main.cluster import use_cluster
+from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.policies import use_policies
@@ -21,7 +18,6 @@ from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import keep_revocations, use_users
-from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
@@ -56,27 +52,6 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         interval_s = settings.proxy.tls_check_interval_s
         keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)
     return app
-
-
-def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:
-    """When `app` ends, let the replicas finish that were slower than their write's quorum, then rows and settling.
-
-    They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
-    to an application last ends first.
-    """
-    asked_to_end: list[float] = []
-
-    async def note(_app: web.Application) -> None:
-        asked_to_end.append(time.monotonic())
-
-    async def finishing(_app: web.Application) -> AsyncIterator[None]:
-        yield
-        begun = asked_to_end[0] if asked_to_end else time.monotonic()
-        await drain_background(max(0.0, begun + drain_s - time.monotonic()))
-        await drain_rows(max(0.0, begun + drain_s - time.monotonic()))
-
-    app.on_shutdown.append(note)
-    app.cleanup_ctx.append(finishing)
 
 
 def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:

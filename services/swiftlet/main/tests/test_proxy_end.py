@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from swiftlet.main.proxy import finish_slow_replicas
+from swiftlet.main.cluster import finish_slow_replicas
 from swiftlet.placement.fanout import write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import plan_write
