@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.cluster import Cluster, rclone_environment, start_cluster
 from e2e.standalone.wire import Client
 
 Run = Callable[..., str]
@@ -51,13 +51,7 @@ def run(cluster: Cluster, tmp_path: Path) -> Run:
         "ST_AUTH_VERSION": "1",
         "RESTIC_PASSWORD": "a password of the backup's own",
         "RCLONE_CONFIG": str(home / "rclone.conf"),
-        "RCLONE_CONFIG_SW_TYPE": "swift",
-        "RCLONE_CONFIG_SW_AUTH": cluster.auth_url,
-        "RCLONE_CONFIG_SW_USER": cluster.user,
-        "RCLONE_CONFIG_SW_KEY": cluster.key,
-        "RCLONE_CONFIG_SW_AUTH_VERSION": "1",
-        "RCLONE_RETRIES": "1",
-        "RCLONE_LOW_LEVEL_RETRIES": "1",
+        **rclone_environment(cluster),
         # duplicity.
         "SWIFT_AUTHURL": cluster.auth_url,
         "SWIFT_USERNAME": cluster.user,

@@ -161,3 +161,16 @@ def _wait(condition: Any, within_s: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}"
         time.sleep(_POLL_S)
+
+
+def rclone_environment(cluster: Cluster) -> dict[str, str]:
+    """Variables by which rclone knows the cluster as `sw:`, and repeats nothing by itself."""
+    return {
+        "RCLONE_CONFIG_SW_TYPE": "swift",
+        "RCLONE_CONFIG_SW_AUTH": cluster.auth_url,
+        "RCLONE_CONFIG_SW_USER": cluster.user,
+        "RCLONE_CONFIG_SW_KEY": cluster.key,
+        "RCLONE_CONFIG_SW_AUTH_VERSION": "1",
+        "RCLONE_RETRIES": "1",
+        "RCLONE_LOW_LEVEL_RETRIES": "1",
+    }

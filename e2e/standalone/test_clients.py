@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from swiftclient.client import Connection
 
-from e2e.standalone.cluster import Cluster
+from e2e.standalone.cluster import Cluster, rclone_environment
 
 FILES = 200
 LARGEST = 20 << 20
@@ -112,13 +112,7 @@ def rclone(cluster: Cluster) -> dict[str, str]:
     assert shutil.which("rclone"), "rclone is missing: apt-get install rclone"
     return os.environ | {
         "RCLONE_CONFIG": "/dev/null",
-        "RCLONE_CONFIG_SW_TYPE": "swift",
-        "RCLONE_CONFIG_SW_AUTH": cluster.auth_url,
-        "RCLONE_CONFIG_SW_USER": cluster.user,
-        "RCLONE_CONFIG_SW_KEY": cluster.key,
-        "RCLONE_CONFIG_SW_AUTH_VERSION": "1",
-        "RCLONE_RETRIES": "1",
-        "RCLONE_LOW_LEVEL_RETRIES": "1",
+        **rclone_environment(cluster),
     }
 
 
