@@ -17,6 +17,7 @@ from swiftlet_native._native import (
     TransportWindow,
     __version__,
     md5,
+    rdma_version,
     xxh3_64,
     xxh3_128,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "TransportWindow",
     "__version__",
     "md5",
+    "rdma_version",
     "xxh3_64",
     "xxh3_128",
 ]

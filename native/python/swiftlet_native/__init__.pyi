@@ -33,6 +33,7 @@ __all__ = [
     "TransportWindow",
     "__version__",
     "md5",
+    "rdma_version",
     "xxh3_64",
     "xxh3_128",
 ]
@@ -44,6 +45,9 @@ def md5(data: Buffer, /) -> bytes:
 
 def xxh3_64(data: Buffer, /) -> int:
     """xxh3 of a buffer in 64 bits, seed 0."""
+
+def rdma_version() -> str | None:
+    """The version of UCX, by which RDMA goes; None: this build has no RDMA."""
 
 def xxh3_128(data: Buffer, /) -> bytes:
     """xxh3 of a buffer in 128 bits, seed 0: 16 bytes, big-endian, which is its canonical form."""
@@ -329,7 +333,14 @@ class TransportNode:
         pool_bytes: int,
         threads: int = 1,
         socket_directory: PathLike[str] | str | None = None,
-    ) -> TransportNode: ...
+        rdma: bool = False,
+    ) -> TransportNode:
+        """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others.
+
+        OSError when the system has no thread, descriptor or memory left; with `rdma` also when this build has none, there
+        is no device, or its memory may not be locked.
+        """
+
     def listen(self, host: str, port: int, /) -> int:
         """Take connections, by TCP and, with a directory, on the same node. Gives the port."""
 
@@ -491,10 +502,11 @@ class ObjectServer:
         buffer_bytes_per_device: int = 268435456,
         aggregate_below: int = 1048576,
         socket_directory: PathLike[str] | str | None = None,
+        rdma: bool = False,
     ) -> ObjectServer:
         """`stores` by device name; `unused`: devices that can't be used, and why. `aggregate_below` as the stores' is.
 
-        OSError when the system has no thread, descriptor or memory left.
+        OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
         """
 
     def listen(self, host: str, port: int, /) -> int:

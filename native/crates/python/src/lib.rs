@@ -7,6 +7,7 @@ mod buffer;
 mod hash;
 mod object_server;
 mod object_wire;
+mod rdma;
 mod store;
 mod transport;
 
@@ -21,6 +22,8 @@ mod _native {
     use super::object_server::ObjectServer;
     #[pymodule_export]
     use super::object_wire::ObjectWire;
+    #[pymodule_export]
+    use super::rdma::rdma_version;
     #[pymodule_export]
     use super::store::{Store, StoreError, StoreReader, StoreWriter};
 

@@ -13,6 +13,7 @@ use swiftlet_node::message::method_name;
 use swiftlet_node::{DeviceStats, Limits, Server, Status};
 use swiftlet_transport::{Handler, Key, Node};
 
+use crate::rdma::Rdma;
 use crate::store::Store;
 use crate::transport::{config, listen, os_error, report};
 
@@ -24,6 +25,7 @@ pub(crate) struct ObjectServer {
     node: Mutex<Option<Node>>,
     directory: Option<PathBuf>,
     name: String,
+    rdma: Rdma,
 }
 
 impl ObjectServer {
@@ -57,7 +59,7 @@ impl ObjectServer {
     #[new]
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
                         max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
-                        socket_directory = None))]
+                        socket_directory = None, rdma = false))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -73,6 +75,7 @@ impl ObjectServer {
         buffer_bytes_per_device: usize,
         aggregate_below: u64,
         socket_directory: Option<PathBuf>,
+        rdma: bool,
     ) -> PyResult<Self> {
         let limits = Limits {
             threads: threads_per_device,
@@ -82,21 +85,22 @@ impl ObjectServer {
         let used = stores.into_iter().map(|(name, store)| (name, Ok(store.get().shared())));
         let devices: Vec<_> = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
         let config = config(&name, machine, &keys, pool_bytes, threads)?;
-        let (server, node) = py
+        let (rdma, server, node) = py
             .detach(|| {
+                let rdma = Rdma::start(rdma, &config.pool)?;
                 let server = Arc::new(Server::start(devices, limits, aggregate_below)?);
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
                 let node = Node::start(config, &[], Some(handler))?;
-                Ok((server, node))
+                Ok((rdma, server, node))
             })
             .map_err(os_error)?;
-        Ok(Self { server, node: Mutex::new(Some(node)), directory: socket_directory, name })
+        Ok(Self { server, node: Mutex::new(Some(node)), directory: socket_directory, name, rdma })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        self.with(|node| listen(node, &self.name, self.directory.as_deref(), host, port))
+        self.with(|node| listen(node, &self.rdma, &self.name, self.directory.as_deref(), host, port))
     }
 
     /// From now on handshakes use these keys.

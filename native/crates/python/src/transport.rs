@@ -14,10 +14,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView};
 use swiftlet_transport::{
     Address, Body, Buffer, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
-    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, TcpFabric, Ticket, Upload, What, Window,
+    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, Ticket, Upload, What, Window,
 };
 
 use crate::buffer::Bytes;
+use crate::rdma::Rdma;
 
 pub(crate) fn os_error(error: std::io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), error.to_string()))
@@ -89,14 +90,21 @@ pub(crate) fn config(
 }
 
 /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
-pub(crate) fn listen(node: &Node, name: &str, directory: Option<&Path>, host: &str, port: u16) -> PyResult<u16> {
+pub(crate) fn listen(
+    node: &Node,
+    rdma: &Rdma,
+    name: &str,
+    directory: Option<&Path>,
+    host: &str,
+    port: u16,
+) -> PyResult<u16> {
     let host = host.parse().map_err(|_| PyValueError::new_err("not an IP address"))?;
     let acceptor = TcpAcceptor::bind(std::net::SocketAddr::new(host, port)).map_err(os_error)?;
     let port = acceptor.address().map_err(os_error)?.port();
     if let Some(directory) = directory {
         node.listen(Box::new(SameNodeAcceptor::bind(directory, name).map_err(os_error)?));
     }
-    node.listen(Box::new(acceptor));
+    node.listen(rdma.acceptor(acceptor));
     Ok(port)
 }
 
@@ -113,6 +121,7 @@ pub(crate) fn report<'py>(py: Python<'py>, node: &Node) -> PyResult<Vec<Bound<'p
         dict.set_item("sent_bytes", counters.sent_bytes)?;
         dict.set_item("received_bytes", counters.received_bytes)?;
         dict.set_item("lent_bytes", counters.lent_bytes)?;
+        dict.set_item("fetched_bytes", counters.fetched_bytes)?;
         dict.set_item("connects", counters.connects)?;
         dict.set_item("connect_failures", counters.connect_failures)?;
         dict.set_item("fallbacks", counters.fallbacks)?;
@@ -282,6 +291,7 @@ pub(crate) struct TransportNode {
     memory: Arc<Mutex<Reserved>>,
     directory: Option<PathBuf>,
     name: String,
+    rdma: Rdma,
 }
 
 type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
@@ -321,30 +331,34 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
 #[pymethods]
 impl TransportNode {
     #[new]
-    #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None))]
+    #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None, rdma = false))]
+    #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
+        py: Python<'_>,
         name: String,
         machine: &str,
         keys: Vec<Vec<u8>>,
         pool_bytes: usize,
         threads: usize,
         socket_directory: Option<PathBuf>,
+        rdma: bool,
     ) -> PyResult<Self> {
         let config = config(&name, machine, &keys, pool_bytes, threads)?;
+        let rdma = py.detach(|| Rdma::start(rdma, &config.pool)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
             fabrics.push(Arc::new(SameNodeFabric::new(directory)));
         }
-        fabrics.push(Arc::new(TcpFabric));
+        fabrics.push(rdma.fabric());
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
-        Ok(Self { node, events, memory: Arc::default(), directory: socket_directory, name })
+        Ok(Self { node, events, memory: Arc::default(), directory: socket_directory, name, rdma })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        listen(&self.node, &self.name, self.directory.as_deref(), host, port)
+        listen(&self.node, &self.rdma, &self.name, self.directory.as_deref(), host, port)
     }
 
     /// Readable while there are events.

@@ -18,3 +18,4 @@ mod ucx;
 
 pub use engine::{Engine, Settings};
 pub use link::{UcxAcceptor, UcxFabric};
+pub use ucx::version;

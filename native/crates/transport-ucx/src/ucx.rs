@@ -279,8 +279,9 @@ impl Endpoint {
     }
 }
 
-/// UCX's version, for the log.
-pub(crate) fn version() -> &'static str {
+/// UCX's version.
+#[must_use]
+pub fn version() -> &'static str {
     // SAFETY: a constant string.
     let version = unsafe { CStr::from_ptr(sys::ucp_get_version_string()) };
     version.to_str().unwrap_or("?")
