@@ -310,7 +310,7 @@ impl fmt::Debug for Chunk {
 }
 
 impl Chunk {
-    /// Memory from elsewhere: it is sent from where it is, but can't be lent.
+    /// Memory from elsewhere: it is sent from where it is, or, in an answer on a connection that lends, copied and lent.
     #[must_use]
     pub fn from_owner(owner: Box<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let end = (*owner).as_ref().len();

@@ -8,7 +8,7 @@ use swiftlet_wire::frame::{Kind, LENT};
 use swiftlet_wire::limits::CHUNK_BYTES;
 use swiftlet_wire::message::{Offer, Place, Reason};
 
-use super::stream::Item;
+use super::stream::{Item, Owner};
 use super::{Connection, Fail, REGION};
 use crate::api::{Error, Next};
 use crate::pool::Chunk;
@@ -144,7 +144,8 @@ impl Connection {
             }
             if lends {
                 // A body is lent as a whole or sent: what can't be lent now waits for what is being sent.
-                match lendable(&mut stream.items[stream.offered], around) {
+                let is_answer = matches!(stream.owner, Owner::Server { .. });
+                match lendable(&mut stream.items[stream.offered], is_answer, around) {
                     Ok(true) if !stream.flow.outflow.may_lend() => return true,
                     Ok(true) => {
                         self.lend(around, id);
@@ -188,10 +189,19 @@ impl Connection {
     }
 }
 
-/// Whether a piece lies in our pool; a file's is read into it, if there is memory.
-fn lendable(item: &mut Item, around: &Around<'_>) -> std::io::Result<bool> {
+/// Whether a piece lies in our pool; a file's, and an answer's, is brought into it, if there is memory. That copy stands
+/// in for the one into the socket, and saves the receiver its own. What is uploaded stays where it is: the memory that
+/// answers are received into should not wait for slow servers.
+fn lendable(item: &mut Item, is_answer: bool, around: &Around<'_>) -> std::io::Result<bool> {
     match item {
-        Item::Chunk(chunk) => Ok(chunk.address_in(around.pool.region()).is_some()),
+        Item::Chunk(chunk) if chunk.address_in(around.pool.region()).is_some() => Ok(true),
+        Item::Chunk(_) if !is_answer => Ok(false),
+        Item::Chunk(chunk) => {
+            let Some(mut buffer) = around.pool.chunk(chunk.len()) else { return Ok(false) };
+            buffer.as_mut_slice().copy_from_slice(chunk);
+            *chunk = buffer.freeze(chunk.len());
+            Ok(true)
+        }
         Item::File(range) => {
             let bytes = range.bytes as usize;
             let Some(mut buffer) = around.pool.chunk(bytes) else { return Ok(false) };
