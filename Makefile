@@ -75,12 +75,14 @@ fuzz: setup ## requests made from docs/openapi.yaml and shapes that no library s
 # make sim SEED=13 SIM_ARGS=--trace
 SEED ?= 1
 SEEDS ?= 1
+# make sim SEEDS=100000 JOBS=2
+JOBS ?=
 # make kills KILLS=200 SEED=3
 KILLS ?= 20
 SIM_ARGS ?=
 .PHONY: sim
-sim: setup ## whole clusters simulated from SEED on, SEEDS of them; SIM_ARGS='--trace' tells one seed's whole history
-	@cd services && exec ../.venv/bin/python -m swiftlet.sync.sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS processes; SIM_ARGS='--trace' tells one seed's whole history
+	@cd services && exec ../.venv/bin/python -m swiftlet.sync.sim --seed $(SEED) --seeds $(SEEDS) $(if $(JOBS),--workers $(JOBS)) $(SIM_ARGS)
 
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too

@@ -43,6 +43,10 @@ class Counts:
     rounds: int = 0
     messages: int = 0
 
+    def fault(self, name: str) -> None:
+        """One more of this kind."""
+        self.faults[name] = self.faults.get(name, 0) + 1
+
 
 class Checker(Witness):
     """Watches one world. `skew_s`: how far clocks may be off; `well_s`: in how long a sound device hears of all."""

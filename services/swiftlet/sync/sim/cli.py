@@ -24,6 +24,8 @@ _SHOWN = 5
 """Broken seeds that are shown."""
 _TAIL = 60
 """Lines of the trace that are shown of each."""
+_PROGRESS = 10_000
+"""Seeds after which a long run tells how far it is."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,14 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     seeds = range(options.seed, options.seed + options.seeds)
     one = partial(run, mode=options.mode, large=options.large)
-    totals, broken = Counts(), 0
+    totals, broken, done = Counts(), 0, 0
     with multiprocessing.Pool(min(options.workers, len(seeds))) as pool:
         for report in pool.imap_unordered(one, seeds, chunksize=8 if len(seeds) > 64 else 1):
+            done += 1
             _sum(totals, report.counts)
             if report.broken is not None:
                 broken += 1
                 if broken <= _SHOWN:
                     _show(report, options)
+            if done % _PROGRESS == 0 and done < len(seeds):
+                _say(_summary(totals, done, broken, time.monotonic() - began_s))
     if options.trace and len(seeds) == 1:
         _say("\n".join(run(options.seed, options.mode, options.large, tracing=True).trace))
     _say(_summary(totals, len(seeds), broken, time.monotonic() - began_s))
@@ -73,6 +78,7 @@ def replay(seed: int, mode: str | None, large: bool) -> str:
 def _show(report: Report, options: argparse.Namespace) -> None:
     again = run(report.seed, options.mode, options.large, tracing=True)
     _say(f"seed {report.seed} ({report.shape.mode.name}): {report.broken}")
+    _say(f"  faults: {_listed(report.counts.faults)}")
     if again.broken != report.broken:
         _say(f"  and not the same when replayed: {again.broken}")
     _say("\n".join(f"  {line}" for line in again.trace[-_TAIL:]))
@@ -88,12 +94,16 @@ def _sum(totals: Counts, counts: Counts) -> None:
 
 
 def _summary(totals: Counts, seeds: int, broken: int, seconds: float) -> str:
-    faults = ", ".join(f"{number} {name}" for name, number in sorted(totals.faults.items()))
     return (
         f"{seeds} seeds in {seconds:.1f} s, {broken} broken: {totals.writes} writes, {totals.moved} objects moved, "
         f"{totals.dropped} handoff copies dropped, {totals.reclaimed} tombstones forgotten "
-        f"({totals.exempt} with older data away), {totals.messages} messages; faults: {faults or 'none'}"
+        f"({totals.exempt} with older data away), {totals.messages} messages; "
+        f"faults: {_listed(totals.faults)}"
     )
+
+
+def _listed(faults: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in sorted(faults.items())) or "none"
 
 
 def _say(text: str) -> None:

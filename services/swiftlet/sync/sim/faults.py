@@ -2,8 +2,10 @@
 
 Fault model, by name: `crash` and restart of a node in the middle of anything; `partition` of the network; `slow` node;
 `disk_errors` and `disk_full` for a while; `wipe`, a device replaced by an empty one; `clock` steps of nodes and
-proxies, up to minutes; `table`, the loss of a failure table; `ring`, a new ring that everybody loads at another
-moment. Lost, doubled and reordered messages are the network's own (`Weather`).
+proxies, up to minutes; `table`, the loss of a failure table (Redis gone); `ring`, a new ring that everybody loads at
+another moment. Counted besides: `skew`, a clock that is off from the beginning, and what the network does to messages
+by itself (`Weather`): `message_lost`, `message_doubled`, `message_reordered`, and `message_cut`, which arrived where
+nobody was linked any more.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Faults:
 
     def _happen(self, name: str, event: Callable[[], None]) -> None:
         if not self.calm:
-            self._checker.counts.faults[name] = self._checker.counts.faults.get(name, 0) + 1
+            self._checker.counts.fault(name)
             event()
 
     def _for_a_while(self, begin: Callable[[], None], end: Callable[[], None]) -> None:

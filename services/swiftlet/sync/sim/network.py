@@ -75,6 +75,15 @@ class Network:
         """Messages sent."""
         self.bytes = 0
         """Bytes of sync messages sent."""
+        self.lost = 0
+        """Messages that the weather swallowed."""
+        self.doubled = 0
+        """Messages that were sent on twice."""
+        self.overtaken = 0
+        """Messages, or copies of them, that came after one sent later between the same two."""
+        self.cut = 0
+        """Messages that came where nobody was linked any more."""
+        self._latest: dict[tuple[int, int], int] = {}
         self._timeline = timeline
         self._random = random
 
@@ -113,12 +122,22 @@ class Network:
         weather = self.weather
         loss = self.unheard if min(source, target) < 0 else weather.loss
         if loss and self._random.random() < loss:
+            self.lost += 1
             return
         copies = 2 if weather.doubled and self._random.random() < weather.doubled else 1
+        self.doubled += copies - 1
         longest = SLOW_S if source in self.slow or target in self.slow else weather.delay_s
+        number = self.messages
         for _ in range(copies):
-            self._timeline.after(self._random.random() * longest, lambda: self._deliver(source, target, event))
+            self._timeline.after(self._random.random() * longest, lambda: self._deliver(source, target, number, event))
 
-    def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
-        if self.linked(source, target):
-            event()
+    def _deliver(self, source: int, target: int, number: int, event: Callable[[], None]) -> None:
+        if not self.linked(source, target):
+            self.cut += 1
+            return
+        latest = self._latest.get((source, target), 0)
+        if number < latest:
+            self.overtaken += 1
+        else:
+            self._latest[source, target] = number
+        event()

@@ -58,7 +58,7 @@ def run(seed: int, mode: str | None = None, large: bool = False, tracing: bool =
     except Broken as broken:
         report.broken = str(broken)
     report.trace = world.checker.trace or []
-    report.counts.messages = world.network.messages
+    world.count_messages(report.counts)
     return report
 
 
@@ -111,7 +111,22 @@ class World:
         self._digests = [self._digest() for _ in range(shape.objects)]
         self._ring = builder.ring
 
+    def count_messages(self, counts: Counts) -> None:
+        """Add what became of messages to what befell the world."""
+        network = self.network
+        counts.messages = network.messages
+        befell = {
+            "message_lost": network.lost,
+            "message_doubled": network.doubled,
+            "message_reordered": network.overtaken,
+            "message_cut": network.cut,
+        }
+        counts.faults.update({name: number for name, number in befell.items() if number})
+
     def _skew(self) -> float:
+        """How far a clock is off from the beginning."""
+        if self.shape.skew_s:
+            self.checker.counts.fault("skew")
         return self._random.uniform(-self.shape.skew_s, self.shape.skew_s)
 
     def _digest(self) -> bytes:

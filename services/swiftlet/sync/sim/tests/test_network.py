@@ -84,3 +84,20 @@ def test_an_error_travels_as_an_answer() -> None:
     net.call(1, 2, refuse, found.append)
     timeline.run_until(10.0, 100)
     assert isinstance(found[0], NotFound)
+
+
+def test_what_befalls_messages_is_counted() -> None:
+    timeline, net = network(Weather(loss=0.2, doubled=0.3, delay_s=0.5))
+    call(timeline, net, times=200)
+    assert net.messages > 200
+    assert 0.1 < net.lost / net.messages < 0.3
+    assert 0.1 < net.doubled / net.messages < 0.4
+    assert net.overtaken > 100
+    assert net.cut == 0
+    net.down.add(2)
+    call(timeline, net, times=20)
+    assert net.cut >= 10
+    timeline, net = network(Weather())
+    for _ in range(20):
+        call(timeline, net)
+    assert (net.lost, net.doubled, net.overtaken, net.cut) == (0, 0, 0, 0)
