@@ -14,6 +14,7 @@ from swiftlet.ring.model import RingError
 
 _LATER: dict[str, tuple[str, str, str]] = {
     "replicator": ("swiftlet.main.replicator_command", "replicator", "Run the replicator of some devices."),
+    "rdma": ("swiftlet.main.rdma", "rdma", "Find out whether RDMA can be used here."),
     "ring": ("swiftlet.main.ring", "ring", "Make, change and inspect rings."),
     "store": ("swiftlet.main.store", "store", "Look at and mend the native store of a device."),
     "standalone": ("swiftlet.main.standalone.command", "standalone", "Run a whole store on this machine."),

@@ -57,6 +57,11 @@ def _transports(app: web.Application) -> _Transports:
     return app[_TRANSPORTS]
 
 
+def count_transports(app: web.Application, native: Callable[[], dict[str, int]]) -> None:
+    """Count these native peers, too, in the status report's `transports`."""
+    _transports(app).native.append(native)
+
+
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
     """How patient a service is with storage nodes."""
     return HttpSettings(
@@ -76,6 +81,7 @@ def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: st
         port_offset=cluster.native_port_offset,
         socket_directory=cluster.native_socket_directory,
         name=client_name(service),
+        rdma=cluster.rdma,
     )
 
 
@@ -119,8 +125,11 @@ def _native_objects(
 ) -> NativeObjectTransport:
     keys = use_keys(app, cluster)
     client = NativeClient(native_settings(cluster, timeouts, service), keys.current)
+    if cluster.rdma != "off":
+        client.open()
+        app[STATUS].add("rdma", client.rdma_status)
     keys.follow(client.set_keys)
-    _transports(app).native.append(lambda: by_transport(client.report()))
+    count_transports(app, lambda: by_transport(client.report()))
     metrics = NativeMetrics(client.report)
 
     async def taking() -> None:

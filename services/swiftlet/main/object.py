@@ -11,7 +11,7 @@ from aiohttp import web
 
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.keys import use_keys
-from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
@@ -56,6 +56,8 @@ def create_app(settings: ObjectSettings) -> web.Application:
     native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
     if native and cluster.object_transport != "http":
         use_native_server(app, settings, native, unused)
+    elif cluster.rdma == "required":
+        raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
     key = use_keys(app, cluster).signing
     owed = {name: NativeOwed(store) for name, store in native.items()}
     server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed)
@@ -69,7 +71,8 @@ def use_native_server(
 ) -> None:
     """Serve native stores over the native transport too, while `app` runs.
 
-    A port that can't be had is logged, and callers then use HTTP; SettingsError where they must not.
+    A port that can't be had is logged, and callers then use HTTP; SettingsError where they must not, or where RDMA is
+    required and does not work.
     """
     cluster, section = settings.cluster, settings.object
     keys = use_keys(app, cluster)
@@ -85,12 +88,15 @@ def use_native_server(
             max_requests_per_device=section.max_requests_per_device,
             socket_directory=cluster.native_socket_directory,
             drain_s=settings.drain_s,
+            rdma=cluster.rdma,
         ),
     )
     keys.follow(server.set_keys)
     app.on_shutdown.append(server.leave)
     app.cleanup_ctx.append(server.run)
     app[STATUS].add("native", server.status)
+    count_transports(app, server.transports)
+    app[STATUS].add("rdma", server.rdma_status)
     try:
         port = server.listen(section.host, section.port + cluster.native_port_offset)
     except (OSError, OverflowError) as error:

@@ -98,6 +98,20 @@ class ClusterSection(Section):
         "instead of over TCP. Not set: they don't.",
     )
 
+    rdma: Literal["auto", "required", "off"] = Field(
+        default="auto",
+        description="Whether bodies go between services by RDMA, per connection, where both ends have it, else "
+        "by TCP. auto: if this installation was built with RDMA and there is a device that works; required: a service "
+        "that has none does not start, and says what is missing; off: no device is opened. `swiftlet rdma check` tells "
+        "what there is. Each process with RDMA keeps native_pool_bytes locked in memory.",
+    )
+
+    @model_validator(mode="after")
+    def _rdma_goes_natively(self) -> ClusterSection:
+        if self.rdma == "required" and self.object_transport == "http":
+            raise ValueError("rdma: required needs object_transport auto or native: over HTTP nothing goes by RDMA")
+        return self
+
     @model_validator(mode="after")
     def _secrets_are_given(self) -> ClusterSection:
         if not (self.hash_path_prefix.get_secret_value() or self.hash_path_suffix.get_secret_value()):

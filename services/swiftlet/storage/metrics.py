@@ -26,6 +26,13 @@ NATIVE_REFUSED = Counter(
     "Requests refused because a device had too many, native transport.",
     ["device"],
 )
+NATIVE_CLIENTS = Gauge(
+    "swiftlet_object_native_clients", "Clients that are connected over this native transport.", ["transport"]
+)
+NATIVE_FETCHED = Counter("swiftlet_object_rdma_fetched_bytes_total", "Bytes fetched from clients' memory by RDMA.")
+NATIVE_RDMA_FALLBACKS = Counter(
+    "swiftlet_object_rdma_fallbacks_total", "Connections whose client could not be fetched from by RDMA: TCP was used."
+)
 RECEIVED = Counter("swiftlet_object_received_bytes_total", "Bytes of object data taken in.", ["device"])
 SENT = Counter("swiftlet_object_sent_bytes_total", "Bytes of object data given out.", ["device"])
 DEVICE_TOTAL = Gauge("swiftlet_object_device_total_bytes", "Size of a device.", ["device"])

@@ -4,8 +4,9 @@ What it counts is brought into the object server's metrics now and then. See `na
 `docs/transport.md`.
 
 Fault model: the port may be taken, or the system be out of descriptors: then there is no native server, and callers use
-HTTP. A device may fail or be missing while the others serve. When the service ends, clients are asked for no more
-requests, and what is under way gets its time; then it is given up, and the stores are closed.
+HTTP. RDMA may be missing or not work (`swiftlet.transport.rdma`). A device may fail or be missing while the others
+serve. When the service ends, clients are asked for no more requests, and what is under way gets its time; then it is
+given up, and the stores are closed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,19 @@ from typing import cast
 import swiftlet_native
 from aiohttp import web
 
-from swiftlet.storage.metrics import NATIVE_IN_FLIGHT, NATIVE_REFUSED, RECEIVED, REQUESTS, SENT
+from swiftlet.storage.metrics import (
+    NATIVE_CLIENTS,
+    NATIVE_FETCHED,
+    NATIVE_IN_FLIGHT,
+    NATIVE_RDMA_FALLBACKS,
+    NATIVE_REFUSED,
+    RECEIVED,
+    REQUESTS,
+    SENT,
+)
 from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
+from swiftlet.transport.native_metrics import by_transport
+from swiftlet.transport.rdma import Mode, start
 
 MEASURE_S = 5.0
 """Seconds between looks at what was counted."""
@@ -44,6 +56,8 @@ class NativeServerSettings:
     socket_directory: Path | None = None
     drain_s: float = 10.0
     """Seconds that requests under way get to finish, from when the service is asked to end."""
+    rdma: Mode = "off"
+    """Whether bodies go by RDMA where clients have it too."""
 
 
 class NativeServer:
@@ -58,25 +72,32 @@ class NativeServer:
     ) -> None:
         """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why. OSError.
 
-        Nobody is let in before `listen`.
+        SettingsError when RDMA is required and does not work. Nobody is let in before `listen`.
         """
         self.port: int | None = None
         self._drain_s = settings.drain_s
         self._ends_at: float | None = None
         """On the event loop's clock."""
         self._taken: dict[tuple[str, ...], int] = {}
-        self._server = swiftlet_native.ObjectServer(
-            settings.name,
-            settings.machine,
-            list(keys),
-            {name: store.native for name, store in stores.items()},
-            dict(unused),
-            pool_bytes=settings.pool_bytes,
-            threads_per_device=settings.threads_per_device,
-            max_requests_per_device=settings.max_requests_per_device,
-            aggregate_below=AGGREGATE_BELOW,
-            socket_directory=settings.socket_directory,
-        )
+        self._seen: set[str] = set()
+        """Transports that clients have come by."""
+
+        def make(rdma: bool) -> swiftlet_native.ObjectServer:
+            return swiftlet_native.ObjectServer(
+                settings.name,
+                settings.machine,
+                list(keys),
+                {name: store.native for name, store in stores.items()},
+                dict(unused),
+                pool_bytes=settings.pool_bytes,
+                threads_per_device=settings.threads_per_device,
+                max_requests_per_device=settings.max_requests_per_device,
+                aggregate_below=AGGREGATE_BELOW,
+                socket_directory=settings.socket_directory,
+                rdma=rdma,
+            )
+
+        self._server, self._rdma = start(settings.rdma, make)
 
     def listen(self, host: str, port: int) -> int:
         """Let peers in; the port. OSError when it can't be had."""
@@ -93,8 +114,25 @@ class NativeServer:
         refused = sum(cast("int", device["refused"]) for device in self._server.stats())
         return {"port": self.port, "clients": len(clients), "refused": refused}
 
+    def rdma_status(self) -> dict[str, object]:
+        """The status report's `rdma`."""
+        return self._rdma.status()
+
+    def transports(self) -> dict[str, int]:
+        """The status report's `transports`: how many clients are connected over which."""
+        return by_transport(self._server.report())
+
     def measure(self) -> None:
         """Bring what was counted since the last time into the metrics."""
+        clients = self.transports()
+        for transport in self._seen | clients.keys():
+            NATIVE_CLIENTS.labels(transport).set(clients.get(transport, 0))
+        self._seen |= clients.keys()
+        fetched, fallbacks = (
+            sum(cast("int", row[name]) for row in self._server.report()) for name in ("fetched_bytes", "fallbacks")
+        )
+        NATIVE_FETCHED.inc(self._more(("fetched",), fetched))
+        NATIVE_RDMA_FALLBACKS.inc(self._more(("fallbacks",), fallbacks))
         for device in self._server.stats():
             name = str(device["device"])
             NATIVE_IN_FLIGHT.labels(name).set(cast("int", device["requests"]))

@@ -17,6 +17,7 @@ from swiftlet_native import ObjectWire, TransportTicket, TransportUpload, Transp
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
+from swiftlet.transport.rdma import Mode
 from swiftlet.transport.wire import error_from_wire
 
 PORT_OFFSET = 1000
@@ -42,6 +43,8 @@ class NativeSettings:
     """Where peers on the same machine have their sockets."""
     name: str = "client"
     """By which servers count us."""
+    rdma: Mode = "off"
+    """Whether bodies go by RDMA where peers have it too."""
 
 
 class NotMade(NodeUnreachable):

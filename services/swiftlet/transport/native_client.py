@@ -6,7 +6,7 @@ any other end. What methods mean is `swiftlet.transport.native_objects`; `docs/t
 Fault model: a peer may be unreachable, refuse the handshake, fall silent (known within two seconds), or break off at
 any byte. Each call ends with one answer or one NodeError. `NotMade` says that the request never left: only then may
 somebody make it once more by another way. An address may change with the peer's pod: it is looked up again whenever a
-call could not be made.
+call could not be made. What RDMA may lack is in `swiftlet.transport.rdma`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from swiftlet.transport.native_calls import (
     failure,
     outcome,
 )
+from swiftlet.transport.rdma import RdmaState
+from swiftlet.transport.rdma import start as start_rdma
 
 PROBE = 0
 """The method that every peer answers by itself, with what came."""
@@ -58,10 +60,11 @@ class NativeClient:
     """This process's calls to native object servers. Lives in one event loop, from the first call on."""
 
     def __init__(self, settings: NativeSettings, keys: Sequence[bytes]) -> None:
-        """No thread is started before the first call."""
+        """No thread is started before `open` or the first call."""
         self.settings = settings
         self._keys = list(keys)
         self._node: TransportNode | None = None
+        self._rdma: RdmaState | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._token = 0
         self._calls: dict[int, Listener] = {}
@@ -74,16 +77,29 @@ class NativeClient:
         if self._node is not None:
             self._node.set_keys(self._keys)
 
-    def _start(self) -> TransportNode:
+    def open(self) -> None:
+        """Start the native side now, not at the first call: opening RDMA devices takes a while.
+
+        SettingsError when RDMA is required and does not work.
+        """
         if self._node is None:
-            settings = self.settings
-            self._node = TransportNode(
-                settings.name[:_MAX_NAME],
-                machine(),
-                self._keys,
-                pool_bytes=settings.pool_bytes,
-                socket_directory=settings.socket_directory,
-            )
+            self._node, self._rdma = start_rdma(self.settings.rdma, self._make)
+
+    def _make(self, rdma: bool) -> TransportNode:
+        settings = self.settings
+        return TransportNode(
+            settings.name[:_MAX_NAME],
+            machine(),
+            self._keys,
+            pool_bytes=settings.pool_bytes,
+            socket_directory=settings.socket_directory,
+            rdma=rdma,
+        )
+
+    def _start(self) -> TransportNode:
+        self.open()
+        assert self._node is not None
+        if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._node.fileno(), self._drain, self._node)
         return self._node
@@ -200,12 +216,17 @@ class NativeClient:
         """Counters of each peer that calls were made to; see `TransportNode.report`."""
         return [] if self._node is None else [row for row in self._node.report() if not row["is_client"]]
 
+    def rdma_status(self) -> dict[str, object] | None:
+        """The status report's `rdma`; None before the native side has started."""
+        return None if self._rdma is None else self._rdma.status()
+
     async def close(self) -> None:
         """End all connections; what waits for an answer fails."""
         if self._node is None:
             return
-        assert self._loop is not None
-        self._loop.remove_reader(self._node.fileno())
+        if self._loop is not None:
+            self._loop.remove_reader(self._node.fileno())
+            self._loop = None
         calls, self._calls = self._calls, {}
         self._peers.clear()
         self._current.clear()

@@ -22,6 +22,14 @@ _COUNTERS = {
     "sent_bytes": Counter("swiftlet_transport_sent_bytes_total", "Bytes written to a peer.", ["peer"]),
     "received_bytes": Counter("swiftlet_transport_received_bytes_total", "Bytes read from a peer.", ["peer"]),
     "lent_bytes": Counter("swiftlet_transport_lent_bytes_total", "Bytes that a peer took from our memory.", ["peer"]),
+    "fetched_bytes": Counter(
+        "swiftlet_transport_fetched_bytes_total", "Bytes fetched from a peer's memory by RDMA.", ["peer"]
+    ),
+    "fallbacks": Counter(
+        "swiftlet_transport_rdma_fallbacks_total",
+        "Connections to a peer that could not be fetched from by RDMA: TCP was used.",
+        ["peer"],
+    ),
     "connects": Counter("swiftlet_transport_connects_total", "Connections made to a peer.", ["peer"]),
     "connect_failures": Counter(
         "swiftlet_transport_connect_failures_total", "Connections to a peer that could not be made, or broke.", ["peer"]

@@ -181,6 +181,55 @@ async def test_never_http(place: Place) -> None:
         assert field(caller, "transports") == {"http": 0, "tcp": 1}
 
 
+@pytest.mark.parametrize(
+    ("store", "transport", "said"),
+    [
+        ("native", "auto", r"cluster\.rdma is required.*no RDMA device"),
+        ("plain", "auto", r"object\.store: native"),
+        ("native", "http", "rdma: required needs object_transport"),
+    ],
+)
+async def test_a_server_that_requires_rdma_does_not_start_without(
+    place: Place, monkeypatch: pytest.MonkeyPatch, store: str, transport: str, said: str
+) -> None:
+    no_device(monkeypatch, place.root)
+    with pytest.raises((SettingsError, ValueError), match=said):
+        async with place.served(store, rdma="required", object_transport=transport):
+            pass
+
+
+async def test_a_caller_that_requires_rdma_does_not_start_without(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_device(monkeypatch, place.root)
+    with pytest.raises(SettingsError, match=r"cluster\.rdma is required.*no RDMA device"):
+        async with place.calling(rdma="required"):
+            pass
+
+
+def no_device(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """A build with RDMA where the kernel lists no device."""
+    monkeypatch.setattr("swiftlet_native.rdma_version", lambda: "1.22.0")
+    monkeypatch.setattr("swiftlet.transport.rdma.look.__defaults__", (root / "none", root / "none"))
+
+
+async def test_rdma_that_is_off(place: Place) -> None:
+    async with place.served(rdma="off") as server, place.calling(rdma="off") as (transport, _):
+        assert await place.put(transport, 1) is RowFate.OWED
+        assert field(server, "rdma") == {"mode": "off", "ready": False, "missing": None}
+
+
+async def test_without_rdma_both_sides_say_why_and_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swiftlet_native.rdma_version", lambda: None)
+    async with place.served() as server, place.calling() as (transport, caller):
+        assert await place.put(transport, 1) is RowFate.OWED
+        for app in (server, caller):
+            state = field(app, "rdma")
+            assert (state["mode"], state["ready"]) == ("auto", False)
+            assert "built without RDMA" in state["missing"]
+        assert field(server, "transports") == {"http": 0, "tcp": 1}
+
+
 def test_by_which_name_callers_know_a_server() -> None:
     def host(**more: str) -> str:
         return ring_host(ObjectSection.model_validate({"devices": ["d0"], **more}))
