@@ -18,6 +18,7 @@ from swiftlet.store.conformance import content, footer_of, key_of, some_bytes
 from swiftlet.store.failpoints import ENVIRONMENT
 from swiftlet.store.kinds import StoreKind, open_store
 from swiftlet.store.native import NativeStore
+from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 
 FAILPOINTS: dict[StoreKind, str] = {"plain": ENVIRONMENT, "native": "SWIFTLET_STORE_FAILPOINT"}
@@ -37,7 +38,7 @@ async def start(kind: StoreKind, root: Path, failpoint: str = "") -> tuple[Proce
 @pytest.mark.parametrize("kind", FAILPOINTS)
 async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, kind: StoreKind) -> None:
     process, device = await start(kind, tmp_path)
-    transport = HttpObjectTransport()
+    transport = HttpObjectTransport(HttpSettings(connect_timeout_s=30.0))
     data = some_bytes(9_000_000)
     await transport.put(device, key_of(1), record(1), b"acknowledged", footer_of(b"acknowledged"), ROW)
     stream = await transport.open_put(device, key_of(2), record(1), len(data), ROW)
@@ -69,7 +70,7 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, kind: StoreKind)
 )
 async def test_killed_while_committing(tmp_path: Path, kind: StoreKind, point: str) -> None:
     process, device = await start(kind, tmp_path, point)
-    transport = HttpObjectTransport()
+    transport = HttpObjectTransport(HttpSettings(connect_timeout_s=30.0))
     await transport.put(device, key_of(1), record(1), b"acknowledged", footer_of(b"acknowledged"), ROW)
     with pytest.raises(NodeError):
         await transport.put(device, key_of(2), record(1), b"unlucky", footer_of(b"unlucky"), ROW)

@@ -69,7 +69,7 @@ async def serving(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     device = Device(0, "one", "127.0.0.1", runner.addresses[0][1], "d1", "r1", "z1", "n1", 1.0)
-    transport = HttpObjectTransport(client, client_key or key)
+    transport = HttpObjectTransport(client or HttpSettings(connect_timeout_s=30.0), client_key or key)
     try:
         yield Served(store, rows, outbox, server, app, device, transport)
     finally:

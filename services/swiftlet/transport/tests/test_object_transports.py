@@ -16,8 +16,13 @@ from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.tests.faulty_native import FaultyNativeStore
+from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
+
+
+PATIENT = HttpSettings(connect_timeout_s=30.0, answer_timeout_s=60.0)
+"""A hundred connections at once, client and server in one thread: on a busy machine half a second is no time."""
 
 
 def device_at(port: int) -> Device:
@@ -43,7 +48,7 @@ class TestHttp(ObjectTransportConformance):
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            transport = HttpObjectTransport(key=self.key)
+            transport = HttpObjectTransport(PATIENT, self.key)
             try:
                 yield Peer(transport, device_at(runner.addresses[0][1]), store, rows)
             finally:
