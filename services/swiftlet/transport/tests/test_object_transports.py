@@ -20,7 +20,6 @@ from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
 
-
 PATIENT = HttpSettings(connect_timeout_s=30.0, answer_timeout_s=60.0)
 """A hundred connections at once, client and server in one thread: on a busy machine half a second is no time."""
 
