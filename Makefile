@@ -88,6 +88,12 @@ sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS proc
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again
 
+# make splits SPLIT_SECONDS=900 SEED=3
+SPLIT_SECONDS ?= 300
+.PHONY: splits
+splits: setup ## a container split under load for SPLIT_SECONDS while its servers are killed at moments chosen by SEED
+	@SPLIT_SECONDS=$(SPLIT_SECONDS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_sharding.py
+
 .PHONY: native
 native: ## build the native package anew and install it
 	@hack/setup --native

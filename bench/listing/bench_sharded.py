@@ -1,9 +1,10 @@
 """Listings and updates of a large container, in one database or split, through a container server over HTTP.
 
-    .venv/bin/python bench/listing/bench_sharded.py [--rows 200000] [--above 0] [--directory /some/disk] [--writers 8]
+    .venv/bin/python bench/listing/bench_sharded.py [--rows 200000] [--above 0] [--parts 1] [--directory /some/disk]
 
 One container server with one device that holds everything; `--above` is the number of rows beyond which a database is
-split (0: never). Prints one line per measurement. The directory should be on the kind of disk that will be used.
+split (0: never). `--parts` splits the container evenly before the rows come, so that a large one need not be moved
+first. Prints one line per measurement. The directory should be on the kind of disk that will be used.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp, TimestampClock
-from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 
 NAMES = ("AUTH_bench", "container")
 HASH_PATH = HashPath(b"bench")
+PATIENT = HttpSettings(connect_timeout_s=60.0, answer_timeout_s=300.0, idle_timeout_s=300.0)
+"""Both ends are in one process, on a machine that others use."""
 
 
 def row(number: int) -> ObjectRow:
@@ -53,7 +56,7 @@ class Bench:
     def __init__(self, store: ListingStore, above: int) -> None:
         self.store = store
         self.device = Device(0, "device-0", "127.0.0.1", 1, "d0", "r", "z", "n", 1.0)
-        self.transport = HttpListingTransport(NodeClient())
+        self.transport = HttpListingTransport(NodeClient(PATIENT))
         replicas = ShardedReplicas("d0", store, self.transport, self.ring, lambda device: device.id == 0)
         clock = TimestampClock()
         self.keeper = ShardKeeper(replicas, ShardMover(replicas, clock), clock, ShardSettings(above_rows=above))
@@ -66,6 +69,17 @@ class Bench:
     @property
     def partition(self) -> int:
         return self.ring().partition_of(HASH_PATH(*NAMES))
+
+    async def divide(self, parts: int) -> None:
+        """Split into so many databases while there is one row for each, and move these."""
+        firsts = [row(part * 1000 // parts) for part in range(parts)]
+        await self.transport.update_rows(self.device, self.partition, *NAMES, firsts)
+        points = [f"photos/{part * 1000 // parts:03}" for part in range(1, parts)]
+        name = DatabaseName(*NAMES)
+        await self.transport.shard_points(self.device, self.partition, name, Timestamp(3), points, True)
+        while await self.keeper.run_once():
+            pass
+        assert await self.shards() == parts - 1
 
     async def fill(self, label: str, numbers: range, batch: int, writers: int) -> None:
         """Rows in requests of `batch`, from several writers at once, in no order."""
@@ -103,7 +117,7 @@ async def timed(label: str, work: Callable[[], Awaitable[object]], repeat: int =
     print(f"{label:46} median {statistics.median(durations):7.1f}  worst {max(durations):7.1f}  CPU {cpu_ms:7.1f} ms")
 
 
-async def measure(root: Path, rows: int, above: int, writers: int) -> None:
+async def measure(root: Path, rows: int, above: int, parts: int, writers: int) -> None:
     """Everything, once."""
     async with AsyncExitStack() as stack:
         store = ListingStore(root / "d0", HASH_PATH)
@@ -115,6 +129,8 @@ async def measure(root: Path, rows: int, above: int, writers: int) -> None:
         bench.device = replace(bench.device, port=served.port or 0)
         stack.push_async_callback(bench.transport.close)
         await bench.transport.put_container(bench.device, bench.partition, *NAMES, Timestamp(1), {}, None, 0)
+        if parts > 1:
+            await bench.divide(parts)
         await bench.fill(f"fill with {rows} rows, 1000 in a request, {writers} writers", range(rows), 1000, writers)
         if above:
             begun = time.perf_counter()
@@ -141,12 +157,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--above", type=int, default=0)
+    parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--directory", type=Path)
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory(dir=arguments.directory) as root:
-        asyncio.run(measure(Path(root), arguments.rows, arguments.above, arguments.writers))
+        asyncio.run(measure(Path(root), arguments.rows, arguments.above, arguments.parts, arguments.writers))
 
 
 if __name__ == "__main__":
