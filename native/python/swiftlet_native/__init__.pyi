@@ -294,7 +294,8 @@ class TransportUpload:
     def send(self, data: TransportChunk | Buffer, /) -> bool:
         """Send up to 1 MiB. False: 8 MiB wait already, or it has ended.
 
-        Chunks, bytes and memoryviews of bytes are not copied, and may go to several peers; other buffers are.
+        Chunks, bytes and memoryviews of bytes are not copied, and may go to several peers; other buffers are. For a
+        peer that fetches by RDMA all of them are, once for the same bytes.
         """
 
     def end(self, footer: Buffer, /) -> None:
@@ -527,3 +528,77 @@ class ObjectServer:
 
     def stop(self) -> None:
         """End connections and threads; what was under way is given up. Harmless a second time."""
+
+_Socket: TypeAlias = int
+"""A descriptor."""
+_Served: TypeAlias = tuple[str, bytes, int, float, str, str]
+"""method, path as sent, bytes of the body, seconds from the head to the last byte, client, the request's id."""
+
+@final
+class Front:
+    """The thread that owns listening sockets: answers reads for which there is a grant, hands over all other connections.
+
+    See docs/design/2026-11-21-hot-path.md. Paths and tokens are as clients send them.
+    """
+
+    def __new__(
+        cls,
+        secret: tuple[bytes, bytes],
+        *,
+        keepalive_s: float,
+        client_timeout_s: float,
+        answer_timeout_s: float,
+        max_connections: int = 8192,
+        max_handed: int = 1024,
+        max_served: int = 50000,
+    ) -> Front:
+        """`secret`: what stands before and behind a name where it is hashed. Above the first two limits connections wait
+        to be accepted, above the last nothing is hot. OSError when the system has no thread or descriptor left."""
+
+    def listen(self, descriptor: _Socket, /) -> None:
+        """Accept connections from a listening socket, which stays the caller's to close. OSError."""
+
+    def adopt(self, descriptor: _Socket, /) -> None:
+        """Take a connection back that stands between two requests; the descriptor is the front's from now on."""
+
+    def fileno(self) -> _Socket:
+        """A descriptor that is readable while something was handed over."""
+
+    def handed(self) -> list[tuple[_Socket, bytes]]:
+        """What was handed over since the last time: descriptors, the caller's from now on, and what was read of each."""
+
+    def served(self) -> list[_Served]:
+        """What was answered since the last time, all with 200."""
+
+    def grant(self, token: Buffer, prefix: Buffer, container: Buffer, policy: int, valid_s: float, /) -> bool:
+        """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash.
+
+        `container` is `/account/container/`, decoded. False: there are too many.
+        """
+
+    def has(self, token: Buffer, prefix: Buffer, /) -> bool:
+        """Whether there is such a grant."""
+
+    def withdraw(self, account: Buffer | None, /) -> None:
+        """End all grants in an account, or all there are."""
+
+    def used(self) -> list[tuple[bytes, bytes]]:
+        """Token and prefix of live grants that were used since they were given."""
+
+    def route(
+        self, policy: int, part_power: int, rows: list[list[int]], devices: list[tuple[TransportPeer, str] | None], /
+    ) -> None:
+        """Where a policy's objects are: `rows[replica][partition]` is a device's number; devices without a peer are not
+        asked. ValueError when it is no ring."""
+
+    def unroute(self, policy: int, /) -> None:
+        """Nobody knows where a policy's objects are."""
+
+    def open(self) -> int:
+        """Connections that are here."""
+
+    def leave(self) -> None:
+        """Accept no more, close what is idle, and the rest when it is answered."""
+
+    def has_left(self) -> bool:
+        """Whether `leave` has been done: what is open is being answered."""

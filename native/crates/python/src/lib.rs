@@ -4,18 +4,22 @@
 //! two sides is `python/swiftlet_native/__init__.pyi`; a change here begins there.
 
 mod buffer;
+mod front;
 mod hash;
 mod object_server;
 mod object_wire;
 mod rdma;
 mod store;
 mod transport;
+mod uploads;
 
 /// The compiled half of the package `swiftlet_native`.
 #[pyo3::pymodule]
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::front::Front;
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
     #[pymodule_export]

@@ -19,6 +19,7 @@ use swiftlet_transport::{
 
 use crate::buffer::Bytes;
 use crate::rdma::Rdma;
+use crate::uploads::Uploads;
 
 pub(crate) fn os_error(error: std::io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), error.to_string()))
@@ -28,7 +29,7 @@ fn invalid(error: Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn seconds(timeout_s: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(timeout_s: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
@@ -207,29 +208,36 @@ impl TransportTicket {
 
 /// A call whose body is sent piece by piece.
 #[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportUpload(Mutex<Option<Upload>>);
+pub(crate) struct TransportUpload {
+    upload: Mutex<Option<Upload>>,
+    peer: Peer,
+    uploads: Option<Arc<Uploads>>,
+}
 
 #[pymethods]
 impl TransportUpload {
     /// Send up to 1 MiB. False: too much waits already.
     #[pyo3(signature = (data, /))]
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let chunk = payload(data)?;
-        let upload = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunk = payload(data)?;
+        if let Some(uploads) = &self.uploads {
+            chunk = uploads.piece(data.py(), &self.peer, chunk);
+        }
+        let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(upload.as_ref().is_some_and(|upload| upload.send(chunk).is_ok()))
     }
 
     /// The body is complete.
     #[pyo3(signature = (footer, /))]
     fn end(&self, footer: Bytes) -> PyResult<()> {
-        let upload = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upload = upload.ok_or_else(|| PyValueError::new_err("it has ended"))?;
         upload.end(footer.as_slice().to_vec()).map_err(invalid)
     }
 
     /// End it without committing, unless it has ended.
     fn cancel(&self) {
-        if let Some(upload) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(upload) = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take() {
             upload.ticket().cancel();
         }
     }
@@ -240,6 +248,13 @@ impl TransportUpload {
 pub(crate) struct TransportPeer {
     peer: Peer,
     sink: Arc<dyn Sink>,
+    uploads: Option<Arc<Uploads>>,
+}
+
+impl TransportPeer {
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
 }
 
 #[pymethods]
@@ -255,8 +270,11 @@ impl TransportPeer {
         header: Bytes,
         body: &Bound<'_, PyAny>,
     ) -> PyResult<TransportTicket> {
-        let body = payload(body)?;
-        let body = if body.is_empty() { Body::Empty } else { Body::Chunk(body) };
+        let mut piece = payload(body)?;
+        if let Some(uploads) = &self.uploads {
+            piece = uploads.piece(body.py(), &self.peer, piece);
+        }
+        let body = if piece.is_empty() { Body::Empty } else { Body::Chunk(piece) };
         let header = header.as_slice().to_vec();
         let call = Call { method, timeout: seconds(timeout_s)?, trace, header, body, footer: Vec::new() };
         self.peer.call(call, &self.sink, token).map(TransportTicket).map_err(invalid)
@@ -276,7 +294,7 @@ impl TransportPeer {
         let header = header.as_slice().to_vec();
         let call = Call { method, timeout: seconds(timeout_s)?, trace, header, ..Call::default() };
         let upload = self.peer.upload(call, size, &self.sink, token).map_err(invalid)?;
-        Ok(TransportUpload(Mutex::new(Some(upload))))
+        Ok(TransportUpload { upload: Mutex::new(Some(upload)), peer: self.peer.clone(), uploads: self.uploads.clone() })
     }
 }
 
@@ -292,6 +310,7 @@ pub(crate) struct TransportNode {
     directory: Option<PathBuf>,
     name: String,
     rdma: Rdma,
+    uploads: Option<Arc<Uploads>>,
 }
 
 type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
@@ -344,6 +363,7 @@ impl TransportNode {
         rdma: bool,
     ) -> PyResult<Self> {
         let config = config(&name, machine, &keys, pool_bytes, threads)?;
+        let uploads = rdma.then(|| Arc::new(Uploads::new(&config.pool)));
         let rdma = py.detach(|| Rdma::start(rdma, &config.pool)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
@@ -352,7 +372,7 @@ impl TransportNode {
         fabrics.push(rdma.fabric());
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
-        Ok(Self { node, events, memory: Arc::default(), directory: socket_directory, name, rdma })
+        Ok(Self { node, events, memory: Arc::default(), directory: socket_directory, name, rdma, uploads })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
@@ -387,7 +407,8 @@ impl TransportNode {
         let host = host.map(str::parse).transpose().map_err(|_| PyValueError::new_err("not an IP address"))?;
         let tcp = host.map(|host| std::net::SocketAddr::new(host, port));
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        Ok(TransportPeer { peer: self.node.peer(Address { name, tcp }), sink })
+        let peer = self.node.peer(Address { name, tcp });
+        Ok(TransportPeer { peer, sink, uploads: self.uploads.clone() })
     }
 
     /// Wait for memory: an event under the token, with nothing when the time is over.

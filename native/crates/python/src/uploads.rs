@@ -1,0 +1,53 @@
+//! Uploads that peers fetch by RDMA: only what lies in the pool can be fetched, so it is copied there.
+//!
+//! The copy is the one that a socket would make. One is enough for all replicas of an object: what is handed over is
+//! the same bytes each time. At most half of the pool is used for it, and it is never waited for: answers are received into
+//! the same memory, and should not wait for slow servers. What finds no room is sent from where it is, by TCP.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use swiftlet_transport::limits::{CHUNK_BYTES, INLINE_BYTES};
+use swiftlet_transport::{Carrier, Chunk, Peer, Pool};
+
+/// Brings uploads into the pool of a node that has RDMA.
+pub(crate) struct Uploads {
+    pool: Pool,
+    /// What was copied last, and its copy. As long as the original is kept, no other bytes can lie where it does.
+    last: Mutex<Option<(Chunk, Chunk)>>,
+}
+
+impl Uploads {
+    pub(crate) fn new(pool: &Pool) -> Self {
+        Self { pool: pool.clone(), last: Mutex::default() }
+    }
+
+    /// A piece as this peer should be given it.
+    pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk) -> Chunk {
+        let fits = piece.len() > INLINE_BYTES && piece.len() <= CHUNK_BYTES;
+        if !fits || peer.metrics().snapshot().carrier != Some(Carrier::Rdma) {
+            return piece;
+        }
+        py.detach(|| self.copy(piece))
+    }
+
+    fn copy(&self, piece: Chunk) -> Chunk {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((original, copy)) = &*last
+            && std::ptr::eq::<[u8]>(&**original, &*piece)
+        {
+            return copy.clone();
+        }
+        // First of all the memory of the one before.
+        *last = None;
+        let stat = self.pool.stat();
+        if stat.used_bytes + piece.len() > stat.limit_bytes / 2 {
+            return piece;
+        }
+        let Some(mut buffer) = self.pool.chunk(piece.len()) else { return piece };
+        buffer.as_mut_slice().copy_from_slice(&piece);
+        let copy = buffer.freeze(piece.len());
+        *last = Some((piece, copy.clone()));
+        copy
+    }
+}
