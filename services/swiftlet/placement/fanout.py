@@ -154,7 +154,7 @@ async def read_each(
 ) -> Outcome[T]:
     """Ask devices one after the other until `good_enough` says so or none is left."""
     outcome: Outcome[T] = Outcome()
-    for index, device in enumerate(plan.devices):
+    for index, device in enumerate(plan):
         try:
             reply = await operation(device)
         except NODE_TROUBLE as error:

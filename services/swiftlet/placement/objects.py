@@ -242,9 +242,8 @@ class ClusterObjects:
             return device, stream
 
         rest = tuple(device for device in plan.devices if device.id not in without)
-        outcome = await read_each(
-            ReadPlan(rest, plan.handoffs, plan.quorum), operation, self._health, lambda o: bool(o.replies)
-        )
+        others = ReadPlan((), plan.quorum, lambda: (rest, plan.handoffs))
+        outcome = await read_each(others, operation, self._health, lambda o: bool(o.replies))
         if not outcome.replies:
             raise outcome.unavailable(info.name, 1)
         return outcome.replies[0][2]

@@ -9,7 +9,7 @@ refused when they are all that is left.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from swiftlet.ring.lookup import Ring
@@ -17,6 +17,8 @@ from swiftlet.ring.model import Device
 
 Suppressed = Callable[[Device], bool]
 """Whether a device failed so often lately that others should be asked first."""
+Rest = tuple[tuple[Device, ...], frozenset[int]]
+"""The devices of a read behind the first ones, and the ids of those that are handoffs."""
 
 
 def _never(_device: Device) -> bool:
@@ -41,13 +43,40 @@ class WritePlan:
     handoffs: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """One read: devices in the order to ask them; `handoffs` are the ids of those that are not primaries."""
+    """One read: devices in the order to ask them; `handoffs` are the ids of those that are not primaries.
 
-    devices: tuple[Device, ...]
-    handoffs: frozenset[int]
-    quorum: int
+    Nearly every read ends at one of the `first` devices, so the handoffs are not searched for before they are needed.
+    """
+
+    __slots__ = ("_find", "_found", "first", "quorum")
+
+    def __init__(self, first: Sequence[Device], quorum: int, find: Callable[[], Rest] = lambda: ((), frozenset())):
+        """`find` tells the devices behind the first, and the ids of the handoffs."""
+        self.first = first
+        self.quorum = quorum
+        self._find = find
+        self._found: Rest | None = None
+
+    def _rest(self) -> Rest:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    @property
+    def handoffs(self) -> frozenset[int]:
+        """Ids of the devices that are not primaries."""
+        return self._rest()[1]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All of them."""
+        return (*self.first, *self._rest()[0])
+
+    def __iter__(self) -> Iterator[Device]:
+        """One after the other, as they are asked."""
+        yield from self.first
+        yield from self._rest()[0]
 
 
 def _ids(devices: list[Device]) -> frozenset[int]:
@@ -93,8 +122,14 @@ def plan_read(
     """
     primaries = list(ring.primaries(partition))
     shuffle(primaries)
-    primaries.sort(key=lambda device: device.id in behind)
-    spares = _spares(ring, partition, len(primaries))
-    order = primaries + spares
-    devices = (*(d for d in order if not suppressed(d)), *(d for d in order if suppressed(d)))
-    return ReadPlan(devices, _ids(spares), write_quorum(len(primaries)))
+    if behind:
+        primaries.sort(key=lambda device: device.id in behind)
+    late = [device for device in primaries if suppressed(device)]
+
+    def rest() -> Rest:
+        spares = _spares(ring, partition, len(primaries))
+        late_spares = [device for device in spares if suppressed(device)]
+        return (*(d for d in spares if d not in late_spares), *late, *late_spares), _ids(spares)
+
+    first = [device for device in primaries if device not in late] if late else primaries
+    return ReadPlan(first, write_quorum(len(primaries)), rest)

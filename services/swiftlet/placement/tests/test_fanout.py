@@ -106,7 +106,7 @@ async def test_reads_go_down_the_list_until_one_has_it() -> None:
             raise NotFound("not here")
         return "here"
 
-    plan = ReadPlan(tuple(DEVICES), frozenset(), 2)
+    plan = ReadPlan(DEVICES, 2)
     outcome: Outcome[str] = await read_each(plan, operation, NodeHealth(), lambda o: bool(o.replies))
     assert asked == [0, 1, 2]
     assert outcome.replies[0][2] == "here"
