@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
 from swiftlet.sync.compare import RECLAIM_PERIOD_S, Push, forgotten_before
-from swiftlet.sync.session.messages import Reply, Request
+from swiftlet.sync.session.messages import Reply, Request, Wanted
 from swiftlet.sync.session.topology import BATCHED, Mode
 from swiftlet.transport.wire import WireError
 
@@ -53,6 +53,17 @@ class ReadSuffixes:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSuffixesOf:
+    """As `ReadSuffixes` for several partitions. Observed: mappings of the first ones, at least of one.
+
+    As many as have `limit` hashes together; the rest is asked for again.
+    """
+
+    partitions: tuple[int, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadEntries:
     """Look up entries of some suffixes on the local device, by (suffix, digest). Observed: a `Page`.
 
@@ -74,6 +85,17 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadEntriesOf:
+    """Look up entries of several partitions. Observed: all entries of each of the first ones, by (suffix, digest).
+
+    As many as have `limit` entries together; none when the first one alone has more.
+    """
+
+    wanted: tuple[Wanted, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """Bring objects to a neighbour, or from it (`pull`). Observed: a `Fate` for each, in order."""
 
@@ -81,6 +103,13 @@ class Move:
     partition: int
     objects: tuple[Push, ...]
     pull: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAll:
+    """Several moves at a time. Observed: what is observed of each, in order."""
+
+    moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +152,9 @@ class WentHome:
     kept: int
 
 
-Effect: TypeAlias = Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | WentHome
+Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveAll
+"""What may be done for many partitions at once, or by simple effects, one after the other."""
+Effect: TypeAlias = Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | WentHome | Compound
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
@@ -136,14 +167,18 @@ class Limits:
 
     partitions: int = 4096
     """Partitions under one hash, in one message."""
-    differing: int = 64
+    differing: int = 1024
     """Partitions whose suffix hashes are asked for at a time."""
     suffixes: int = 256
-    """Suffixes whose entries are asked for at a time."""
+    """Suffixes of one partition whose entries are asked for at a time."""
     entries: int = 4096
     """Entries in one page."""
     moves: int = 64
-    """Objects on their way at a time."""
+    """Objects of one partition on their way at a time."""
+    hashes: int = 8192
+    """Suffix hashes that are read at a time."""
+    wanted: int = 8192
+    """Suffixes of all partitions whose entries are asked for at a time."""
 
 
 @dataclass(slots=True)
@@ -175,6 +210,8 @@ class Session:
     Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or the neighbour's
     part in a handoff's; the partitions that it did not report are compared anew in the next round. A session that is
     not driven on is simply forgotten: nothing but the objects moved so far remains of it.
+
+    Drivers that can do compound effects say so by `compound` before the first step; others see simple ones alone.
     """
 
     def __init__(self, steps: Steps[None], moment: Moment) -> None:
@@ -182,6 +219,7 @@ class Session:
         self._steps = steps
         self._moment = moment
         self._begun = False
+        self.compound = False
         self.error: SwiftletError | None = None
         """What ended it early."""
 
@@ -191,6 +229,8 @@ class Session:
         try:
             if not self._begun:
                 self._begun = True
+                if not self.compound:
+                    self._steps = simply(self._steps)
                 return next(self._steps)
             return self._steps.send(observation)
         except StopIteration:
@@ -209,6 +249,61 @@ class Session:
         except SwiftletError as raised:
             self.error = raised
             return None
+
+
+def simply(steps: Steps[T]) -> Steps[T]:
+    """The same machine with simple effects alone."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                observation = yield from _one_by_one(effect)
+            except SwiftletError as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(observation)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _one_by_one(effect: Effect) -> Steps[object]:
+    if isinstance(effect, MoveAll):
+        fates = []
+        for one in effect.moves:
+            fates.append((yield one))
+        return fates
+    if isinstance(effect, ReadSuffixesOf):
+        return (yield from read_suffixes_of(effect))
+    if isinstance(effect, ReadEntriesOf):
+        return (yield from read_entries_of(effect))
+    return (yield effect)
+
+
+def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]:
+    """One partition after the other."""
+    found: list[Mapping[str, bytes]] = []
+    left = effect.limit
+    for partition in effect.partitions:
+        hashes = yield from read_suffixes(partition)
+        if found and len(hashes) > left:
+            break
+        left -= len(hashes)
+        found.append(hashes)
+    return found
+
+
+def read_entries_of(effect: ReadEntriesOf) -> Steps[list[tuple[Entry, ...]]]:
+    """One partition after the other."""
+    found: list[tuple[Entry, ...]] = []
+    left = effect.limit
+    for one in effect.wanted:
+        page = yield from read_entries(one.partition, one.suffixes, None, left)
+        if page.more:
+            break
+        left -= len(page.entries)
+        found.append(page.entries)
+    return found
 
 
 def ask(peer: int, request: Request, kind: type[T]) -> Steps[T]:

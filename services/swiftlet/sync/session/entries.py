@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from swiftlet.model import SUFFIX_CHARS, Entry
 from swiftlet.sync.session.effects import Page, Steps, Terms, ask, read_entries
-from swiftlet.sync.session.messages import AskEntries, Entries, order_of
+from swiftlet.sync.session.messages import AskEntries, AskManyEntries, Entries, Listing, ManyEntries, Wanted, order_of
 from swiftlet.transport.wire import WireError
 
 
@@ -48,18 +48,35 @@ def ask_entries(
     """A page of the neighbour's entries, checked."""
     request = AskEntries(terms.policy, terms.ring_version, partition, suffixes, after)
     reply = yield from ask(peer, request, Entries)
+    _check(reply.entries, partition, suffixes, after)
+    if reply.more and not reply.entries:
+        raise WireError(f"no entries of partition {partition}, and yet more of them")
+    return reply
+
+
+def ask_many(terms: Terms, peer: int, wanted: tuple[Wanted, ...]) -> Steps[tuple[Listing, ...]]:
+    """The neighbour's entries of the first of these, as many as it says at a time (perhaps none), checked."""
+    reply = yield from ask(peer, AskManyEntries(terms.policy, terms.ring_version, wanted), ManyEntries)
+    if len(reply.found) > len(wanted):
+        raise WireError(f"entries of {len(reply.found)} partitions instead of {len(wanted)}")
+    for one, found in zip(wanted, reply.found, strict=False):
+        if found.partition != one.partition:
+            raise WireError(f"entries of partition {found.partition} instead of {one.partition}")
+        _check(found.entries, one.partition, one.suffixes, None)
+    return reply.found
+
+
+def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], after: bytes | None) -> None:
+    """WireError when a neighbour's entries are out of order, or of suffixes that were not asked for."""
     last = (-1, b"") if after is None else order_of(after)
     asked = frozenset(suffixes)
-    for entry in reply.entries:
+    for entry in entries:
         place = order_of(entry.digest)
         if place <= last:
             raise WireError(f"entries of partition {partition} are out of order")
         if suffix_of(entry) not in asked:
             raise WireError(f"an entry of suffix {suffix_of(entry)} was not asked for")
         last = place
-    if reply.more and not reply.entries:
-        raise WireError(f"no entries of partition {partition}, and yet more of them")
-    return reply
 
 
 def ask_for(

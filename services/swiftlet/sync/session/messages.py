@@ -31,6 +31,10 @@ MAX_SUFFIX_HASHES = 8192
 """Suffix hashes in one answer: at least one whole partition's."""
 MAX_ENTRIES = 4096
 """Entries in one answer."""
+MAX_WANTED = 8192
+"""Suffixes in one question about the entries of many partitions."""
+UNKNOWN_RING = 0
+"""Version of the ring in what a server says that has no ring with its device: `primary` then says nothing."""
 
 _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
@@ -71,6 +75,23 @@ class AskEntries:
     partition: int
     suffixes: tuple[str, ...]
     after: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Some suffixes of a partition, ascending."""
+
+    partition: int
+    suffixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskManyEntries:
+    """What is in these suffixes of these partitions?"""
+
+    policy: int
+    ring_version: int
+    wanted: tuple[Wanted, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +140,38 @@ class Entries:
     entries: tuple[Entry, ...]
 
 
-Request: TypeAlias = Compare | AskSuffixes | AskEntries
-Reply: TypeAlias = Equal | Roots | Suffixes | Entries
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All entries of what was wanted of one partition, by (suffix, digest); `primary` as in `SuffixHashes`."""
+
+    partition: int
+    primary: bool
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManyEntries:
+    """Of the first of the partitions asked for, as many as fit as a whole: none when the first one alone does not."""
+
+    policy: int
+    ring_version: int
+    found: tuple[Listing, ...]
+
+
+Request: TypeAlias = Compare | AskSuffixes | AskEntries | AskManyEntries
+Reply: TypeAlias = Equal | Roots | Suffixes | Entries | ManyEntries
 Message: TypeAlias = Request | Reply
 
 _TYPES: dict[type[Message], int] = {
     Compare: 1,
     AskSuffixes: 2,
     AskEntries: 3,
+    AskManyEntries: 4,
     Equal: 17,
     Roots: 18,
     Suffixes: 19,
     Entries: 20,
+    ManyEntries: 21,
 }
 
 
@@ -165,6 +206,10 @@ def encode(message: Message) -> bytes:
         _put_varint(out, len(message.entries))
         for entry in message.entries:
             _put_entry(out, entry)
+    elif isinstance(message, AskManyEntries):
+        _put_wanted(out, message.wanted)
+    elif isinstance(message, ManyEntries):
+        _put_listings(out, message.found)
     _check_count(len(out), MAX_MESSAGE, "bytes")
     return bytes(out)
 
@@ -179,6 +224,25 @@ def _put_suffixes(out: bytearray, message: Suffixes) -> None:
         _put_varint(out, len(found.hashes))
         for suffix, value in sorted(found.hashes.items()):
             out += _SUFFIX.pack(int(suffix, 16), value)
+
+
+def _put_wanted(out: bytearray, wanted: Sequence[Wanted]) -> None:
+    _check_count(sum(len(one.suffixes) for one in wanted), MAX_WANTED, "suffixes")
+    _put_partitions(out, [one.partition for one in wanted])
+    for one in wanted:
+        _put_ascending(out, [int(suffix, 16) for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
+
+
+def _put_listings(out: bytearray, found: Sequence[Listing]) -> None:
+    _check_count(sum(len(one.entries) for one in found), MAX_ENTRIES, "entries")
+    _check_count(len(found), MAX_PARTITIONS, "partitions")
+    _put_varint(out, len(found))
+    for one in found:
+        _put_varint(out, one.partition)
+        out.append(one.primary)
+        _put_varint(out, len(one.entries))
+        for entry in one.entries:
+            _put_entry(out, entry)
 
 
 def _put_entry(out: bytearray, entry: Entry) -> None:
@@ -234,7 +298,7 @@ def decode(data: bytes) -> Message:
 def decode_request(data: bytes) -> Request:
     """As `decode`, of what a server is sent."""
     message = decode(data)
-    if not isinstance(message, Compare | AskSuffixes | AskEntries):
+    if not isinstance(message, Request):
         raise WireError(f"{type(message).__name__} is an answer, not a question")
     return message
 
@@ -242,7 +306,7 @@ def decode_request(data: bytes) -> Request:
 def decode_reply(data: bytes) -> Reply:
     """As `decode`, of what a server answers."""
     message = decode(data)
-    if isinstance(message, Compare | AskSuffixes | AskEntries):
+    if not isinstance(message, Reply):
         raise WireError(f"{type(message).__name__} is a question, not an answer")
     return message
 
@@ -255,7 +319,7 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
         return AskSuffixes(policy, ring, reader.partitions())
     if kind == _TYPES[AskEntries]:
         partition = reader.varint(MAX_NUMBER)
-        suffixes = tuple(f"{n:03x}" for n in reader.ascending(SUFFIX_COUNT, SUFFIX_COUNT - 1, "suffixes"))
+        suffixes = reader.suffixes(SUFFIX_COUNT)
         after = reader.take(DIGEST_SIZE) if reader.flags(1) else None
         return AskEntries(policy, ring, partition, suffixes, after)
     if kind == _TYPES[Equal]:
@@ -270,6 +334,10 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
         count = reader.count(MAX_ENTRIES, "entries")
         entries = tuple(reader.entry() for _ in range(count))
         return Entries(policy, ring, bool(flags & 1), bool(flags & 2), entries)
+    if kind == _TYPES[AskManyEntries]:
+        return AskManyEntries(policy, ring, _decode_wanted(reader))
+    if kind == _TYPES[ManyEntries]:
+        return ManyEntries(policy, ring, _decode_listings(reader))
     raise WireError(f"a sync message of the unknown type {kind}")
 
 
@@ -290,6 +358,26 @@ def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
             raise WireError(f"a suffix comes twice in partition {partition}")
         found.append(SuffixHashes(partition, primary, hashes))
     return Suffixes(policy, ring, tuple(found))
+
+
+def _decode_wanted(reader: _Reader) -> tuple[Wanted, ...]:
+    left = MAX_WANTED
+    wanted = []
+    for partition in reader.partitions():
+        wanted.append(Wanted(partition, reader.suffixes(min(left, SUFFIX_COUNT))))
+        left -= len(wanted[-1].suffixes)
+    return tuple(wanted)
+
+
+def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
+    left = MAX_ENTRIES
+    found = []
+    for _ in range(reader.count(MAX_PARTITIONS, "partitions")):
+        partition, primary = reader.varint(MAX_NUMBER), reader.flags(1) == 1
+        count = reader.count(left, "entries")
+        left -= count
+        found.append(Listing(partition, primary, tuple(reader.entry() for _ in range(count))))
+    return tuple(found)
 
 
 class _Reader:
@@ -335,6 +423,9 @@ class _Reader:
 
     def partitions(self) -> tuple[int, ...]:
         return tuple(self.ascending(MAX_PARTITIONS, MAX_NUMBER, "partitions"))
+
+    def suffixes(self, limit: int) -> tuple[str, ...]:
+        return tuple(f"{number:03x}" for number in self.ascending(limit, SUFFIX_COUNT - 1, "suffixes"))
 
     def ascending(self, limit: int, highest: int, what: str) -> list[int]:
         numbers: list[int] = []

@@ -11,17 +11,23 @@ neighbour that is no primary of the partition in its own eyes is given nothing, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from swiftlet.model import Entry
 from swiftlet.sync.compare import Push, differing_suffixes, is_due, pushes
 from swiftlet.sync.session.effects import (
     Ask,
     Fate,
+    Limits,
     Moment,
+    Move,
+    MoveAll,
     Proved,
+    ReadEntriesOf,
     ReadRoots,
+    ReadSuffixesOf,
     Session,
     Settled,
     Steps,
@@ -31,8 +37,17 @@ from swiftlet.sync.session.effects import (
     move,
     read_suffixes,
 )
-from swiftlet.sync.session.entries import Both, read_both
-from swiftlet.sync.session.messages import AskSuffixes, Compare, Equal, Roots, Suffixes, SuffixHashes
+from swiftlet.sync.session.entries import Both, ask_many, read_both
+from swiftlet.sync.session.messages import (
+    AskSuffixes,
+    Compare,
+    Equal,
+    Listing,
+    Roots,
+    Suffixes,
+    SuffixHashes,
+    Wanted,
+)
 from swiftlet.sync.session.roots import over
 from swiftlet.sync.session.topology import First
 from swiftlet.transport.wire import WireError
@@ -42,6 +57,17 @@ def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Ses
     """A session with one neighbour about these partitions, in this order as far as they don't share a message."""
     moment = Moment()
     return Session(_compare(terms, moment, peer, partitions), moment)
+
+
+def differing_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
+    """As `neighbour_session` about partitions that are known to differ: it begins with their suffix hashes."""
+    moment = Moment()
+    return Session(_bring_together(terms, moment, peer, partitions), moment)
+
+
+def _bring_together(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int]) -> Steps[None]:
+    for group in _batches(partitions, terms.limits.differing):
+        yield from _differing(terms, moment, peer, group)
 
 
 def proof_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
@@ -64,7 +90,14 @@ def _compare(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int])
         elif terms.mode.first is First.ROOT:
             yield from _compare_root(terms, moment, peer, batch[0])
         else:
-            yield from _differing(terms, moment, peer, batch)
+            yield from _all_suffixes(terms, moment, peer, batch)
+
+
+def _all_suffixes(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
+    """Begin with the suffix hashes."""
+    reply = yield from ask(peer, AskSuffixes(terms.policy, terms.ring_version, partitions), Suffixes)
+    for theirs in _expected(reply, partitions):
+        yield from _partition(terms, moment, peer, theirs)
 
 
 def _batches(partitions: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
@@ -104,12 +137,91 @@ def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> St
 def _differing(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
     """Ask for suffix hashes, of as many partitions as an answer holds, and work on each."""
     while partitions:
-        request = AskSuffixes(terms.policy, terms.ring_version, partitions)
-        reply = yield from ask(peer, request, Suffixes)
-        found = _expected(reply, partitions)
-        for one in found:
-            yield from _partition(terms, moment, peer, one)
+        held: Sequence[Mapping[str, bytes]] = yield ReadSuffixesOf(partitions, terms.limits.hashes)
+        request = AskSuffixes(terms.policy, terms.ring_version, partitions[: len(held)])
+        found = _expected((yield from ask(peer, request, Suffixes)), request.partitions)
+        yield from _several(terms, moment, peer, found, held)
         partitions = partitions[len(found) :]
+
+
+def _several(
+    terms: Terms,
+    moment: Moment,
+    peer: int,
+    found: Sequence[SuffixHashes],
+    held: Sequence[Mapping[str, bytes]],
+) -> Steps[None]:
+    """Bring several partitions into agreement, with one question for as many as fit into it."""
+    both = [(theirs, mine) for theirs, mine in zip(found, held, strict=False)]
+    same = tuple(theirs.partition for theirs, mine in both if theirs.hashes == mine)
+    if same:
+        yield Proved(peer, same)
+    wanted = [
+        Wanted(theirs.partition, tuple(_differing_suffixes(terms, mine, theirs.hashes)))
+        for theirs, mine in both
+        if theirs.hashes != mine
+    ]
+    while wanted:
+        batch = _fitting(wanted, terms.limits)
+        pages = (yield ReadEntriesOf(batch, terms.limits.entries)) if batch else ()
+        listings = (yield from ask_many(terms, peer, batch[: len(pages)])) if pages else ()
+        if not listings:
+            # Too much for a common question: page by page.
+            yield from _pages(terms, moment, peer, wanted[0].partition, wanted[0].suffixes)
+            wanted = wanted[1:]
+            continue
+        yield from _listed(terms, moment, peer, listings, pages)
+        wanted = wanted[len(listings) :]
+
+
+def _fitting(wanted: Sequence[Wanted], limits: Limits) -> tuple[Wanted, ...]:
+    """The first ones, as many as one question is to have; none when the first one is too much."""
+    left = limits.wanted
+    fitting: list[Wanted] = []
+    for one in wanted:
+        left -= len(one.suffixes)
+        if len(one.suffixes) > limits.suffixes or left < 0:
+            break
+        fitting.append(one)
+    return tuple(fitting)
+
+
+def _listed(
+    terms: Terms, moment: Moment, peer: int, listings: Sequence[Listing], pages: Sequence[Sequence[Entry]]
+) -> Steps[None]:
+    """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of each."""
+    tallies = {theirs.partition: _Tally() for theirs in listings}
+    there: dict[int, list[Push]] = {}
+    here: dict[int, list[Push]] = {}
+    for theirs, mine in zip(listings, pages, strict=False):
+        due = _due(terms, moment, pushes(mine, theirs.entries))
+        if theirs.primary:
+            there[theirs.partition] = due
+        else:
+            tallies[theirs.partition] = _Tally(unsent=len(due), withheld=len(due))
+        if terms.mode.pull:
+            here[theirs.partition] = _due(terms, moment, pushes(theirs.entries, mine))
+    for partition, refused in (yield from _move_all(terms, peer, there, False)).items():
+        tallies[partition].unsent += refused
+    for partition, refused in (yield from _move_all(terms, peer, here, True)).items():
+        tallies[partition].behind += refused
+    for partition, tally in tallies.items():
+        yield Settled(peer, partition, tally.behind, tally.unsent, tally.withheld)
+
+
+def _move_all(terms: Terms, peer: int, due: Mapping[int, Sequence[Push]], pull: bool) -> Steps[dict[int, int]]:
+    """Bring the objects of several partitions; how many were refused, by partition."""
+    moves = tuple(
+        Move(peer, partition, tuple(objects[start : start + terms.limits.moves]), pull)
+        for partition, objects in due.items()
+        for start in range(0, len(objects), terms.limits.moves)
+    )
+    refused: dict[int, int] = {}
+    if moves:
+        fates: Sequence[Sequence[Fate]] = yield MoveAll(moves)
+        for one, came in zip(moves, fates, strict=True):
+            refused[one.partition] = refused.get(one.partition, 0) + list(came).count(Fate.REFUSED)
+    return refused
 
 
 def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> tuple[SuffixHashes, ...]:
@@ -134,9 +246,16 @@ def _partition(terms: Terms, moment: Moment, peer: int, theirs: SuffixHashes) ->
     if mine == theirs.hashes:
         yield Proved(peer, (partition,))
         return
-    suffixes = differing_suffixes(mine, theirs.hashes)
-    if terms.mode.pull:
-        suffixes = sorted([*suffixes, *(theirs.hashes.keys() - mine.keys())])
+    yield from _pages(terms, moment, peer, partition, _differing_suffixes(terms, mine, theirs.hashes))
+
+
+def _differing_suffixes(terms: Terms, mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> list[str]:
+    suffixes = differing_suffixes(mine, theirs)
+    return sorted([*suffixes, *(theirs.keys() - mine.keys())]) if terms.mode.pull else suffixes
+
+
+def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Sequence[str]) -> Steps[None]:
+    """Bring these suffixes of a partition into agreement, page by page."""
     tally = _Tally()
     for start in range(0, len(suffixes), terms.limits.suffixes):
         group = tuple(suffixes[start : start + terms.limits.suffixes])

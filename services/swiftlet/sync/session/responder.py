@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from swiftlet.sync.session.effects import Limits, ReadRoots, Steps, read_entries, read_suffixes
+from swiftlet.sync.session.effects import (
+    Limits,
+    ReadEntriesOf,
+    ReadRoots,
+    Steps,
+    read_entries,
+    read_entries_of,
+    read_suffixes,
+)
 from swiftlet.sync.session.messages import (
     MAX_ENTRIES,
     MAX_SUFFIX_HASHES,
     AskEntries,
+    AskManyEntries,
     AskSuffixes,
     Compare,
     Entries,
     Equal,
+    Listing,
+    ManyEntries,
     Reply,
     Request,
     Roots,
@@ -37,8 +48,18 @@ def answer(
             return Equal(policy, ring_version)
         if not request.leaves:
             return Roots(policy, ring_version, tuple(roots))
+    limit = min(limits.entries, MAX_ENTRIES) if limits else MAX_ENTRIES
+    if isinstance(request, AskManyEntries):
+        pages = yield from read_entries_of(ReadEntriesOf(request.wanted, limit))
+        return ManyEntries(
+            policy,
+            ring_version,
+            tuple(
+                Listing(one.partition, is_primary(one.partition), entries)
+                for one, entries in zip(request.wanted, pages, strict=False)
+            ),
+        )
     if isinstance(request, AskEntries):
-        limit = min(limits.entries, MAX_ENTRIES) if limits else MAX_ENTRIES
         page = yield from read_entries(request.partition, request.suffixes, request.after, limit)
         return Entries(policy, ring_version, is_primary(request.partition), page.more, page.entries)
     return Suffixes(policy, ring_version, (yield from _suffixes(request, is_primary)))

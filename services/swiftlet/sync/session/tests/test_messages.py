@@ -10,14 +10,18 @@ from swiftlet.model import Entry, Kind
 from swiftlet.sync.session import messages
 from swiftlet.sync.session.messages import (
     AskEntries,
+    AskManyEntries,
     AskSuffixes,
     Compare,
     Entries,
     Equal,
+    Listing,
+    ManyEntries,
     Message,
     Roots,
     Suffixes,
     SuffixHashes,
+    Wanted,
     decode,
     decode_reply,
     decode_request,
@@ -31,14 +35,20 @@ number = st.integers(0, 2**32 - 1)
 partitions = st.sets(number, max_size=20).map(lambda found: tuple(sorted(found)))
 hashes = st.binary(min_size=16, max_size=16)
 suffix = st.integers(0, 4095).map(lambda n: f"{n:03x}")
+suffixes = st.sets(suffix, max_size=9).map(lambda found: tuple(sorted(found)))
 moment = st.integers(0, MAX_VALUE).map(Timestamp)
 entry = st.builds(Entry, hashes, st.sampled_from(Kind), moment, moment, moment)
 head = (number, number)
 anything: st.SearchStrategy[Message] = st.one_of(
     st.builds(Compare, *head, partitions, hashes, st.booleans()),
     st.builds(AskSuffixes, *head, partitions),
+    st.builds(AskEntries, *head, number, suffixes, st.none() | hashes),
     st.builds(
-        AskEntries, *head, number, st.sets(suffix, max_size=9).map(lambda s: tuple(sorted(s))), st.none() | hashes
+        AskManyEntries,
+        *head,
+        st.dictionaries(number, suffixes, max_size=5).map(
+            lambda found: tuple(Wanted(partition, found[partition]) for partition in sorted(found))
+        ),
     ),
     st.builds(Equal, *head),
     st.builds(Roots, *head, st.lists(hashes, max_size=9).map(tuple)),
@@ -50,6 +60,13 @@ anything: st.SearchStrategy[Message] = st.one_of(
         ).map(tuple),
     ),
     st.builds(Entries, *head, st.booleans(), st.booleans(), st.lists(entry, max_size=9).map(tuple)),
+    st.builds(
+        ManyEntries,
+        *head,
+        st.lists(st.builds(Listing, number, st.booleans(), st.lists(entry, max_size=5).map(tuple)), max_size=5).map(
+            tuple
+        ),
+    ),
 )
 
 

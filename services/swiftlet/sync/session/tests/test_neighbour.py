@@ -11,10 +11,12 @@ from swiftlet.model import Entry, Kind, PostRecord
 from swiftlet.sync.session.effects import Fate, Limits, Move, Proved, Settled, Terms
 from swiftlet.sync.session.messages import (
     AskEntries,
+    AskManyEntries,
     AskSuffixes,
     Compare,
     Entries,
     Equal,
+    ManyEntries,
     Message,
     Roots,
     Suffixes,
@@ -57,7 +59,7 @@ def test_batched_goes_down_to_what_is_lacking_and_brings_both_ways() -> None:
     peers.put((PEER,), 3, 3, 1)
     peers.put((PEER,), 4, 4, 3)
     round_of(peers, (3, 2, 1, 0))
-    assert kinds(peers) == [Compare, Roots, AskSuffixes, Suffixes, AskEntries, Entries, AskEntries, Entries]
+    assert kinds(peers) == [Compare, Roots, AskSuffixes, Suffixes, AskManyEntries, ManyEntries]
     assert peers.told == [Proved(PEER, (0, 2)), Settled(PEER, 1), Settled(PEER, 3)]
     assert [(m.pull, len(m.objects)) for _, m in peers.moves] == [(False, 1), (True, 1), (True, 1)]
     for partition in range(4):

@@ -10,14 +10,18 @@ from swiftlet.model import Entry, Kind
 from swiftlet.sync.session import messages
 from swiftlet.sync.session.messages import (
     AskEntries,
+    AskManyEntries,
     AskSuffixes,
     Compare,
     Entries,
     Equal,
+    Listing,
+    ManyEntries,
     Message,
     Roots,
     Suffixes,
     SuffixHashes,
+    Wanted,
     decode,
     encode,
 )
@@ -54,13 +58,18 @@ def test_messages_made_by_hand() -> None:
     first = ONE + b"\x81" + struct.pack(">QQQ", 5, 7, 6)
     second = TWO + b"\x02" + struct.pack(">Q", 5)
     the_same(Entries(3, 300, True, True, (data, gone)), by_hand(20, b"\x03", b"\x02", first, second))
+    wanted = (Wanted(5, ("000", "fff")), Wanted(300, ("001",)))
+    the_same(AskManyEntries(3, 300, wanted), by_hand(4, b"\x02\x05\xa6\x02", b"\x02\x00\xfe\x1f", b"\x01\x01"))
+    listed = (Listing(5, True, (data, gone)), Listing(300, False, ()))
+    the_same(ManyEntries(3, 300, listed), by_hand(21, b"\x02\x05\x01\x02", first, second, b"\xac\x02\x00\x00"))
 
 
 def test_the_limits_are_the_code_s() -> None:
     found = re.findall(r"^\| `(MAX_\w+)` \| (\d+)", PAGE, re.MULTILINE)
     assert found
     assert {name: int(value) for name, value in found} == {
-        name: getattr(messages, name) for name in ("MAX_MESSAGE", "MAX_PARTITIONS", "MAX_SUFFIX_HASHES", "MAX_ENTRIES")
+        name: getattr(messages, name)
+        for name in ("MAX_MESSAGE", "MAX_PARTITIONS", "MAX_SUFFIX_HASHES", "MAX_WANTED", "MAX_ENTRIES")
     }
 
 
