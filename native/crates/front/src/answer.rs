@@ -1,0 +1,140 @@
+//! The head of an answer, byte for byte what the other half of the proxy would say, but for the order of headers.
+
+use swiftlet_store::model::Info;
+
+use crate::date::http_date;
+
+/// Bytes of an object whose bytes are answered here.
+pub const MAX_BYTES: u64 = 64 * 1024;
+/// Ticks of a timestamp lie above its nonce.
+const NONCE_BITS: u32 = 14;
+const TICKS_PER_SECOND: u64 = 100_000;
+
+/// What metadata becomes a header as it is.
+const SHOWN: [&[u8]; 5] =
+    [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires"];
+
+/// Whether a plain read shows this object as it is stored.
+#[must_use]
+pub fn is_plain(info: &Info) -> bool {
+    let shown = |name: &[u8]| is_name(name) && (name.starts_with(b"X-Object-Meta-") || SHOWN.contains(&name));
+    info.delete_at == 0
+        && info.sysmeta.is_empty()
+        && !info.content_type.is_empty()
+        && is_value(&info.content_type)
+        && !info.content_type.windows(7).any(|part| part.eq_ignore_ascii_case(b";swift_"))
+        && is_value(&info.etag)
+        && info.metadata.iter().all(|(name, value)| shown(name) && is_value(value))
+}
+
+fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
+}
+
+fn is_value(value: &[u8]) -> bool {
+    let outer_blank = value.first() == Some(&b' ') || value.last() == Some(&b' ');
+    !outer_blank && value.iter().all(|byte| *byte >= b' ' && *byte != 0x7f) && std::str::from_utf8(value).is_ok()
+}
+
+/// Of one answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The request's id.
+    pub id: &'a str,
+    /// `Date`.
+    pub date: &'a str,
+    /// Whether the connection ends behind it.
+    pub close: bool,
+}
+
+/// Status line and headers of the answer to a read of a plain object.
+#[must_use]
+pub fn head(info: &Info, given: &Given<'_>) -> Vec<u8> {
+    let ticks = info.timestamp.max(info.meta_timestamp) >> NONCE_BITS;
+    let (whole, fraction) = (ticks / TICKS_PER_SECOND, ticks % TICKS_PER_SECOND);
+    let modified = http_date(ticks.div_ceil(TICKS_PER_SECOND));
+    let mut out = Vec::with_capacity(512);
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    let mut put = |name: &[u8], value: &[u8]| {
+        for part in [name, b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    };
+    put(b"Content-Type", &info.content_type);
+    put(b"Etag", &info.etag);
+    put(b"Last-Modified", modified.as_bytes());
+    put(b"X-Timestamp", format!("{whole:010}.{fraction:05}").as_bytes());
+    put(b"Accept-Ranges", b"bytes");
+    for (name, value) in &info.metadata {
+        put(name, value);
+    }
+    put(b"Content-Length", info.size.to_string().as_bytes());
+    put(b"X-Trans-Id", given.id.as_bytes());
+    put(b"X-Openstack-Request-Id", given.id.as_bytes());
+    put(b"Date", given.date.as_bytes());
+    if given.close {
+        put(b"Connection", b"close");
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> Info {
+        Info {
+            name: b"/a/c/o".to_vec(),
+            timestamp: (100_000 * 10 + 1) << NONCE_BITS | 7,
+            size: 3,
+            etag: b"abc".to_vec(),
+            xxh3: 0,
+            content_type: b"text/plain".to_vec(),
+            metadata: vec![(b"X-Object-Meta-Color".to_vec(), "blaü".as_bytes().to_vec())],
+            sysmeta: Vec::new(),
+            meta_timestamp: 0,
+            content_type_timestamp: 0,
+            delete_at: 0,
+        }
+    }
+
+    #[test]
+    fn all_that_describes_it() {
+        let given = Given { id: "tx1", date: "now", close: true };
+        let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nEtag: abc\r\n\
+            Last-Modified: Thu, 01 Jan 1970 00:00:11 GMT\r\nX-Timestamp: 0000000010.00001\r\nAccept-Ranges: bytes\r\n\
+            X-Object-Meta-Color: blaü\r\nContent-Length: 3\r\nX-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\
+            Date: now\r\nConnection: close\r\n\r\n";
+        assert_eq!(String::from_utf8(head(&info(), &given)).expect("text"), expected);
+        let posted = Info { meta_timestamp: (100_000 * 20) << NONCE_BITS, ..info() };
+        let text = String::from_utf8(head(&posted, &Given { close: false, ..given })).expect("text");
+        assert!(text.contains("X-Timestamp: 0000000020.00000\r\n") && text.contains("00:00:20 GMT\r\n"));
+        assert!(!text.contains("Connection"));
+    }
+
+    #[test]
+    fn what_is_not_plain() {
+        assert!(is_plain(&info()));
+        let pairs = |name: &str, value: &str| vec![(name.as_bytes().to_vec(), value.as_bytes().to_vec())];
+        let of = |name: &str, value: &str| Info { metadata: pairs(name, value), ..info() };
+        for odd in [
+            Info { delete_at: 1, ..info() },
+            Info { sysmeta: pairs("X-Static-Large-Object", "True"), ..info() },
+            Info { sysmeta: pairs("Symlink-Target", "c/o"), ..info() },
+            Info { content_type: b"a/b;swift_bytes=1".to_vec(), ..info() },
+            Info { content_type: Vec::new(), ..info() },
+            Info { content_type: b"a\r\nb".to_vec(), ..info() },
+            of("X-Object-Manifest", "c/p"),
+            of("X-Delete-At", "1"),
+            of("Content-Length", "1"),
+            of("X-Object-Meta-A b", "1"),
+            of("X-Object-Meta-A", "1\r\n2"),
+            of("X-Object-Meta-A", "1\u{0}"),
+            of("X-Object-Meta-A", " 1"),
+        ] {
+            assert!(!is_plain(&odd), "{odd:?}");
+        }
+        assert!(is_plain(&of("Content-Encoding", "gzip")));
+    }
+}

@@ -1,0 +1,107 @@
+//! One client's connection: bytes in, an answer out, one request at a time.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use swiftlet_transport::Ticket;
+
+use crate::head::Method;
+use crate::routes::Device;
+
+/// A device that was asked for a request.
+pub(crate) struct Asking {
+    pub(crate) method: Method,
+    /// Where the path stands in what was read.
+    pub(crate) target: Range<usize>,
+    /// Bytes of the request.
+    pub(crate) bytes: usize,
+    pub(crate) close: bool,
+    pub(crate) id: String,
+    pub(crate) begun: Instant,
+    pub(crate) device: Arc<Device>,
+    pub(crate) ticket: Ticket,
+}
+
+/// An answer on its way.
+pub(crate) struct Writing {
+    /// What has not left yet.
+    pub(crate) left: Vec<u8>,
+    pub(crate) method: Method,
+    pub(crate) path: Vec<u8>,
+    pub(crate) body_bytes: u64,
+    pub(crate) close: bool,
+    pub(crate) id: String,
+    pub(crate) begun: Instant,
+}
+
+pub(crate) enum State {
+    /// Between two requests, or before the first.
+    Idle,
+    Asking(Box<Asking>),
+    Writing(Box<Writing>),
+}
+
+/// What a read brought.
+pub(crate) enum Read {
+    Some,
+    Nothing,
+    End,
+}
+
+pub(crate) struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) remote: Arc<str>,
+    /// Read and not answered.
+    pub(crate) read: Vec<u8>,
+    pub(crate) state: State,
+    /// Whether there may be more to read; the kernel tells only once.
+    pub(crate) readable: bool,
+    /// Whether the peer has ended its side: the kernel's last word.
+    pub(crate) ended: bool,
+    /// When something last moved.
+    pub(crate) active: Instant,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, now: Instant) -> std::io::Result<Self> {
+        let address = rustix::net::getpeername(&socket)?;
+        let address = SocketAddr::try_from(address.ok_or(Errno::NOTCONN)?)?;
+        let remote = Arc::from(address.ip().to_string());
+        let read = Vec::new();
+        Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now })
+    }
+
+    /// Read once what is there.
+    pub(crate) fn fill(&mut self, scratch: &mut [u8]) -> Read {
+        let room = scratch.len();
+        match rustix::net::recv(&self.socket, &mut *scratch, RecvFlags::empty()) {
+            Ok((bytes, _)) if bytes > 0 => {
+                // A short read has emptied it; what comes later is told anew, the end is not.
+                self.readable = bytes == room || self.ended;
+                self.read.extend_from_slice(&scratch[..bytes]);
+                Read::Some
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.readable = false;
+                Read::Nothing
+            }
+            _ => Read::End,
+        }
+    }
+
+    /// Send as much of two parts as there is room for; how many bytes.
+    pub(crate) fn send(&self, first: &[u8], second: &[u8]) -> Result<usize, Errno> {
+        let parts = [IoSlice::new(first), IoSlice::new(second)];
+        let sent = rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
+        match sent {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The way to the thread that answers: what it is told, and what it hands over.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::EventfdFlags;
+
+use crate::grants::{Grants, Holder};
+use crate::head::Method;
+use crate::reactor::Reactor;
+use crate::routes::Policy;
+
+/// How the thread treats connections.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What stands before and behind a name where it is hashed.
+    pub secret: (Vec<u8>, Vec<u8>),
+    /// How long a connection may be idle.
+    pub keepalive: Duration,
+    /// How long a client may take nothing of an answer.
+    pub client_timeout: Duration,
+    /// How long a device may take to answer.
+    pub answer_timeout: Duration,
+    /// Connections at one time; more wait to be accepted.
+    pub max_connections: usize,
+    /// Connections that wait to be taken by whoever answers everything; more wait to be accepted.
+    pub max_handed: usize,
+    /// Answers whose record waits to be fetched; above it nothing is hot.
+    pub max_served: usize,
+}
+
+/// A connection for somebody else.
+#[derive(Debug)]
+pub struct Handed {
+    /// The connection.
+    pub socket: OwnedFd,
+    /// What was read of it and not answered.
+    pub bytes: Vec<u8>,
+}
+
+/// An answer that has left.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// What was asked.
+    pub method: Method,
+    /// The path as sent.
+    pub path: Vec<u8>,
+    /// Bytes of the body that were sent.
+    pub bytes: u64,
+    /// From the head to the answer's last byte.
+    pub took: Duration,
+    /// The client's address.
+    pub remote: Arc<str>,
+    /// The request's id.
+    pub id: String,
+}
+
+pub(crate) enum Command {
+    Listen(OwnedFd),
+    Adopt(OwnedFd),
+    Leave,
+    Stop,
+}
+
+/// What the thread and its owner share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    commands: Mutex<Vec<Command>>,
+    pub(crate) wake: OwnedFd,
+    grants: Mutex<Grants>,
+    policies: Mutex<HashMap<u16, Arc<Policy>>>,
+    handed: Mutex<Vec<Handed>>,
+    ready: OwnedFd,
+    served: Mutex<Vec<Served>>,
+    pub(crate) open: AtomicUsize,
+    pub(crate) left: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ring(bell: &OwnedFd) {
+    // It can only fail when the counter is full, and then it is heard anyway.
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+pub(crate) fn unring(bell: &OwnedFd) {
+    // Nothing to read: nobody rang since.
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+impl Shared {
+    fn post(&self, command: Command) {
+        lock(&self.commands).push(command);
+        ring(&self.wake);
+    }
+
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        unring(&self.wake);
+        mem::take(&mut *lock(&self.commands))
+    }
+
+    pub(crate) fn grants(&self) -> MutexGuard<'_, Grants> {
+        lock(&self.grants)
+    }
+
+    pub(crate) fn policy(&self, index: u16) -> Option<Arc<Policy>> {
+        lock(&self.policies).get(&index).cloned()
+    }
+
+    pub(crate) fn hand_over(&self, handed: Handed) {
+        lock(&self.handed).push(handed);
+        ring(&self.ready);
+    }
+
+    pub(crate) fn handed(&self) -> usize {
+        lock(&self.handed).len()
+    }
+
+    pub(crate) fn served(&self, served: Served) {
+        lock(&self.served).push(served);
+    }
+
+    pub(crate) fn may_serve(&self) -> bool {
+        lock(&self.served).len() < self.settings.max_served
+    }
+}
+
+/// A running thread. Dropped, it ends all its connections.
+pub struct Front {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Front {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "Front({} connections)", self.open())
+    }
+}
+
+impl Front {
+    /// Start the thread.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        let bell = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let shared = Arc::new(Shared {
+            settings,
+            commands: Mutex::default(),
+            wake: bell()?,
+            grants: Mutex::default(),
+            policies: Mutex::default(),
+            handed: Mutex::default(),
+            ready: bell()?,
+            served: Mutex::default(),
+            open: AtomicUsize::new(0),
+            left: AtomicBool::new(false),
+        });
+        let reactor = Reactor::new(Arc::clone(&shared))?;
+        let thread = std::thread::Builder::new().name("front".to_owned()).spawn(move || reactor.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Accept connections from a listening socket.
+    pub fn listen(&self, socket: OwnedFd) {
+        self.shared.post(Command::Listen(socket));
+    }
+
+    /// Take a connection back that stands between two requests.
+    pub fn adopt(&self, socket: OwnedFd) {
+        self.shared.post(Command::Adopt(socket));
+    }
+
+    /// Whoever sends the token may read what is below the path, until `valid` from now; whether there was room.
+    #[must_use]
+    pub fn grant(&self, holder: Holder, container: &[u8], policy: u16, valid: Duration) -> bool {
+        let now = Instant::now();
+        self.shared.grants().add(holder, container, policy, now + valid, now)
+    }
+
+    /// Whether there is such a grant.
+    #[must_use]
+    pub fn has(&self, holder: &Holder) -> bool {
+        self.shared.grants().has(holder, Instant::now())
+    }
+
+    /// End all grants in an account, or all.
+    pub fn withdraw(&self, account: Option<&[u8]>) {
+        self.shared.grants().withdraw(account);
+    }
+
+    /// Whose grants were used since they were given.
+    #[must_use]
+    pub fn used(&self) -> Vec<Holder> {
+        self.shared.grants().used(Instant::now())
+    }
+
+    /// Where a policy's objects are from now on; nowhere without one.
+    pub fn route(&self, index: u16, policy: Option<Policy>) {
+        let mut policies = lock(&self.shared.policies);
+        match policy {
+            Some(policy) => policies.insert(index, Arc::new(policy)),
+            None => policies.remove(&index),
+        };
+    }
+
+    /// What was handed over since the last time; the descriptor is readable when there is something.
+    #[must_use]
+    pub fn handed(&self) -> Vec<Handed> {
+        unring(&self.shared.ready);
+        mem::take(&mut *lock(&self.shared.handed))
+    }
+
+    /// What was answered since the last time.
+    #[must_use]
+    pub fn served(&self) -> Vec<Served> {
+        mem::take(&mut *lock(&self.shared.served))
+    }
+
+    /// Connections that are here.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Accept no more, close what is idle, and what is not when it is answered.
+    pub fn leave(&self) {
+        self.shared.post(Command::Leave);
+    }
+
+    /// Whether it has left: what is [`Front::open`] is being answered.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.shared.left.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for Front {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.ready.as_fd()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.shared.post(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has ended, which is what is wanted here.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What was decided elsewhere and holds for a moment: who may read in which container.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Grants at one time; more are refused.
+pub const MAX_GRANTS: usize = 10_000;
+
+#[derive(Debug)]
+struct Grant {
+    container: Arc<[u8]>,
+    policy: u16,
+    until: Instant,
+    used: bool,
+}
+
+/// What a grant says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// `/account/container/`, decoded.
+    pub container: Arc<[u8]>,
+    /// The storage policy.
+    pub policy: u16,
+}
+
+/// A token (none: empty) and a path's prefix, as sent.
+pub type Holder = (Vec<u8>, Vec<u8>);
+
+/// Live grants by token and path.
+#[derive(Debug, Default)]
+pub struct Grants {
+    live: HashMap<Holder, Grant>,
+}
+
+impl Grants {
+    /// Whoever sends `holder.0` may read any object below `holder.1` until then; whether there was room.
+    pub fn add(&mut self, holder: Holder, container: &[u8], policy: u16, until: Instant, now: Instant) -> bool {
+        if self.live.len() >= MAX_GRANTS && !self.live.contains_key(&holder) {
+            self.live.retain(|_, grant| now < grant.until);
+            if self.live.len() >= MAX_GRANTS {
+                return false;
+            }
+        }
+        // What is renewed was used before, not since.
+        self.live.insert(holder, Grant { container: container.into(), policy, until, used: false });
+        true
+    }
+
+    /// The grant for a request; it counts as used.
+    pub fn find(&mut self, holder: &Holder, now: Instant) -> Option<Granted> {
+        let grant = self.live.get_mut(holder)?;
+        if now >= grant.until {
+            self.live.remove(holder);
+            return None;
+        }
+        grant.used = true;
+        Some(Granted { container: Arc::clone(&grant.container), policy: grant.policy })
+    }
+
+    /// Whether there is one; it does not count as used.
+    #[must_use]
+    pub fn has(&self, holder: &Holder, now: Instant) -> bool {
+        self.live.get(holder).is_some_and(|grant| now < grant.until)
+    }
+
+    /// End those in an account, or all.
+    pub fn withdraw(&mut self, account: Option<&[u8]>) {
+        let Some(account) = account else { return self.live.clear() };
+        self.live.retain(|_, grant| !in_account(&grant.container, account));
+    }
+
+    /// Whose grants were used since they were given; those that have ended are forgotten.
+    pub fn used(&mut self, now: Instant) -> Vec<Holder> {
+        self.live.retain(|_, grant| now < grant.until);
+        self.live.iter().filter(|(_, grant)| grant.used).map(|(holder, _)| holder.clone()).collect()
+    }
+
+    /// How many there are, perhaps with some that have ended.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+}
+
+fn in_account(container: &[u8], account: &[u8]) -> bool {
+    container.strip_prefix(b"/").and_then(|rest| rest.strip_prefix(account)).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn holder(token: &str, prefix: &str) -> Holder {
+        (token.into(), prefix.into())
+    }
+
+    #[test]
+    fn exactly_this_token_and_path_until_the_end() {
+        let (mut grants, now) = (Grants::default(), Instant::now());
+        let end = now + Duration::from_secs(1);
+        assert!(grants.add(holder("t", "/v1/a/c/"), b"/a/c/", 3, end, now));
+        assert_eq!(grants.find(&holder("t", "/v1/a/c/"), now).map(|granted| granted.policy), Some(3));
+        for other in [holder("u", "/v1/a/c/"), holder("", "/v1/a/c/"), holder("t", "/v1/a/%63/")] {
+            assert_eq!(grants.find(&other, now), None);
+        }
+        assert_eq!(grants.find(&holder("t", "/v1/a/c/"), end), None);
+        assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn withdrawn_by_account() {
+        let (mut grants, now) = (Grants::default(), Instant::now());
+        let end = now + Duration::from_secs(1);
+        for (prefix, container) in [("/v1/a/c/", "/a/c/"), ("/v1/%61/d/", "/a/d/"), ("/v1/ab/c/", "/ab/c/")] {
+            assert!(grants.add(holder("t", prefix), container.as_bytes(), 0, end, now));
+        }
+        grants.withdraw(Some(b"a"));
+        assert_eq!(grants.len(), 1);
+        assert!(grants.has(&holder("t", "/v1/ab/c/"), now));
+        grants.withdraw(None);
+        assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn used_since_the_renewal() {
+        let (mut grants, now) = (Grants::default(), Instant::now());
+        let end = now + Duration::from_secs(1);
+        let (one, two) = (holder("t", "/v1/a/c/"), holder("t", "/v1/a/d/"));
+        grants.add(one.clone(), b"/a/c/", 0, end, now);
+        grants.add(two, b"/a/d/", 0, end, now);
+        assert!(grants.used(now).is_empty());
+        grants.find(&one, now);
+        assert_eq!(grants.used(now), vec![one.clone()]);
+        grants.add(one, b"/a/c/", 0, end, now);
+        assert!(grants.used(now).is_empty());
+    }
+
+    #[test]
+    fn bounded() {
+        let (mut grants, now) = (Grants::default(), Instant::now());
+        let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
+        for number in 0..MAX_GRANTS {
+            assert!(grants.add(holder("t", &number.to_string()), b"/a/c/", 0, soon, now));
+        }
+        assert!(!grants.add(holder("t", "more"), b"/a/c/", 0, later, now));
+        assert!(grants.add(holder("t", "0"), b"/a/c/", 0, soon, now));
+        assert!(grants.add(holder("t", "more"), b"/a/c/", 0, later, soon));
+        assert_eq!(grants.len(), 1);
+    }
+}

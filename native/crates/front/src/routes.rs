@@ -1,0 +1,119 @@
+//! Where objects are: a policy's ring, and the devices in it that may be asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use swiftlet_transport::Peer;
+
+/// How long a device that has failed is not asked.
+const FAILED_FOR: Duration = Duration::from_secs(10);
+
+/// A device that is spoken to natively.
+#[derive(Debug)]
+pub struct Device {
+    peer: Peer,
+    name: String,
+    begun: Instant,
+    /// Milliseconds after `begun` until which it is not asked.
+    failed_until: AtomicU64,
+}
+
+impl Device {
+    /// `name` on its server.
+    #[must_use]
+    pub fn new(peer: Peer, name: &str) -> Self {
+        Self { peer, name: name.to_owned(), begun: Instant::now(), failed_until: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn since(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.begun).as_millis() as u64
+    }
+
+    pub(crate) fn failed(&self, now: Instant) {
+        self.failed_until.store(self.since(now) + FAILED_FOR.as_millis() as u64, Relaxed);
+    }
+
+    fn is_sound(&self, now: Instant) -> bool {
+        self.failed_until.load(Relaxed) <= self.since(now)
+    }
+}
+
+/// Why a ring can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unusable;
+
+/// A storage policy's ring.
+#[derive(Debug)]
+pub struct Policy {
+    part_power: u32,
+    rows: Vec<Vec<u16>>,
+    devices: Vec<Option<Arc<Device>>>,
+}
+
+impl Policy {
+    /// `rows[replica][partition]` is a device's number; the last row may be shorter. Devices that are not there are not asked.
+    ///
+    /// # Errors
+    /// It is no ring.
+    pub fn new(part_power: u32, rows: Vec<Vec<u16>>, devices: Vec<Option<Device>>) -> Result<Self, Unusable> {
+        let Some((last, full)) = rows.split_last() else { return Err(Unusable) };
+        let partitions = if part_power <= 32 { 1_usize << part_power } else { return Err(Unusable) };
+        if full.iter().any(|row| row.len() != partitions) || last.len() > partitions {
+            return Err(Unusable);
+        }
+        Ok(Self { part_power, rows, devices: devices.into_iter().map(|one| one.map(Arc::new)).collect() })
+    }
+
+    pub(crate) fn partition(&self, digest: &[u8; 16]) -> u32 {
+        let top = u64::from(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]));
+        (top >> (32 - self.part_power)) as u32
+    }
+
+    /// One of the partition's devices that may be asked, by a random number.
+    pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
+        let at = partition as usize;
+        let holding = self.rows.iter().filter_map(|row| row.get(at));
+        let known = holding.filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
+        let sound: Vec<_> = known.filter(|device| device.is_sound(now)).collect();
+        if sound.is_empty() { None } else { Some(Arc::clone(sound[(random % sound.len() as u64) as usize])) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swiftlet_transport::{Address, Config, Node, Pool};
+
+    use super::*;
+
+    #[test]
+    fn a_primary_that_may_be_asked() {
+        let pool = Pool::new(1 << 20).expect("memory");
+        let node = Node::start(Config::new("me", "here", Vec::new(), pool), &[], None).expect("threads");
+        let device = |name: &str| Some(Device::new(node.peer(Address { name: name.into(), tcp: None }), name));
+        let rows = vec![vec![0, 1], vec![1, 2], vec![2]];
+        let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
+        let now = Instant::now();
+        let mut high = [0; 16];
+        high[0] = 0x80;
+        assert_eq!((policy.partition(&[0; 16]), policy.partition(&high)), (0, 1));
+        let name = |partition, random, now| policy.choose(partition, random, now).map(|one| one.name().to_owned());
+        assert_eq!(name(0, 0, now).as_deref(), Some("a"));
+        assert_eq!(name(0, 1, now).as_deref(), Some("c"));
+        assert_eq!(name(1, 5, now).as_deref(), Some("c"));
+        policy.choose(1, 0, now).expect("c").failed(now);
+        assert_eq!(name(0, 1, now).as_deref(), Some("a"));
+        assert_eq!(name(1, 0, now), None);
+        assert_eq!(name(1, 0, now + FAILED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
+        assert!(Policy::new(2, rows, Vec::new()).is_err());
+        assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
+    }
+}
