@@ -1,6 +1,7 @@
 """What of Swiftlet moves bytes rather than decides; `__init__.pyi` beside this says what there is."""
 
 from swiftlet_native._native import (
+    Front,
     Hasher,
     ObjectServer,
     ObjectWire,
@@ -23,6 +24,7 @@ from swiftlet_native._native import (
 )
 
 __all__ = [
+    "Front",
     "Hasher",
     "ObjectServer",
     "ObjectWire",
