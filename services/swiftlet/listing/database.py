@@ -22,10 +22,11 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar, Generic, Self, TypeVar
 
-from swiftlet.errors import NotEmpty, NotFound, Superseded
+from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.head import Head, Totals, read_head, write_head
@@ -46,6 +47,8 @@ R = TypeVar("R", ObjectRow, ContainerRow)
 POINT = ":split:"
 """What the names of metadata items begin with that are split points, no header's; they survive a deletion."""
 _BEHIND_POINTS = ":split;"
+_AT_ONCE = 64
+"""Rows in one statement; a power of two."""
 _Column = int | str
 
 
@@ -66,13 +69,16 @@ class Database(ABC, Generic[R]):
         self.connection = connection
         names = ", ".join(self.columns)
         slots = ", ".join("?" * len(self.columns))
-        self._select = {table: f"SELECT {names} FROM {table} WHERE name = ?" for table in ("live", "marker")}  # noqa: S608
-        self._insert = {
-            table: f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({slots})"  # noqa: S608
-            for table in ("live", "marker")
-        }
+        self._select = " UNION ALL ".join(
+            f"SELECT {deleted}, {names} FROM {table} WHERE name IN (%s)"  # noqa: S608
+            for deleted, table in enumerate(("live", "marker"))
+        )
+        self._insert = f"INSERT OR REPLACE INTO %s ({names}) VALUES "  # noqa: S608
+        self._slots = f"({slots})"
         self._scan = f"SELECT {names} FROM %s WHERE name >= ?%s ORDER BY name%s LIMIT ?"  # noqa: S608
-        self.head = self.read_head()
+        self._items: dict[str, MetadataItem] | None = None
+        self._current = False
+        self.head = self._clean = self.read_head()
 
     @abstractmethod
     def encode(self, row: R) -> tuple[_Column, ...]:
@@ -101,20 +107,47 @@ class Database(ABC, Generic[R]):
         return read_head(self.connection)
 
     def begin(self) -> None:
-        """Begin a write transaction."""
+        """Begin a write transaction. Nobody else writes, so what the last one left is known."""
         self.connection.execute("BEGIN IMMEDIATE")
-        self.head = self._clean = self.read_head()
+        if not self._current:
+            self._read_anew()
+        self._clean = self.head
+        self._current = True
 
     def commit(self) -> None:
-        """Make the transaction durable."""
+        """End the transaction; durable on return if the connection's `synchronous` is FULL."""
         if self.head != self._clean:
             write_head(self.connection, self.head)
         self.connection.execute("COMMIT")
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """A part of a write transaction that leaves nothing behind if it raises a domain error."""
+        before = self.head
+        self.connection.execute("SAVEPOINT one")
+        try:
+            yield
+        except SwiftletError:
+            self.connection.execute("ROLLBACK TO one")
+            self.connection.execute("RELEASE one")
+            self._read_anew()
+            self.head = before
+            raise
+        self.connection.execute("RELEASE one")
+
+    def give_up(self) -> None:
+        """End a write transaction without keeping anything of it."""
+        self.release()
+        self._current = False
+
+    def _read_anew(self) -> None:
+        self._items = None
+        self.head = self.read_head()
+
     def snapshot(self) -> Self:
         """Begin a read transaction: everything read until `release` is of one moment."""
         self.connection.execute("BEGIN")
-        self.head = self.read_head()
+        self._read_anew()
         return self
 
     def release(self) -> None:
@@ -164,6 +197,7 @@ class Database(ABC, Generic[R]):
             "DELETE FROM metadata WHERE timestamp <= ? AND (name < ? OR name >= ?)",
             (stored(self.head.delete_timestamp), POINT, _BEHIND_POINTS),
         )
+        self._items = None
 
     def undo_lost_deletion(self) -> None:
         """A deleted database that has live rows after all is not deleted."""
@@ -173,9 +207,11 @@ class Database(ABC, Generic[R]):
     # Metadata.
 
     def items(self) -> dict[str, MetadataItem]:
-        """All metadata items by name, removed ones included."""
-        rows = self.connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
-        return {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
+        """All metadata items by name, in order, removed ones included."""
+        if self._items is None:
+            rows = self.connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
+            self._items = {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
+        return self._items
 
     def metadata(self) -> dict[str, str]:
         """The metadata that is there."""
@@ -187,10 +223,7 @@ class Database(ABC, Generic[R]):
 
     def points(self) -> list[str]:
         """Split points, in order."""
-        rows = self.connection.execute(
-            "SELECT name FROM metadata WHERE name >= ? AND name < ? ORDER BY name", (POINT, _BEHIND_POINTS)
-        )
-        return [name[len(POINT) :] for (name,) in rows]
+        return [name[len(POINT) :] for name in self.items() if name.startswith(POINT)]
 
     @staticmethod
     def point_item(point: str) -> str:
@@ -198,7 +231,7 @@ class Database(ABC, Generic[R]):
         return POINT + point
 
     def _merge_metadata(self, items: Iterable[MetadataItem], forgotten: Timestamp = ZERO) -> None:
-        known = self.items()
+        known = dict(self.items())
         for item in items:
             old = known.get(item.name)
             gone = item.timestamp <= self.head.delete_timestamp and not item.name.startswith(POINT)
@@ -211,16 +244,36 @@ class Database(ABC, Generic[R]):
                 "INSERT OR REPLACE INTO metadata (name, timestamp, value) VALUES (?, ?, ?)",
                 (item.name, stored(item.timestamp), item.value),
             )
+            self._items = None
 
     # Rows.
 
     def find(self, name: str) -> R | None:
         """The row or marker of that name."""
-        for table in ("live", "marker"):
-            columns = self.connection.execute(self._select[table], (name,)).fetchone()
-            if columns is not None:
-                return self.decode(columns, table == "marker")
-        return None
+        return self._find([name]).get(name)
+
+    def _find(self, names: Sequence[str]) -> dict[str, R]:
+        """The rows and markers of these names."""
+        found: dict[str, R] = {}
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
+            size = 1 << (len(some) - 1).bit_length()
+            slots = ", ".join(f"?{number}" for number in range(1, size + 1))
+            # Filled up to one of a few sizes, so that few statements are prepared and kept.
+            asked = [*some, *([some[0]] * (size - len(some)))]
+            for deleted, *columns in self.connection.execute(self._select % (slots, slots), asked):
+                row = self.decode(tuple(columns), bool(deleted))
+                found[row.name] = row
+        return found
+
+    def _insert_all(self, table: str, rows: Sequence[R]) -> None:
+        start = 0
+        while start < len(rows):
+            size = min(_AT_ONCE, 1 << ((len(rows) - start).bit_length() - 1))
+            sql = self._insert % table + ", ".join([self._slots] * size)
+            columns = [column for row in rows[start : start + size] for column in self.encode(row)]
+            self.connection.execute(sql, columns)
+            start += size
 
     def merge(self, rows: Iterable[R], forgotten: Timestamp = ZERO) -> int:
         """Merge rows whatever the database's state; how many changed something.
@@ -228,37 +281,47 @@ class Database(ABC, Generic[R]):
         Markers older than `forgotten` for names that are unknown are left out: they were reclaimed here, and a
         replica that has not done so yet must not bring them back.
         """
-        changed = count = objects = size = change = 0
-        for row in sorted(rows, key=_name):
-            old = self.find(row.name)
+        incoming = sorted(rows, key=_name)
+        before = self._find([row.name for row in incoming])
+        now: dict[str, R] = {}
+        changed = 0
+        for row in incoming:
+            old = now.get(row.name) or before.get(row.name)
             if old is None and row.deleted and self.age(row) < forgotten:
                 continue
             merged = row if old is None else self.merge_row(old, row)
-            if merged == old:
-                continue
-            changed += 1
-            change += sethash.term(merged)
+            if merged != old:
+                changed += 1
+                now[row.name] = merged
+        if now:
+            self._replace(before, now)
+            self.undo_lost_deletion()
+        return changed
+
+    def _replace(self, before: Mapping[str, R], now: Mapping[str, R]) -> None:
+        """Put rows in the place of those that were there; totals and set hash with them."""
+        count = objects = size = change = 0
+        for name, row in now.items():
+            change += sethash.term(row)
+            if not row.deleted:
+                weight = self.weigh(row)
+                count, objects, size = count + 1, objects + weight[0], size + weight[1]
+            old = before.get(name)
             if old is not None:
                 change -= sethash.term(old)
                 if not old.deleted:
                     weight = self.weigh(old)
                     count, objects, size = count - 1, objects - weight[0], size - weight[1]
-                if old.deleted != merged.deleted:
+                if old.deleted != row.deleted:
                     self.drop(old)
-            if not merged.deleted:
-                weight = self.weigh(merged)
-                count, objects, size = count + 1, objects + weight[0], size + weight[1]
-            table = "marker" if merged.deleted else "live"
-            self.connection.execute(self._insert[table], self.encode(merged))
-        if changed:
-            totals = self.head.totals
-            self.head = replace(
-                self.head,
-                totals=Totals(totals.rows + count, totals.objects + objects, totals.bytes + size),
-                rows_digest=sethash.add(self.head.rows_digest, change),
-            )
-            self.undo_lost_deletion()
-        return changed
+        self._insert_all("live", [row for row in now.values() if not row.deleted])
+        self._insert_all("marker", [row for row in now.values() if row.deleted])
+        totals = self.head.totals
+        self.head = replace(
+            self.head,
+            totals=Totals(totals.rows + count, totals.objects + objects, totals.bytes + size),
+            rows_digest=sethash.add(self.head.rows_digest, change),
+        )
 
     def drop(self, row: R) -> None:
         """Take a row out of its table; totals and set hash are the caller's."""
@@ -278,6 +341,7 @@ class Database(ABC, Generic[R]):
         change = -sum(sethash.term(row) for row in rows)
         self.head = replace(self.head, rows_digest=sethash.add(self.head.rows_digest, change))
         items = self.connection.execute("DELETE FROM metadata WHERE value = '' AND timestamp < ?", (stored(before),))
+        self._items = None
         return len(rows) + items.rowcount
 
     def fetch(self, table: str, span: Span, reverse: bool, limit: int) -> Iterator[R]:

@@ -1,8 +1,8 @@
 """One open database: a connection for writing, a few for reading, and the queue of writes with group commit.
 
 Writes that wait for one database go into one transaction: the first one waits for its own sync, those that come
-meanwhile share the next. Each runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...) takes
-nothing of the others with it. Nobody is answered before the COMMIT has returned.
+meanwhile share the next. Each of several runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...)
+takes nothing of the others with it. Nobody is answered before the COMMIT has returned.
 
 Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, everybody in
 it gets the error, and the connections are closed; nothing was acknowledged. What the error means for the
@@ -282,7 +282,7 @@ class Handle:
         try:
             full = self._full()
             for write in batch:
-                done.results.append(self._one(write, full))
+                done.results.append(self._one(write, full, len(batch) == 1))
             database = self._writer
             if database is None or not database.connection.in_transaction:
                 return done
@@ -307,8 +307,11 @@ class Handle:
             return error
         return None
 
-    def _one(self, write: Write, full: DiskFull | None) -> _Result:
-        """One write within the transaction, which it begins when it is the first; refusals are results."""
+    def _one(self, write: Write, full: DiskFull | None, alone: bool) -> _Result:
+        """One write within the transaction, which it begins when it is the first; refusals are results.
+
+        `alone`: it is the only one, so that the whole transaction goes with it.
+        """
         if full is not None and write.grows:
             return _Result(error=full)
         database = self._writer or self._open_writer(write.create)
@@ -316,18 +319,17 @@ class Handle:
             return _Result(error=NotFound(f"there is no database {self.id}"))
         if not database.connection.in_transaction:
             database.begin()
-        before = database.head
-        database.connection.execute("SAVEPOINT one")
         try:
-            result = _Result(write.operation(database))
+            if alone:
+                return _Result(write.operation(database))
+            with database.apart():
+                return _Result(write.operation(database))
         except SwiftletError as error:
             if isinstance(error, StoreFormatError | DeviceFailed):
                 raise
-            database.connection.execute("ROLLBACK TO one")
-            database.head = before
-            result = _Result(error=error)
-        database.connection.execute("RELEASE one")
-        return result
+            if alone:
+                database.give_up()
+            return _Result(error=error)
 
     def _open_writer(self, create: DatabaseName | None) -> AnyDb | None:
         if not self.path.exists():

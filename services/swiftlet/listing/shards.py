@@ -36,6 +36,7 @@ SHARD = "\0shard\0"
 """What names of shards' databases begin with."""
 MAX_POINTS = 1000
 """Split points of one container."""
+_COMPLETE, _TAKEN = 1, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ class Shard:
 
     `point` is where it begins by the split points ("": the container's own database), `end` where it ends by them;
     None is no bound. While rows move `upper` is above `end`. `start` None: it serves nothing yet. `complete`: all
-    replicas of the container have moved everything, so any replica of the shard may be asked. `kept` is `upper` as it
-    is remembered, which may lie in the range of a shard before this one.
+    replicas of the container have moved everything, so any replica of the shard may be asked. `taken`: this replica had
+    nothing to move and has not seen yet that the others have, so what the shard holds may be a part. `kept` is `upper`
+    as it is remembered, which may lie in the range of a shard before this one.
     """
 
     point: str
@@ -55,6 +57,12 @@ class Shard:
     end: str | None
     totals: Totals
     complete: bool
+    taken: bool
+
+    @property
+    def serves(self) -> bool:
+        """Whether it serves any names."""
+        return self.start is not None and self.start != self.upper
 
     @property
     def moved(self) -> bool:
@@ -98,11 +106,18 @@ class Layout:
 
     def receiver(self, source: Shard, name: str) -> Shard:
         """Who serves a name once `source` has moved everything; its `start` is as it will be then."""
-        known = {
-            shard.point: (shard.end if shard.point == source.point else shard.kept, 0, 0, 0) for shard in self.shards
-        }
-        then = _arranged([shard.point for shard in self.shards[1:]], known)
+        then = self._once(source, source.end)
         return then.of(then.owners([name])[0])
+
+    def opened(self, source: Shard, upper: str | None) -> list[str]:
+        """The points of those who serve nothing now, and will once `source` serves up to `upper` only."""
+        then = self._once(source, upper).shards
+        return [shard.point for now, shard in zip(self.shards, then, strict=True) if shard.serves and not now.serves]
+
+    def _once(self, source: Shard, upper: str | None) -> Layout:
+        """Once `source` serves up to there."""
+        known = {shard.point: (shard.kept, 0, 0, 0) for shard in self.shards} | {source.point: (upper, 0, 0, 0)}
+        return _arranged([shard.point for shard in self.shards[1:]], known)
 
     def of(self, point: str) -> Shard:
         """The shard with that point; NotFound."""
@@ -140,7 +155,8 @@ def _arranged(points: Sequence[str], known: dict[str, tuple[str | None, int, int
         kept, objects, size, complete = known.get(point, (end if point else None, 0, 0, 0))
         start = None if start is None else max(start, point)
         upper = None if start is None or kept is None else max(start, kept)
-        found.append(Shard(point, start, upper, kept, end, Totals(objects, objects, size), bool(complete)))
+        totals = Totals(objects, objects, size)
+        found.append(Shard(point, start, upper, kept, end, totals, complete == _COMPLETE, complete == _TAKEN))
         start = upper
     return Layout(tuple(found))
 
@@ -166,8 +182,9 @@ def remember(database: ContainerDb) -> None:
     found = layout(database)
     if found.shards:
         _open(database)
+        taken = any(shard.taken for shard in found.shards)
         for shard in found.shards:
-            _keep(database, shard)
+            _keep(database, replace(shard, taken=taken))
 
 
 def merge_state(database: ContainerDb, state: DatabaseState, forgotten: Timestamp) -> None:
@@ -182,17 +199,20 @@ def merge_state(database: ContainerDb, state: DatabaseState, forgotten: Timestam
 
 
 def settle_empty(database: ContainerDb) -> None:
-    """A replica that has no rows above the first point has nothing to move."""
+    """A replica that has no rows above the first point has nothing to move: others have, and will have moved it."""
     points = database.points()
     if points and layout(database).shards[0].upper is None and not tail(database, points[0], None, 1):
         set_upper(database, "", points[0])
+        for shard in layout(database).shards:
+            _keep(database, replace(shard, taken=True))
 
 
 def _keep(database: ContainerDb, shard: Shard) -> None:
     """Keep what is remembered of a shard, and the sum with it."""
+    state = _TAKEN if shard.taken else _COMPLETE if shard.complete else 0
     database.connection.execute(
         "INSERT OR REPLACE INTO shard (point, upper, objects, bytes, complete) VALUES (?, ?, ?, ?, ?)",
-        (shard.point, shard.kept, shard.totals.objects, shard.totals.bytes, int(shard.complete)),
+        (shard.point, shard.kept, shard.totals.objects, shard.totals.bytes, state),
     )
     database.recount_away()
 
@@ -234,7 +254,7 @@ def set_complete(database: ContainerDb) -> None:
     if found.moved and not all(shard.complete for shard in found.shards):
         _open(database)
         for shard in found.shards:
-            _keep(database, replace(shard, complete=True))
+            _keep(database, replace(shard, complete=True, taken=False))
 
 
 # Rows.
