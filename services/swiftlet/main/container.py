@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -14,18 +13,17 @@ from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
+from swiftlet.main.local_devices import local_devices
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
-from swiftlet.ring.model import Device
-from swiftlet.settings import ContainerSection, ContainerSettings
+from swiftlet.settings import ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_sync import ListingSync, SyncSettings
 from swiftlet.storage.listing_upkeep import ListingUpkeep
-from swiftlet.storage.local_devices import IsLocal
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
@@ -34,8 +32,6 @@ from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
 from swiftlet.web.statusz import STATUS
-
-_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
 def create_app(settings: ContainerSettings) -> web.Application:
@@ -187,20 +183,6 @@ def _use_status(app: web.Application, stores: Mapping[str, ListingStore], sync: 
 
     app.cleanup_ctx.append(watched)
     app[STATUS].add("devices", devices)
-
-
-def local_devices(section: ContainerSection, machine: str | None = None) -> IsLocal:
-    """Whether a ring's device is one of this server's; `machine` is the host name, this machine's if None."""
-    known = section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
-    return partial(_is_local, section, known, machine or socket.gethostname())
-
-
-def _is_local(section: ContainerSection, known: str | None, machine: str, device: Device) -> bool:
-    if device.port != section.port or device.device not in section.devices:
-        return False
-    if known is not None:
-        return device.host == known
-    return device.host == machine or device.host.startswith(f"{machine}.")
 
 
 def run(settings: ContainerSettings) -> int:

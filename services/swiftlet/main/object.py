@@ -11,7 +11,10 @@ from aiohttp import web
 
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.keys import use_keys
+from swiftlet.main.local_devices import known_host, local_devices
 from swiftlet.main.nodes import count_transports, use_listing_transport
+from swiftlet.main.policies import use_policies
+from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
@@ -20,6 +23,7 @@ from swiftlet.storage.native_owed import NativeOwed
 from swiftlet.storage.native_server import NativeServer, NativeServerSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.sync_answers import placed_by
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -32,7 +36,6 @@ from swiftlet.web.statusz import STATUS
 OUTBOX = "outbox"
 """Directory on each device for listing rows that wait for their container server."""
 
-_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 _log = get_logger("object")
 
 
@@ -42,6 +45,10 @@ def create_app(settings: ObjectSettings) -> web.Application:
     cluster, section = settings.cluster, settings.object
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
+    # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
+    for policy in use_policies(app, settings, rings):
+        rings.add(object_ring(policy.index))
+    is_local = local_devices(section)
     rows = RowLanes(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
     outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
@@ -60,7 +67,10 @@ def create_app(settings: ObjectSettings) -> web.Application:
         raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
     key = use_keys(app, cluster).signing
     owed = {name: NativeOwed(store) for name, store in native.items()}
-    server = ObjectServer(stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed)
+    placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
+    server = ObjectServer(
+        stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed, placed=placed
+    )
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
     return app
@@ -113,8 +123,7 @@ def use_native_server(
 
 def ring_host(section: ObjectSection) -> str:
     """This server's host as it stands in the rings, as far as can be known."""
-    known = section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
-    return known or socket.gethostname()
+    return known_host(section) or socket.gethostname()
 
 
 def server_settings(settings: ObjectSettings) -> ObjectServerSettings:

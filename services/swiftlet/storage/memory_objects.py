@@ -19,7 +19,7 @@ from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, 
 from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_owed import MemoryOwed
-from swiftlet.storage.sync_answers import answer_sync
+from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import row_name
@@ -75,6 +75,8 @@ class MemoryObjectTransport:
         self._owed = {} if owed is None else owed
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
+        self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
+        """Where the rings of each device's server put it."""
 
     def link(self, device: Device) -> Link:
         """The way to a device."""
@@ -271,7 +273,7 @@ class MemoryObjectTransport:
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session."""
-        return await self._call(device, lambda store: answer_sync(store, message))
+        return await self._call(device, lambda store: answer_sync(store, message, self.placed(device)))
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

@@ -35,7 +35,7 @@ from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
 from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
-from swiftlet.storage.sync_answers import answer_sync
+from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
@@ -92,11 +92,12 @@ class ObjectServer:
         now_s: Callable[[], float] = time.time,
         unused: Mapping[str, str] | None = None,
         owed: Mapping[str, OwedRows] | None = None,
+        placed: Mapping[str, PlacedBy] | None = None,
     ) -> None:
         """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
 
         `now_s` is the wall clock. `unused` are devices that can't be used, and why; `owed` is what those of the
-        devices owe that owe their rows.
+        devices owe that owe their rows; `placed` is where rings put devices, for those that are in any.
         """
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
@@ -105,6 +106,7 @@ class ObjectServer:
         self._now_s = now_s
         self._unused = dict(unused or {})
         self._owed = owed or {}
+        self._placed = placed or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
@@ -259,7 +261,8 @@ class ObjectServer:
         message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)
         self._door.check(request, message)
         with at_work(device.pool):
-            reply = await device.pool.run(answer_sync, device.store, message)
+            placed = self._placed.get(device.name, nowhere)
+            reply = await device.pool.run(answer_sync, device.store, message, placed)
             return web.Response(body=reply, content_type=FRAMES_TYPE)
 
     async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:

@@ -1,30 +1,72 @@
 """Answers to questions of sync sessions, from one store: bytes in, bytes out, in one go on one of the device's threads.
 
-Roots are made from the store's suffix hashes at each question: a store has those at hand. A server does not know the
-objects' rings, so it says of no partition that it is a primary: whoever goes by that gives it nothing and takes nothing
-for proved, which is the safe side. Equality of hashes needs no such word.
+Roots are made from the store's suffix hashes at each question: a store has those at hand. Whether the device is a
+primary is said by the server's own ring of the policy. A server that has none, or whose ring does not have the device
+at this address, says so by the ring's version; then `primary` means nothing, and who asks goes by its own ring.
 
-Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing.
+Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
+ring that comes between two questions answers the second one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swiftlet.errors import Unavailable
 from swiftlet.model import Entry
+from swiftlet.ring.lookup import Ring
+from swiftlet.storage.local_devices import IsLocal, holders_of, own_index
 from swiftlet.store import sethash
 from swiftlet.store.protocol import Store
 from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page
-from swiftlet.sync.session.messages import decode_request, encode
+from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode
 from swiftlet.sync.session.responder import answer
 
-UNKNOWN_RING = 0
-"""Version of the ring in answers of a server that has none."""
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the rings put a device: the ring's version, and whether a partition belongs there."""
+
+    ring_version: int
+    is_primary: Callable[[int], bool]
 
 
-def answer_sync(store: Store, message: bytes) -> bytes:
+PlacedBy = Callable[[int], Placed]
+"""From a policy to where its ring puts a device."""
+
+NOWHERE = Placed(UNKNOWN_RING, lambda partition: False)
+"""No ring knows the device."""
+
+
+def placed_by(rings: Callable[[int], Ring], device: str, is_local: IsLocal) -> PlacedBy:
+    """Where the rings put a server's `device`; `rings` gives a policy's newest one, or is Unavailable."""
+
+    def placed(policy: int) -> Placed:
+        try:
+            ring = rings(policy)
+        except Unavailable:
+            return NOWHERE
+        if not any(found is not None and found.device == device and is_local(found) for found in ring.devices):
+            return NOWHERE
+        return Placed(
+            ring.version, lambda partition: own_index(holders_of(ring, partition), device, is_local) is not None
+        )
+
+    return placed
+
+
+def nowhere(policy: int) -> Placed:
+    """For a device that no ring has."""
+    return NOWHERE
+
+
+def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
     """The answer to one question; WireError for what is none. Blocks as the store does."""
     request = decode_request(message)
-    steps = answer(request, UNKNOWN_RING, lambda partition: False)
+    here = placed(request.policy)
+    steps = answer(request, here.ring_version, here.is_primary)
     observation: object = None
     while True:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.main.container import local_devices
+from swiftlet.main.local_devices import local_devices
 from swiftlet.ring import Device
 from swiftlet.settings import ContainerSection
 

@@ -7,6 +7,7 @@ import io
 import resource
 import threading
 import time
+from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,18 +18,37 @@ import pytest
 from aiohttp import web
 
 from swiftlet.context import request_id
-from swiftlet.errors import ChecksumMismatch, DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound
+from swiftlet.errors import (
+    ChecksumMismatch,
+    DeviceFailed,
+    NodeBusy,
+    NodeError,
+    NodeTimeout,
+    NodeUnreachable,
+    NotFound,
+    Unavailable,
+)
 from swiftlet.model import ObjectKey, PostRecord, PutFooter
 from swiftlet.peers import RowFate
+from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.object_conformance import ROW, RowRecorder, drain, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.sync_answers import UNKNOWN_RING
+from swiftlet.storage.sync_answers import PlacedBy, nowhere, placed_by
 from swiftlet.store import sethash
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.memory import MemoryStore
-from swiftlet.sync.session.messages import Compare, Equal, Roots, decode_reply, encode
+from swiftlet.sync.session.messages import (
+    UNKNOWN_RING,
+    AskSuffixes,
+    Compare,
+    Equal,
+    Roots,
+    Suffixes,
+    decode_reply,
+    encode,
+)
 from swiftlet.sync.session.roots import over
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings
@@ -60,9 +80,10 @@ async def serving(
     key: ClusterKey | None = None,
     client: HttpSettings | None = None,
     client_key: ClusterKey | None = None,
+    placed: PlacedBy = nowhere,
 ) -> AsyncIterator[Served]:
     store, rows, outbox = MemoryStore(), RowRecorder(), Outbox(directory / "outbox", limit=3)
-    server = ObjectServer({"d1": store}, {"d1": outbox}, rows, settings, key)
+    server = ObjectServer({"d1": store}, {"d1": outbox}, rows, settings, key, placed={"d1": placed})
     app = web.Application(client_max_size=0)
     add_object_routes(app, server)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -270,6 +291,34 @@ async def test_a_question_of_a_session_is_answered_if_it_is_signed_short_and_mak
     async with serving(tmp_path, key=KEY, client_key=ClusterKey(b"another key")) as served:
         with pytest.raises(NodeError, match="Unauthorized"):
             await served.transport.ask(served.device, compare(over(roots)))
+
+
+async def test_a_server_says_by_its_newest_ring_whether_it_is_a_primary(tmp_path: Path) -> None:
+    rings: list[Ring] = []
+
+    def newest(policy: int) -> Ring:
+        if policy or not rings:
+            raise Unavailable("no ring yet")
+        return rings[-1]
+
+    def local(device: Device) -> bool:
+        return device.host == "h1"
+
+    async def says(policy: int = 0) -> tuple[int, list[bool]]:
+        reply = decode_reply(await asked.transport.ask(asked.device, encode(AskSuffixes(policy, 7, (0, 1, 2)))))
+        assert isinstance(reply, Suffixes)
+        return reply.ring_version, [found.primary for found in reply.found]
+
+    devices = [Device(n, f"n{n}", f"h{n}", 1, "d1", "r", f"z{n}", f"n{n}", 1.0) for n in range(3)]
+    async with serving(tmp_path, placed=placed_by(newest, "d1", local)) as asked:
+        assert await says() == (UNKNOWN_RING, [False] * 3)
+        rings.append(Ring(4, 1, 2, devices, [array("H", [0, 1]), array("H", [1, 2])]))
+        assert await says() == (4, [True, True, False]), "the ring has two partitions only"
+        assert await says(1) == (UNKNOWN_RING, [False] * 3)
+        rings.append(Ring(5, 1, 2, devices, [array("H", [0, 1]), array("H", [2, 2])]))
+        assert await says() == (5, [False, True, False])
+        rings.append(Ring(6, 1, 1, [devices[0], None, devices[2]], [array("H", [0, 2])]))
+        assert await says() == (UNKNOWN_RING, [False] * 3), "this device is in no ring"
 
 
 async def test_signature_covers_the_record(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""Which devices of the rings are a server's own, from what its settings say of its address."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+
+from swiftlet.ring.model import Device
+from swiftlet.settings import ContainerSection, ObjectSection
+from swiftlet.storage.local_devices import IsLocal
+
+_ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+
+Section = ContainerSection | ObjectSection
+
+
+def known_host(section: Section) -> str | None:
+    """The server's host as it stands in the rings, if the settings say it."""
+    return section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
+
+
+def local_devices(section: Section, machine: str | None = None) -> IsLocal:
+    """Whether a ring's device is one of this server's; `machine` is the host name, this machine's if None."""
+    return partial(_is_local, section, known_host(section), machine or socket.gethostname())
+
+
+def _is_local(section: Section, known: str | None, machine: str, device: Device) -> bool:
+    if device.port != section.port or device.device not in section.devices:
+        return False
+    if known is not None:
+        return device.host == known
+    return device.host == machine or device.host.startswith(f"{machine}.")
