@@ -558,14 +558,22 @@ class Front:
     def listen(self, descriptor: _Socket, /) -> None:
         """Accept connections from a listening socket, which stays the caller's to close. OSError."""
 
-    def adopt(self, descriptor: _Socket, /) -> None:
-        """Take a connection back that stands between two requests; the descriptor is the front's from now on."""
+    def adopt(self, descriptor: _Socket, bounces: int, /) -> None:
+        """Take a connection back that stands between two requests; the descriptor is the front's from now on.
+
+        `bounces` is what it was handed over with.
+        """
 
     def fileno(self) -> _Socket:
         """A descriptor that is readable while something was handed over."""
 
-    def handed(self) -> list[tuple[_Socket, bytes]]:
-        """What was handed over since the last time: descriptors, the caller's from now on, and what was read of each."""
+    def handed(self) -> list[tuple[_Socket, bytes, int]]:
+        """What was handed over since the last time: descriptors, the caller's from now on, what was read of each, and how
+        often in a row it was taken back and handed over again without an answer in between."""
+
+    @staticmethod
+    def asked(request: Buffer, /) -> tuple[bytes, bytes] | None:
+        """Token and prefix of a request that may be hot, wants to keep its connection, and is all there is."""
 
     def served(self) -> list[_Served]:
         """What was answered since the last time, all with 200."""
@@ -586,9 +594,9 @@ class Front:
         """Token and prefix of live grants that were used since they were given."""
 
     def route(
-        self, policy: int, part_power: int, rows: list[list[int]], devices: list[tuple[TransportPeer, str] | None], /
+        self, policy: int, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /
     ) -> None:
-        """Where a policy's objects are: `rows[replica][partition]` is a device's number; devices without a peer are not
+        """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices without a peer are not
         asked. ValueError when it is no ring."""
 
     def unroute(self, policy: int, /) -> None:

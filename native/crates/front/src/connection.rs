@@ -66,15 +66,17 @@ pub(crate) struct Connection {
     pub(crate) ended: bool,
     /// When something last moved.
     pub(crate) active: Instant,
+    /// How often it will have been handed over without an answer, if that is what comes next.
+    pub(crate) bounces: u32,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, now: Instant) -> std::io::Result<Self> {
+    pub(crate) fn new(socket: OwnedFd, bounces: u32, now: Instant) -> std::io::Result<Self> {
         let address = rustix::net::getpeername(&socket)?;
         let address = SocketAddr::try_from(address.ok_or(Errno::NOTCONN)?)?;
         let remote = Arc::from(address.ip().to_string());
         let read = Vec::new();
-        Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now })
+        Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now, bounces })
     }
 
     /// Read once what is there.

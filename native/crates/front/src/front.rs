@@ -42,6 +42,8 @@ pub struct Handed {
     pub socket: OwnedFd,
     /// What was read of it and not answered.
     pub bytes: Vec<u8>,
+    /// How often in a row it was taken back and handed over again without an answer in between.
+    pub bounces: u32,
 }
 
 /// An answer that has left.
@@ -63,7 +65,7 @@ pub struct Served {
 
 pub(crate) enum Command {
     Listen(OwnedFd),
-    Adopt(OwnedFd),
+    Adopt(OwnedFd, u32),
     Leave,
     Stop,
 }
@@ -174,9 +176,9 @@ impl Front {
         self.shared.post(Command::Listen(socket));
     }
 
-    /// Take a connection back that stands between two requests.
-    pub fn adopt(&self, socket: OwnedFd) {
-        self.shared.post(Command::Adopt(socket));
+    /// Take a connection back that stands between two requests; `bounces` as it was handed over with.
+    pub fn adopt(&self, socket: OwnedFd, bounces: u32) {
+        self.shared.post(Command::Adopt(socket, bounces));
     }
 
     /// Whoever sends the token may read what is below the path, until `valid` from now; whether there was room.

@@ -137,7 +137,7 @@ impl Reactor {
                     self.listeners.push(Listener { socket, listening: false });
                     self.listen_again(now);
                 }
-                Command::Adopt(socket) => self.begin(socket, now),
+                Command::Adopt(socket, bounces) => self.begin(socket, bounces + 1, now),
                 Command::Leave => self.leave(),
                 Command::Stop => self.stopping = true,
             }
@@ -177,7 +177,7 @@ impl Reactor {
             }
             let Some(listener) = self.listeners.get(at).filter(|one| one.listening) else { return };
             match rustix::net::accept_with(&listener.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.begin(socket, now),
+                Ok(socket) => self.begin(socket, 0, now),
                 // Of one connection that was gone before it was accepted.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
                 Err(Errno::AGAIN) => return,
@@ -189,10 +189,12 @@ impl Reactor {
         }
     }
 
-    fn begin(&mut self, socket: OwnedFd, now: Instant) {
+    fn begin(&mut self, socket: OwnedFd, bounces: u32, now: Instant) {
         // A connection that is gone already has no address: nobody misses it.
-        let Ok(connection) = Connection::new(socket, now) else { return };
+        let Ok(connection) = Connection::new(socket, bounces, now) else { return };
+        // Neither can fail on a socket of this kind, and both only help.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&connection.socket, true);
+        let _ = rustix::net::sockopt::set_socket_keepalive(&connection.socket, true);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() - 1
@@ -280,7 +282,8 @@ impl Reactor {
 
     fn hand_over(&mut self, index: usize) {
         if let Some(connection) = self.end(index) {
-            self.shared.hand_over(Handed { socket: connection.socket, bytes: connection.read });
+            let Connection { socket, read, bounces, .. } = connection;
+            self.shared.hand_over(Handed { socket, bytes: read, bounces });
         }
     }
 
@@ -342,6 +345,7 @@ impl Reactor {
         let body: &[u8] = body.as_deref().unwrap_or_default();
         let path = connection.read[asking.target].to_vec();
         connection.read.drain(..asking.bytes);
+        connection.bounces = 0;
         let sent = connection.send(&head, body);
         connection.active = now;
         let mut left = Vec::new();

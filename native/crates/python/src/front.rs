@@ -5,6 +5,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, Owned
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use swiftlet_front::head::parse;
+use swiftlet_front::name::split;
 use swiftlet_front::{Device, Front as Inner, Policy, Served, Settings};
 
 use crate::buffer::Bytes;
@@ -67,13 +69,12 @@ impl Front {
     }
 
     /// Take a connection back.
-    #[pyo3(signature = (descriptor, /))]
-    fn adopt(&self, descriptor: RawFd) -> PyResult<()> {
+    #[pyo3(signature = (descriptor, bounces, /))]
+    fn adopt(&self, descriptor: RawFd, bounces: u32) {
         // SAFETY: the caller gives the descriptor away, as the treaty says.
         #[allow(unsafe_code, reason = "Python knows descriptors by their numbers")]
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        self.0.adopt(socket);
-        Ok(())
+        self.0.adopt(socket, bounces);
     }
 
     /// Readable while something was handed over.
@@ -81,10 +82,20 @@ impl Front {
         self.0.as_fd().as_raw_fd()
     }
 
-    /// What was handed over: descriptors, which are the caller's from now on, and bytes.
-    fn handed<'py>(&self, py: Python<'py>) -> Vec<(RawFd, Bound<'py, PyBytes>)> {
+    /// What was handed over: descriptors, which are the caller's from now on, bytes, and bounces.
+    fn handed<'py>(&self, py: Python<'py>) -> Vec<(RawFd, Bound<'py, PyBytes>, u32)> {
         let handed = self.0.handed().into_iter();
-        handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes))).collect()
+        handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces)).collect()
+    }
+
+    /// Token and prefix of a request that may be hot, and is all there is.
+    #[staticmethod]
+    #[pyo3(signature = (request, /))]
+    fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let request = request.as_slice();
+        let asked = parse(request).filter(|asked| asked.bytes == request.len() && asked.keep_alive)?;
+        let (prefix, _) = split(asked.target)?;
+        Some((PyBytes::new(py, asked.token.unwrap_or_default()), PyBytes::new(py, prefix)))
     }
 
     /// What was answered.
@@ -123,12 +134,14 @@ impl Front {
         &self,
         policy: u16,
         part_power: u32,
-        rows: Vec<Vec<u16>>,
+        rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
     ) -> PyResult<()> {
         let device = |one: (PyRef<'_, TransportPeer>, String)| Device::new(one.0.peer(), &one.1);
         let devices = devices.into_iter().map(|one| one.map(device)).collect();
-        let ring = Policy::new(part_power, rows, devices);
+        let row =
+            |bytes: &Bytes| bytes.as_slice().chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]])).collect();
+        let ring = Policy::new(part_power, rows.iter().map(row).collect(), devices);
         self.0.route(policy, Some(ring.map_err(|_| PyValueError::new_err("the rows are no ring's"))?));
         Ok(())
     }
