@@ -2,7 +2,8 @@
 
 Writes that wait for one database go into one transaction: the first one waits for its own sync, those that come
 meanwhile share the next. Each of several runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...)
-takes nothing of the others with it. Nobody is answered before the COMMIT has returned.
+takes nothing of the others with it. Nobody is answered before the COMMIT has returned; that is durable, unless all
+writes in it said that they need not wait for the sync (`swiftlet.listing.late_sync`).
 
 Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, everybody in
 it gets the error, and the connections are closed; nothing was acknowledged. What the error means for the
@@ -28,7 +29,8 @@ from swiftlet.errors import DeviceFailed, DiskFull, NodeBusy, NotFound, StoreFor
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import translate
-from swiftlet.listing.schema import create_database, open_database, sync_directories
+from swiftlet.listing.late_sync import LateSync
+from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
 from swiftlet.listing.sethash import fingerprint
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 
@@ -47,7 +49,7 @@ class Observer(Protocol):
     """Who wants to know what happens to databases; called in the event loop unless said otherwise."""
 
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """A transaction of `batch` writes is durable."""
+        """A transaction of `batch` writes is committed."""
         ...
 
     def gone(self, handle: Handle) -> None:
@@ -109,6 +111,8 @@ class Write:
     """Whether a device at its reserve refuses it."""
     removes: bool = False
     """Whether the database goes when the operation returns True; then it is alone in its transaction."""
+    later: bool = False
+    """Whether it need not wait until it is durable: somebody else sees to it until then."""
 
 
 @dataclass(slots=True)
@@ -122,6 +126,7 @@ class _Batch:
     results: list[_Result] = field(default_factory=list)
     summary: Summary | None = None
     removed: bool = False
+    opened: bool = False
 
 
 class Handle:
@@ -151,6 +156,8 @@ class Handle:
         self._queue: deque[Write] = deque()
         self._queued = 0
         self._draining: asyncio.Task[None] | None = None
+        self._late = LateSync(path, self._writers, self._sync_failed)
+        self._relaxed = False
 
     @property
     def closed(self) -> bool:
@@ -160,7 +167,7 @@ class Handle:
     @property
     def busy(self) -> bool:
         """Whether anybody waits for it or uses it."""
-        return self._draining is not None or self._reading > 0
+        return self._draining is not None or self._reading > 0 or self._late.pending
 
     # Reading.
 
@@ -218,17 +225,31 @@ class Handle:
         create: DatabaseName | None = None,
         grows: bool = True,
         removes: bool = False,
+        later: bool = False,
     ) -> T:
-        """Run `operation(database)` in the next transaction; returns when that is durable. See `Write`."""
+        """Run `operation(database)` in the next transaction; returns when that is durable. See `Write`.
+
+        With `later` it returns when that is committed; `durable` says when it is durable.
+        """
         if self._queued + weight > self._limits.queued_rows and self._queue:
             raise NodeBusy(f"{self._queued} rows wait for {self.id} already")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._queue.append(Write(operation, answer, weight, create, grows, removes))
+        self._queue.append(Write(operation, answer, weight, create, grows, removes, later))
         self._queued += weight
         if self._draining is None:
             self._draining = loop.create_task(self._drain())
         return await answer
+
+    def durable(self) -> asyncio.Future[None] | None:
+        """Done when all that was answered by now is durable, or can't be known to be; None when it is."""
+        return self._late.durable()
+
+    async def _sync_failed(self, error: BaseException) -> None:
+        gone = isinstance(error, FileNotFoundError)
+        explained = self._explained(error) if isinstance(error, OSError) and not gone else error
+        if isinstance(explained, StoreFormatError | DeviceFailed):
+            await self._owner.fault(self, explained)
 
     async def _drain(self) -> None:
         try:
@@ -265,6 +286,10 @@ class Handle:
             if not isinstance(error, Exception):
                 raise
             return
+        if done.opened:
+            self._late.opened()
+        if done.summary is not None and self._relaxed:
+            self._late.committed()
         if done.summary is not None:
             self._owner.committed(self, done.summary, sum(write.weight for write in batch))
         if done.removed:
@@ -278,9 +303,10 @@ class Handle:
                 write.answer.set_result(result.value)
 
     def _transact(self, batch: list[Write]) -> _Batch:
-        done = _Batch()
+        done = _Batch(opened=self._writer is None)
         try:
             full = self._full()
+            self._set_relaxed(all(write.later for write in batch))
             for write in batch:
                 done.results.append(self._one(write, full, len(batch) == 1))
             database = self._writer
@@ -299,6 +325,12 @@ class Handle:
         except BaseException:
             self._close_writer()
             raise
+
+    def _set_relaxed(self, relaxed: bool) -> None:
+        """Whether the next transaction's COMMIT returns before the log is synced."""
+        if relaxed is not self._relaxed and self._writer is not None:
+            relax(self._writer.connection, relaxed)
+        self._relaxed = relaxed
 
     def _full(self) -> DiskFull | None:
         try:
@@ -337,6 +369,8 @@ class Handle:
                 return None
             create_database(self.path, self.id.kind, create, self._root)
         self._writer = self._open(_WRITE_CACHE_KIB)
+        if self._relaxed:
+            relax(self._writer.connection, True)
         return self._writer
 
     def _remove(self) -> None:
@@ -385,9 +419,10 @@ class Handle:
         self._close_writer()
 
     async def wait_idle(self) -> None:
-        """Until the writes that were queued are done."""
+        """Until the writes that were queued are done, and durable."""
         while self._draining is not None:
             await asyncio.wait([self._draining])
+        await self._late.idle()
 
 
 def _discard(database: AnyDb | None) -> None:

@@ -130,14 +130,17 @@ class ListingStore:
 
         return await self.read(self._container(partition, account, container), page)
 
-    async def update_rows(self, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
-        """Merge object rows, durable on return; NotFound."""
+    async def update_rows(
+        self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
+    ) -> None:
+        """Merge object rows, durable on return unless it may be `later` (see `durable`); NotFound."""
 
         def update(database: ContainerDb) -> int:
             return database.update(rows)
 
         grows = not all(row.deleted for row in rows)
-        await self.write(self._container(partition, account, container), update, max(1, len(rows)), grows=grows)
+        id = self._container(partition, account, container)
+        await self.write(id, update, max(1, len(rows)), grows=grows, later=later)
         metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
 
     # Accounts.
@@ -222,14 +225,23 @@ class ListingStore:
         create: DatabaseName | None = None,
         grows: bool = True,
         removes: bool = False,
+        later: bool = False,
     ) -> T:
-        """Run `operation(database)` in the database's next transaction; durable on return. See `handle.Write`."""
+        """Run `operation(database)` in the database's next transaction. See `handle.Write`.
+
+        Durable on return, but with `later` perhaps only when `durable` says so.
+        """
         handle = self._handle(id)
         try:
-            return await handle.write(operation, weight, create, grows, removes)
+            return await handle.write(operation, weight, create, grows, removes, later)
         except NotFound:
             self._let_go(handle)
             raise
+
+    def durable(self, id: DatabaseId) -> asyncio.Future[None] | None:
+        """Done when all that was answered of a database by now is durable, or failed to be; None when it is."""
+        handle = self._handles.get(id)
+        return None if handle is None else handle.durable()
 
     async def fingerprint(self, id: DatabaseId) -> bytes:
         """16 bytes that are equal when two replicas are; remembered. NotFound."""
@@ -331,7 +343,7 @@ class ListingStore:
         closing.add_done_callback(self._closing.discard)
 
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """A transaction is durable: remember the fingerprint, pass on the news."""
+        """A transaction is committed: remember the fingerprint, pass on the news."""
         metrics.BATCH_ROWS.observe(batch)
         if self._handles.get(handle.id) is handle:
             self._fingerprints[handle.id] = summary.fingerprint

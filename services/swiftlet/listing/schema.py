@@ -1,11 +1,11 @@
 """The databases' tables, and opening and creating their files.
 
-Fault model. Power may go at any moment: WAL with `synchronous=FULL` syncs the log before a COMMIT returns, and
-SQLite drops a half-written tail of it by its checksums. A new database is built under a temporary name, synced
-and renamed, and its directories are synced up to the device's root, so that a database either is there with its
-tables or is not. A file may be truncated or overwritten: that is found when SQLite meets it (or by
-`verify`, which recomputes the rows' set hash, since SQLite's pages carry no checksums). Nothing defends against
-removing `*-wal` files by hand.
+Fault model. Power may go at any moment: WAL with `synchronous=FULL` syncs the log before a COMMIT returns (for commits
+that may wait see `swiftlet.listing.late_sync`), and SQLite drops a half-written tail of it by its checksums. A new
+database is built under a temporary name, synced and renamed, and its directories are synced up to the device's root,
+so that a database either is there with its tables or is not. A file may be truncated or overwritten: that is found
+when SQLite meets it (or by `verify`, which recomputes the rows' set hash, since SQLite's pages carry no checksums).
+Nothing defends against removing `*-wal` files by hand.
 
 Timestamps are unsigned 64-bit numbers and SQLite's integers are signed: columns hold `value - 2^63`, which keeps
 the order. Names compare as UTF-8 bytes, SQLite's BINARY collation.
@@ -158,6 +158,11 @@ def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqli
         connection.close()
         raise
     return connection
+
+
+def relax(connection: sqlite3.Connection, relaxed: bool) -> None:
+    """Whether COMMITs from now on return before the log is synced; outside of a transaction."""
+    connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
 
 
 def create_database(path: Path, kind: DatabaseKind, name: DatabaseName, root: Path) -> None:
