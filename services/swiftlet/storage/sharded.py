@@ -115,8 +115,10 @@ class ShardedReplicas:
 
     # Rows.
 
-    async def update_rows(self, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
-        """Merge object rows, durable on return; NotFound."""
+    async def update_rows(
+        self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
+    ) -> None:
+        """Merge object rows, durable on return; NotFound. With `later` see `ListingStore.update_rows`."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
 
@@ -125,7 +127,7 @@ class ShardedReplicas:
             return _merge_own(database, rows)
 
         grows = not all(row.deleted for row in rows)
-        away = await self.store.write(id, update, max(1, len(rows)), grows=grows)
+        away = await self.store.write(id, update, max(1, len(rows)), grows=grows, later=later)
         metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
         await self._bring_all(id, name, away)
 
