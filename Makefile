@@ -126,6 +126,13 @@ bench-operator: setup ## one operator with 100 clusters: reconcile times, memory
 bench-sync: setup ## bytes, requests and time of the replicator's rounds
 	@.venv/bin/python -m bench.sync.run
 
+# make bench-peers PEERS_ARGS='--objects 1000 --rounds 0'
+PEERS_ARGS ?=
+.PHONY: bench-peers
+bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replication, and small objects (installs them; root)
+	@bench/peers/prepare.sh
+	@unshare --net .venv/bin/python -m bench.peers.run $(PEERS_ARGS)
+
 .PHONY: docs
 docs: setup ## write docs/settings.md and the tables of docs/swift-api.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md

@@ -1,0 +1,1 @@
+"""OpenStack Swift's daemons beside ours, in one run on one machine."""

@@ -1,0 +1,104 @@
+"""Small objects through both proxies: 10 KiB PUT and GET from 20 clients, three replicas, on the same disk.
+
+The two stores run one after the other, in turns: neither takes processors from the other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.baseline.run import Figures, wrk
+from bench.peers.openstack import KEY, PROXY_PORT, USER, OpenStack
+from bench.peers.processes import family_of, seconds_of
+from e2e.standalone.cluster import start_cluster
+from e2e.standalone.wire import Client
+
+CLIENTS, NODES, REPLICAS, PART_POWER = 20, 4, 3, 7
+OPERATIONS = {"PUT 10 KiB": "put.lua", "GET 10 KiB": "get.lua"}
+HEAD = (
+    "| operation | system | requests/s | p50 ms | p99 ms | CPU ms a request | each round's requests/s |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run of wrk."""
+
+    figures: Figures
+    cpu_ms: float
+    """Per request, of all processes of the store."""
+
+
+@contextmanager
+def openstack(directory: Path) -> Iterator[tuple[Client, Callable[[], float]]]:
+    """OpenStack Swift, running, and its processor time."""
+    cluster = OpenStack(directory, NODES, REPLICAS, PART_POWER)
+    try:
+        cluster.start_storage(("object", "container", "account"))
+        cluster.start_proxy()
+        time.sleep(1)
+        yield Client(f"http://127.0.0.1:{PROXY_PORT}", USER, KEY), cluster.cpu_s
+    finally:
+        cluster.stop()
+
+
+@contextmanager
+def swiftlet(directory: Path) -> Iterator[tuple[Client, Callable[[], float]]]:
+    """Our own store, running, and its processor time."""
+    cluster = start_cluster(directory)
+    try:
+        client = Client(cluster.endpoint, cluster.user, cluster.key)
+        yield client, lambda: sum(seconds_of(one) for one in family_of(cluster.process.pid))
+    finally:
+        cluster.stop()
+
+
+SYSTEMS = {"swiftlet": swiftlet, "OpenStack": openstack}
+
+
+def measure(directory: Path, rounds: int, seconds: int) -> dict[tuple[str, str], list[Round]]:
+    """Rounds by operation and system."""
+    found: dict[tuple[str, str], list[Round]] = {}
+    for number in range(rounds):
+        for system, running in SYSTEMS.items():
+            place = directory / f"{system}-{number}"
+            with running(place) as (client, cpu_s):
+                container, count = "bench", 1
+                answer = client.call("PUT", container)
+                assert answer.status in {201, 202}, answer
+                for operation, script in OPERATIONS.items():
+                    used_s = cpu_s()
+                    figures = wrk(client, script, container, CLIENTS, seconds, count)
+                    used_s = cpu_s() - used_s
+                    count = max(1, figures.requests - CLIENTS)
+                    assert figures.failed <= figures.requests // 100, (system, figures)
+                    round_ = Round(figures, used_s / figures.requests * 1000)
+                    found.setdefault((operation, system), []).append(round_)
+            shutil.rmtree(place)
+    return found
+
+
+def rows(found: dict[tuple[str, str], list[Round]]) -> Iterable[str]:
+    """The table: medians, and each round's rate."""
+    yield HEAD
+    for (operation, system), rounds in found.items():
+        rate, p50, p99 = (
+            statistics.median(getattr(one.figures, name) for one in rounds)
+            for name in ("per_second", "p50_ms", "p99_ms")
+        )
+        cpu_ms = statistics.median(one.cpu_ms for one in rounds)
+        each = ", ".join(f"{one.figures.per_second:,.0f}" for one in rounds)
+        yield f"| {operation} | {system} | {rate:,.0f} | {p50:.1f} | {p99:.1f} | {cpu_ms:.2f} | {each} |"
+    yield "\n| ours as a multiple of OpenStack's | requests/s | CPU | wanted |\n|---|---|---|---|"
+    for operation, bar in (("PUT 10 KiB", 40), ("GET 10 KiB", 25)):
+        pairs = list(zip(found[operation, "swiftlet"], found[operation, "OpenStack"], strict=True))
+        rate = statistics.median(a.figures.per_second / b.figures.per_second for a, b in pairs)
+        cpu = statistics.median(b.cpu_ms / a.cpu_ms for a, b in pairs)
+        yield f"| {operation} | {rate:.1f} x | {cpu:.1f} x less | {bar} x |"

@@ -1,0 +1,200 @@
+"""OpenStack Swift's own daemons on loopback addresses: configuration, rings, data, rounds of its object replicator.
+
+Everything is as its documentation's "all in one" sets it up, with one address a node: account, container and object
+server (one worker each, which also answers replication) and an rsync daemon; one memcached; a proxy with two workers
+and TempAuth.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from bench.peers.processes import Processes, children_cpu_s
+from bench.peers.wire import Pass, Traffic, Wire, address_of
+
+VENV = Path(".cache/bench-peers/venv/bin").absolute()
+_INSIDE = str(Path(__file__).with_name("inside.py"))
+PROXY_PORT = 8180
+_MEMCACHED_PORT = 11311
+_KINDS = {"object": 6200, "container": 6201, "account": 6202}
+USER, KEY = "test:tester", "testing"
+
+_STORAGE = """\
+[DEFAULT]
+bind_ip = {address}
+bind_port = {port}
+workers = 1
+devices = {devices}
+mount_check = false
+user = {user}
+swift_dir = {etc}
+log_level = WARNING
+fallocate_reserve = 0
+[pipeline:main]
+pipeline = {kind}-server
+[app:{kind}-server]
+use = egg:swift#{kind}
+"""
+_REPLICATOR = """\
+[object-replicator]
+concurrency = {concurrency}
+rsync_module = {{replication_ip}}::object
+recon_cache_path = {etc}
+log_level = INFO
+"""
+_RSYNC = """\
+uid = {user}
+gid = {user}
+use chroot = no
+address = {address}
+port = 873
+pid file = {etc}/rsync-{node}.pid
+reverse lookup = no
+[object]
+path = {devices}
+read only = false
+max connections = 25
+lock file = {etc}/rsync-{node}.lock
+"""
+_PROXY = """\
+[DEFAULT]
+bind_ip = 127.0.0.1
+bind_port = {port}
+workers = 2
+user = {user}
+swift_dir = {etc}
+log_level = WARNING
+[pipeline:main]
+pipeline = catch_errors gatekeeper healthcheck proxy-logging cache tempauth proxy-logging proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+[filter:tempauth]
+use = egg:swift#tempauth
+user_test_tester = testing .admin
+[filter:cache]
+use = egg:swift#memcache
+memcache_servers = 127.0.0.1:{memcached}
+[filter:catch_errors]
+use = egg:swift#catch_errors
+[filter:gatekeeper]
+use = egg:swift#gatekeeper
+[filter:healthcheck]
+use = egg:swift#healthcheck
+[filter:proxy-logging]
+use = egg:swift#proxy_logging
+"""
+
+
+class OpenStack:
+    """One cluster below a directory."""
+
+    def __init__(self, directory: Path, nodes: int, replicas: int, part_power: int, concurrency: int = 4) -> None:
+        """Write configuration and rings; nothing runs yet."""
+        self.nodes = nodes
+        self._etc = directory / "etc"
+        self._etc.mkdir(parents=True)
+        self._directory = directory
+        self._processes = Processes(directory / "log")
+        (self._etc / "swift.conf").write_text("[swift-hash]\nswift_hash_path_suffix = benchmark\n")
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+        for node in range(nodes):
+            (self._devices(node) / "d").mkdir(parents=True)
+            common = {
+                "address": address_of(node),
+                "devices": self._devices(node),
+                "etc": self._etc,
+                "user": user,
+                "node": node,
+            }
+            for kind, port in _KINDS.items():
+                text = _STORAGE.format(kind=kind, port=port, **common)
+                if kind == "object":
+                    text += _REPLICATOR.format(concurrency=concurrency, **common)
+                (self._etc / f"{kind}-{node}.conf").write_text(text)
+            (self._etc / f"rsync-{node}.conf").write_text(_RSYNC.format(**common))
+        proxy = _PROXY.format(port=PROXY_PORT, etc=self._etc, user=user, memcached=_MEMCACHED_PORT)
+        (self._etc / "proxy.conf").write_text(proxy)
+        addresses = [address_of(node) for node in range(nodes)]
+        self._inside("rings", str(part_power), str(replicas), *addresses)
+
+    def _devices(self, node: int) -> Path:
+        return self._directory / f"node-{node}"
+
+    def _command(self, what: str, *arguments: str) -> list[str]:
+        return [str(VENV / "python"), _INSIDE, what, str(self._etc), *arguments]
+
+    def _inside(self, what: str, *arguments: str) -> None:
+        done = subprocess.run(self._command(what, *arguments), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{what}: {done.stderr[-3000:]}")
+
+    def load(self, first: int, last: int, size: int, replicas: int) -> None:
+        """Put objects on their first `replicas` devices."""
+        places = [f"{address_of(node)}={self._devices(node)}" for node in range(self.nodes)]
+        self._inside("load", str(first), str(last), str(size), str(replicas), *places)
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def start_storage(self, kinds: tuple[str, ...] = ("object",)) -> None:
+        """Start these servers and rsync on all nodes."""
+        for node in range(self.nodes):
+            for kind in kinds:
+                command = self._command("daemon", f"swift-{kind}-server", str(self._etc / f"{kind}-{node}.conf"))
+                self._processes.start(f"{node}-{kind}", command)
+            rsync = ["rsync", "--daemon", "--no-detach", "--config", str(self._etc / f"rsync-{node}.conf")]
+            self._processes.start(f"{node}-rsync", rsync)
+        ports = [_KINDS[kind] for kind in kinds] + [873]
+        self._processes.wait_for((address_of(node), port) for node in range(self.nodes) for port in ports)
+
+    def start_proxy(self) -> None:
+        """Start memcached and the proxy."""
+        self._processes.start("memcached", ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(_MEMCACHED_PORT)])
+        self._processes.start("proxy", self._command("daemon", "swift-proxy-server", str(self._etc / "proxy.conf")))
+        self._processes.wait_for([("127.0.0.1", _MEMCACHED_PORT), ("127.0.0.1", PROXY_PORT)])
+
+    def kill_node(self, node: int) -> None:
+        """End all servers of a node: connections are refused."""
+        self._processes.stop(f"{node}-")
+
+    def stop(self) -> None:
+        """End everything."""
+        self._processes.stop()
+
+    def cpu_s(self) -> float:
+        """Processor time of all that runs."""
+        return self._processes.cpu_s()
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def one_pass(self, node: int, wire: Wire, partition: int | None = None) -> Pass:
+        """`swift-object-replicator --once` on a node; `partition` confines it."""
+        conf = str(self._etc / f"object-{node}.conf")
+        arguments = [conf, "--once", "--verbose"] + ([] if partition is None else [f"--partitions={partition}"])
+        command = self._command("daemon", "swift-object-replicator", *arguments)
+        wire.take()
+        cpu_s, own_s, began = self.cpu_s(), children_cpu_s(), time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        seconds = time.monotonic() - began
+        cpu_s = self.cpu_s() - cpu_s + children_cpu_s() - own_s
+        said = done.stdout + done.stderr
+        if done.returncode or "Object replication complete" not in said:
+            raise RuntimeError(f"object-replicator ended with {done.returncode}: {said[-3000:]}")
+        traffic = wire.take()
+        local = traffic.pop(node)
+        found = re.findall(r"(\d+) successes, (\d+) failures", said)
+        failed = sum(int(failures) for _, failures in found[-1:])
+        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, cpu_s, _moved(said), failed)
+
+
+def _moved(said: str) -> int:
+    """Suffixes that were sent to another node."""
+    synced = re.findall(r"[0-9.]+% hashed, [0-9.]+% synced", said)
+    counts = re.findall(r"(\d+) suffixes checked", said)
+    if not (synced and counts):
+        return 0
+    share = re.search(r"([0-9.]+)% synced", synced[-1])
+    return round(int(counts[-1]) * float(share[1]) / 100) if share else 0

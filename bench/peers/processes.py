@@ -1,0 +1,101 @@
+"""Processes of a benchmark: started in groups of their own, waited for, ended, and their processor time."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+START_WITHIN_S = 90.0
+_END_WITHIN_S = 15.0
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Processes:
+    """Those of one system, by name."""
+
+    def __init__(self, log: Path) -> None:
+        """All of them write to the file `log`."""
+        self._log = log
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start one."""
+        with self._log.open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+
+    def stop(self, prefix: str = "") -> None:
+        """End those whose names begin so, with their children."""
+        ending = [name for name in self._running if name.startswith(prefix)]
+        for name in ending:
+            _signal(self._running[name], signal.SIGTERM)
+        for name in ending:
+            process = self._running.pop(name)
+            try:
+                process.wait(_END_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                _signal(process, signal.SIGKILL)
+                process.wait()
+
+    def cpu_s(self, prefix: str = "") -> float:
+        """Processor time so far of those whose names begin so, with their living children."""
+        pids = (process.pid for name, process in self._running.items() if name.startswith(prefix))
+        return sum(seconds_of(family) for pid in pids for family in family_of(pid))
+
+    def alive(self) -> None:
+        """RuntimeError when one has ended by itself."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                tail = self._log.read_text(errors="replace")[-3000:]
+                raise RuntimeError(f"{name} has ended with {process.returncode}:\n{tail}")
+
+    def wait_for(self, places: Iterable[tuple[str, int]]) -> None:
+        """Wait until somebody listens at each of these addresses and ports."""
+        for address, port in places:
+            deadline = time.monotonic() + START_WITHIN_S
+            while not _listens(address, port):
+                self.alive()
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"nobody listens at {address}:{port}; see {self._log}")
+                time.sleep(0.05)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, number)
+
+
+def _listens(address: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        return sock.connect_ex((address, port)) == 0
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all that it and its children started, as far as they live."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def seconds_of(pid: int) -> float:
+    """Processor seconds of a process so far, with those of its children that were waited for; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(field) for field in fields[11:15]) * _TICK_S
+
+
+def children_cpu_s() -> float:
+    """Processor seconds of all children of this process that have ended and were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
