@@ -22,6 +22,10 @@ class MemoryShards(ABC):
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         """What the device answers."""
 
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+        """See `ShardTransport.shard_found`."""
+        await self._ask(device, lambda store: shard_access.found(store, partition, name))
+
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
     ) -> RowsChange:

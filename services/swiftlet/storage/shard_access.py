@@ -13,6 +13,11 @@ from swiftlet.model import DatabaseKind, DatabaseName, ListingQuery, ObjectRow, 
 from swiftlet.timestamp import Timestamp
 
 
+async def found(store: ListingStore, partition: int, name: DatabaseName) -> None:
+    """See `ShardTransport.shard_found`."""
+    await store.write(store.id_of(partition, name), lambda _: None, create=name)
+
+
 async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> RowsChange:
     """See `ShardTransport.shard_merge`."""
     grows = not all(row.deleted for row in rows)
@@ -20,7 +25,6 @@ async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: S
         store.id_of(partition, name),
         lambda database: shards.merge(database, rows),
         max(1, len(rows)),
-        create=name,
         grows=grows,
     )
     metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
@@ -63,4 +67,4 @@ async def add_points(
             raise NotFound(f"{name} is {'a' if own else 'no'} shard")
         return shards.add_points(database, at, points, own)
 
-    await store.write(store.id_of(partition, name), add, create=None if own else name)
+    await store.write(store.id_of(partition, name), add)

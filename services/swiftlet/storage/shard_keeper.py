@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -215,6 +216,7 @@ class ShardKeeper:
             return True
         middle = await self._middle(id, view, large[0])
         if middle is not None:
+            await self._understood(id, view.name, middle)
             await self._split(id, view.name, middle)
             self._large_since.pop(id, None)
         return True
@@ -225,6 +227,20 @@ class ShardKeeper:
             return look.middle if look is not None else None
         upper = view.layout.shards[0].upper if view.layout.shards else None
         return await self._replicas.store.read(id, lambda database: shards.middle_of(database, upper))
+
+    async def _understood(self, id: DatabaseId, name: DatabaseName, point: str) -> None:
+        """Errors unless all holders of the container, and of the new shard, answer requests about shards.
+
+        A program from before shards refuses such a request as one that it does not know (NodeError); one that knows it
+        and has no such database says NotFound.
+        """
+        transport = self._replicas.transport
+        partition, holders = self._replicas.shard_holders(id, name, point)
+        for holder in self._replicas.holders(id):
+            await transport.shard_look(holder, id.partition, name)
+        for holder in holders:
+            with suppress(NotFound):
+                await transport.shard_look(holder, partition, shard_name(name, point))
 
     async def _split(self, id: DatabaseId, name: DatabaseName, point: str) -> None:
         at = self._clock.next()

@@ -1,5 +1,7 @@
 """Moving rows of a container to its shards, from the top down, for one replica.
 
+A handoff moves its own rows only: those in shards belong to the replica whose shards they are.
+
 Each step may be the last: what it leaves behind is what the next one finds. Rows are put into the shard first; then,
 in one transaction of the container's own database, they go from there and the shard serves them (`shards.cut`).
 Between shards that transaction only says who serves them, and what is left behind is swept.
@@ -52,15 +54,17 @@ class ShardMover:
             if source is None:
                 return False
             assert source.end is not None
+            if source.point and self._replicas.index(id) is None:
+                await self._lower(id, source, source.end)
+                return True
             if source.point:
                 await self._tell(id, name, source)
                 await locks.enter_async_context(self._replicas.lock(id, source.point))
             rows = await self._tail(id, name, source.point, source.end, source.upper)
             if not rows:
+                await self._found(id, name, found.opened(source, source.end))
                 self._step("lower without rows")
-                await self._replicas.store.write(
-                    id, lambda database: shards.set_upper(database, source.point, source.end), grows=False
-                )
+                await self._lower(id, source, source.end)
                 return True
             receiver = found.receiver(source, rows[0].name)
             await locks.enter_async_context(self._replicas.lock(id, receiver.point))
@@ -68,6 +72,7 @@ class ShardMover:
             floor = max(source.end, receiver.start)
             batch = [row for row in rows[: self._batch_rows] if row.name > floor]
             below = max(floor, rows[len(batch)].name) if len(batch) < len(rows) else floor
+            await self._found(id, name, found.opened(source, below))
             self._step("put")
             await self._replicas.push(id, name, receiver.point, batch)
             self._step("hand over")
@@ -78,6 +83,20 @@ class ShardMover:
                     id, lambda database: shards.cut(database, batch, below, receiver.point), len(batch), grows=False
                 )
             return True
+
+    async def _lower(self, id: DatabaseId, source: Shard, upper: str) -> None:
+        await self._replicas.store.write(
+            id, lambda database: shards.set_upper(database, source.point, upper), grows=False
+        )
+
+    async def _found(self, id: DatabaseId, name: DatabaseName, points: list[str]) -> None:
+        """Make this replica's replicas of shards that are about to serve; a handoff has none of its own."""
+        if self._replicas.index(id) is None:
+            return
+        for point in points:
+            self._step("found")
+            partition, holders = self._replicas.shard_holders(id, name, point)
+            await self._replicas.transport.shard_found(holders[0], partition, shard_name(name, point))
 
     async def _between(
         self, id: DatabaseId, name: DatabaseName, source: Shard, batch: list[ObjectRow], below: str, point: str
@@ -139,6 +158,8 @@ class ShardMover:
         swept = 0
         for shard in found.shards:
             look = looks.get(shard.point)
+            if shard.point and self._replicas.index(id) is None:
+                continue
             if shard.upper is None or not shard.settled or (shard.point and not (look and look.beyond)):
                 continue
             rows = (await self._tail(id, name, shard.point, shard.upper, None))[: self._batch_rows]

@@ -29,6 +29,11 @@ class ShardRoutes:
         """`stores` by the devices' names on this server."""
         self._stores = stores
 
+    async def found_shard(self, request: web.Request, _fields: Answer) -> Answer:
+        """Nothing."""
+        await shard_access.found(*self._place(request))
+        return {}
+
     async def merge_shard(self, request: web.Request, fields: Answer) -> Answer:
         """What the shard holds then."""
         return asdict(await shard_access.merge(*self._place(request), _rows(fields)))

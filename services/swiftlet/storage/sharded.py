@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from swiftlet.errors import NodeBusy, NotFound, SwiftletError
+from swiftlet.errors import NodeBusy, NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import metrics, shards
 from swiftlet.listing.container_db import ContainerDb, plain
 from swiftlet.listing.pool import ListingStore
@@ -288,9 +288,10 @@ class ShardedReplicas:
         low: str,
         high: str | None,
     ) -> Sequence[ObjectRow | Subdir]:
+        if shard.taken or (self.index(id) is None and not shard.complete):
+            raise NodeBusy(f"{name}: it is not known here yet whether all of its rows are where they belong")
         partition, holders = self.shard_holders(id, name, shard.point)
         errors: list[str] = []
-        absent = 0
         for holder in holders if shard.complete and found.moved else holders[:1]:
             try:
                 entries = await self.transport.shard_page(
@@ -299,13 +300,9 @@ class ShardedReplicas:
                 if holder is not holders[0]:
                     await self._check_end(holder, partition, name, shard)
                 return entries
-            except NotFound:
-                absent += 1
             except SwiftletError as error:
-                errors.append(str(error))
-        if absent and not errors and not shard.totals.objects:
-            return []
-        raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors) or 'it is missing'})")
+                errors.append(f"{holder.address}: {error}")
+        raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors)})")
 
     async def _check_end(self, holder: Device, partition: int, name: DatabaseName, shard: Shard) -> None:
         """NodeBusy if another replica of a shard was split where this replica does not know of it yet.
@@ -321,7 +318,14 @@ class ShardedReplicas:
     async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
         """Delete; NotEmpty, NotFound; errors of shards that can't be asked."""
         name = DatabaseName(account, container)
-        await self.refresh(self.store.id_of(partition, name), name)
+        id = self.store.id_of(partition, name)
+        looks = await self.refresh(id, name)
+        for shard in (await self.layout(id)).shards[1:]:
+            look = looks.get(shard.point)
+            if shard.serves and look is None:
+                raise NodeBusy(f"{name}: what a part of it holds can't be told here")
+            if look is not None and look.objects and not shard.settled:
+                raise NotEmpty(f"{name} is being split and is not empty")
         await self.store.delete_container(partition, account, container, timestamp)
 
     async def refresh(self, id: DatabaseId, name: DatabaseName) -> dict[str, ShardLook | None]:
@@ -330,7 +334,9 @@ class ShardedReplicas:
         for shard in (await self.layout(id)).shards[1:]:
             async with self.lock(id, shard.point):
                 look = looks[shard.point] = await self.look(id, name, shard.point)
-                change = RowsChange(look.objects, look.bytes, 0, 0) if look else RowsChange(0, 0, 0, 0)
+                if look is None:
+                    continue
+                change = RowsChange(look.objects, look.bytes, 0, 0)
                 if (change.objects, change.bytes) != (shard.totals.objects, shard.totals.bytes) and shard.settled:
                     await self.store.write(id, lambda db, p=shard.point, c=change: shards.note(db, p, c), grows=False)
         return looks

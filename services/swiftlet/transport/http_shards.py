@@ -24,16 +24,23 @@ MAX_TAIL = 5_000
 class ShardTransport(Protocol):
     """Shards' databases on devices, and split points. Errors as with `ListingTransport`."""
 
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+        """Make a shard's database, unless it is there.
+
+        Nothing else but sync does, so one that is missing later is lost or elsewhere.
+        """
+        ...
+
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
     ) -> RowsChange:
-        """Merge rows into a shard, made if need be; durable on return."""
+        """Merge rows into a shard; durable on return. NotFound."""
         ...
 
     async def shard_page(
         self, device: Device, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
     ) -> Sequence[ObjectRow | Subdir]:
-        """One page of what it has in `[low, high)`; nothing of a shard that is not there."""
+        """One page of what it has in `[low, high)`; NotFound."""
         ...
 
     async def shard_look(self, device: Device, partition: int, name: DatabaseName, middle: bool = False) -> ShardLook:
@@ -53,7 +60,7 @@ class ShardTransport(Protocol):
     async def shard_points(
         self, device: Device, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
     ) -> None:
-        """Split a container there (`own`; NotFound), or tell a shard, made if need be, where it ends."""
+        """Split a container there (`own`), or tell a shard where it ends; NotFound."""
         ...
 
 
@@ -72,6 +79,10 @@ class HttpShards(ABC):
         query = {"account": name.account, "container": name.container}
         path = f"/v1/containers/{device.device}/{partition}/shard/{what}"
         return await self._call(device, "POST", path, query, body)
+
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+        """See `ShardTransport.shard_found`."""
+        await self._shard(device, partition, name, "found", {})
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
