@@ -225,8 +225,9 @@ def _ring_set(world: World) -> Iterator[Verdict]:
 
 def _rdma_named(world: World) -> Iterator[Verdict]:
     spec = world.cluster.spec
-    nameless = [p.name for p in spec.pools if spec.rdma_of(p).mode == "required" and spec.rdma_of(p).resource is None]
-    message = f"pool {', '.join(nameless)} requires RDMA but names no resource; set rdma.resource"
+    asking = {**{f"pool {pool.name}": spec.rdma_of(pool) for pool in spec.pools}, "proxy": spec.rdma_of(spec.proxy)}
+    nameless = [who for who, rdma in asking.items() if rdma.mode == "required" and rdma.resource is None]
+    message = f"{', '.join(nameless)}: RDMA is required but no resource is named; set rdma.resource"
     yield Verdict("RDMAResourceMissing", message, bool(nameless))
 
 

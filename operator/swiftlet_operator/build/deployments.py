@@ -14,6 +14,7 @@ from swiftlet_operator.build.pods import (
     template,
     volumes,
 )
+from swiftlet_operator.build.rdma import NETWORKS, with_rdma
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import METADATA, METADATA_PORT, PROXY, Site
 from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, Manifest
@@ -28,13 +29,16 @@ def _proxies(site: Site) -> list[Manifest]:
     spec = site.spec.proxy
     if not spec.replicas:
         return []
+    rdma = site.rdma_of(spec)
     pod = template(
         site,
         {COMPONENT_LABEL: PROXY, API_LABEL: "true"},
         restart_digest(site, "proxy"),
         spec,
-        [proxy_container(site, spec.resources)],
+        [with_rdma(site, spec, proxy_container(site, spec.resources))],
         volumes(site, proxy=True),
+        annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
+        node_selector=rdma.node_selector if rdma else None,
     )
     return [_deployment(site, PROXY, spec.replicas, pod)]
 

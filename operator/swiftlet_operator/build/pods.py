@@ -45,7 +45,6 @@ def service_container(
     *,
     env: Sequence[Mapping[str, Any]] = (),
     mounts: Sequence[Mapping[str, Any]] = (),
-    capabilities: Sequence[str] = (),
     ring_cache: str | None = None,
     scheme: str = "HTTP",
     more_ports: Mapping[str, int] | None = None,
@@ -81,7 +80,7 @@ def service_container(
         "readinessProbe": _probe("/readyz", port_name, scheme, _PERIOD_S, 2),
         "startupProbe": _probe("/healthz", port_name, scheme, _PERIOD_S, STARTUP_S // _PERIOD_S),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_S)]}}},
-        "securityContext": container_security(capabilities),
+        "securityContext": container_security(),
     }
     if resources.manifest:
         container["resources"] = resources.manifest

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from swiftlet.crd import Pool, RdmaSpec, Resource, StorageClusterSpec
+from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     POOL_LABEL,
@@ -77,8 +77,8 @@ class Site:
     `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
     spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
     `drainable`: groups of which all pods may go.
-    `rdma_pools`: pools whose pods ask for an RDMA device. `operator_namespace`: where the operator's own pod is, None
-    when it runs outside.
+    `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
+    `operator_namespace`: where the operator's own pod is, None when it runs outside.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -90,6 +90,7 @@ class Site:
     frozen: frozenset[str] = frozenset()
     drainable: frozenset[str] = frozenset()
     rdma_pools: frozenset[str] = frozenset()
+    rdma_proxies: bool = False
     has_monitoring: bool = False
     operator_namespace: str | None = None
 
@@ -144,9 +145,17 @@ class Site:
         """A pod's stable name in DNS, as it stands in rings."""
         return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
 
-    def rdma_of(self, pool: Pool) -> RdmaSpec | None:
-        """What a pool's pods ask for, None when they don't."""
-        return self.spec.rdma_of(pool) if pool.name in self.rdma_pools else None
+    def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec | None:
+        """What a pool's pods, or the proxies' own, ask for; None when they don't."""
+        asking = pods.name in self.rdma_pools if isinstance(pods, Pool) else self.rdma_proxies
+        return self.spec.rdma_of(pods) if asking else None
+
+    def rdma_mode(self, pods: Pool | ProxySpec) -> str | None:
+        """`cluster.rdma` for their services; None leaves the default: nobody who asks for none finds a device."""
+        asked = self.rdma_of(pods)
+        if asked is not None:
+            return asked.mode
+        return "off" if self.spec.rdma_of(pods).mode == "disabled" else None
 
 
 def groups_of_pool(cluster: str, pool: Pool) -> list[Group]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swiftlet.crd import Pool, RdmaSpec, Resources
+from swiftlet.crd import Pool, Resources
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.pods import (
     API_LABEL,
@@ -14,6 +14,7 @@ from swiftlet_operator.build.pods import (
     template,
     volumes,
 )
+from swiftlet_operator.build.rdma import NETWORKS, with_rdma
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
     OBJECT_NATIVE_PORT,
@@ -30,7 +31,6 @@ from swiftlet_operator.manifests import STATEFUL_SET, Manifest
 DEVICES_DIRECTORY = "/srv/swiftlet"
 RING_CACHE = ".rings"
 """Directory on a device for the last good rings; stores leave it alone."""
-NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def build_storage(site: Site) -> list[Manifest]:
@@ -47,9 +47,10 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     rdma = site.rdma_of(pool)
     has_proxy = PROXY in pool.roles
     services = ["object", "replicator"] + ["proxy"] * has_proxy
-    containers = [_object(site, pool, rdma), _replicator(site, pool)]
+    containers = [_object(site, pool), _replicator(site, pool)]
     if has_proxy:
         containers.append(proxy_container(site, site.spec.proxy.resources))
+    containers = [with_rdma(site, pool, one) for one in containers]
     labels = group.labels | ({API_LABEL: "true"} if has_proxy else {})
     pod = template(
         site,
@@ -66,24 +67,19 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     return stateful_set(site, group, pod, claims)
 
 
-def _object(site: Site, pool: Pool, rdma: RdmaSpec | None) -> dict[str, Any]:
-    resources = pool.resources
-    if rdma is not None and rdma.resource is not None:
-        asked = {rdma.resource: str(rdma.count)}
-        resources = Resources(requests={**resources.requests, **asked}, limits={**resources.limits, **asked})
+def _object(site: Site, pool: Pool) -> dict[str, Any]:
     return service_container(
         site,
         "object",
         "object",
         OBJECT_PORT,
-        resources,
+        pool.resources,
         env=[
             {"name": "SWIFTLET_OBJECT__DEVICES", "value": _listed(devices_of(pool))},
             {"name": "SWIFTLET_OBJECT__RING_HOST", "value": _host(site)},
         ],
         more_ports={"object-native": OBJECT_NATIVE_PORT},
         mounts=[{"name": name, "mountPath": f"{DEVICES_DIRECTORY}/{name}"} for name in devices_of(pool)],
-        capabilities=["IPC_LOCK"] if rdma is not None else [],
         # Only the process that owns a device has it; the pod's others keep their rings elsewhere.
         ring_cache=f"{DEVICES_DIRECTORY}/{devices_of(pool)[0]}/{RING_CACHE}",
     )

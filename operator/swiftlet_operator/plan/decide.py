@@ -147,6 +147,7 @@ def _site(
         frozen=allowed.frozen,
         drainable=allowed.open,
         rdma_pools=say.rdma_pools(world),
+        rdma_proxies=say.rdma_proxies(world),
         has_monitoring=world.has_monitoring,
         operator_namespace=defaults.namespace,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from swiftlet.crd import Fact
+from swiftlet.crd import Fact, Pool, ProxySpec
 from swiftlet_operator.build.site import PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
 from swiftlet_operator.manifests import DEPLOYMENT, POOL_LABEL, labels_of, name_of
@@ -223,16 +223,21 @@ def _used(reports: Mapping[str, Report]) -> set[str]:
 
 def rdma_pools(world: World) -> frozenset[str]:
     """Pools whose pods ask for RDMA: those that must, and those that may where all their nodes offer it."""
-    found = set()
-    for pool in world.cluster.spec.pools:
-        rdma = world.cluster.spec.rdma_of(pool)
-        if not rdma.wanted:
-            continue
-        wanted = {**pool.node_selector, **rdma.node_selector}.items()
-        selected = [node for node in world.nodes if wanted <= labels_of(node).items()]
-        if rdma.mode == "required" or (selected and all(offers(node, rdma) for node in selected)):
-            found.add(pool.name)
-    return frozenset(found)
+    return frozenset(pool.name for pool in world.cluster.spec.pools if _asks_for_rdma(world, pool))
+
+
+def rdma_proxies(world: World) -> bool:
+    """Whether the proxies' own pods ask for RDMA, by the same rule."""
+    return _asks_for_rdma(world, world.cluster.spec.proxy)
+
+
+def _asks_for_rdma(world: World, pods: Pool | ProxySpec) -> bool:
+    rdma = world.cluster.spec.rdma_of(pods)
+    if not rdma.wanted:
+        return False
+    wanted = {**pods.node_selector, **rdma.node_selector}.items()
+    selected = [node for node in world.nodes if wanted <= labels_of(node).items()]
+    return rdma.mode == "required" or (bool(selected) and all(offers(node, rdma) for node in selected))
 
 
 def rdma_available(world: World) -> Fact:

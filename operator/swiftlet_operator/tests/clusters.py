@@ -101,6 +101,7 @@ def site(spec: str) -> Site:
         policies=(Policy(0, "Policy-0", default=True),),
         ring_chunks={"account": 1, "container": 1, "object-0": 2},
         rdma_pools=frozenset({"near", "far"} if spec == "rdma" else ()),
+        rdma_proxies=spec == "rdma",
         has_monitoring=True,
         operator_namespace="swiftlet-system",
     )

@@ -147,13 +147,19 @@ def test_pods_are_shared_out_over_zones() -> None:
 def test_only_rdma_pools_ask_for_devices_and_locked_memory() -> None:
     asked = {}
     for workload, pod in workloads("rdma"):
-        first = pod["containers"][0]
-        limits = first.get("resources", {}).get("limits", {})
-        asked[workload["metadata"]["name"]] = (limits, first["securityContext"]["capabilities"].get("add", []))
+        for one in pod["containers"]:
+            limits = one.get("resources", {}).get("limits", {})
+            mode = {env["name"]: env.get("value") for env in one.get("env", [])}.get("SWIFTLET_CLUSTER__RDMA")
+            locked = one.get("securityContext", {}).get("capabilities", {}).get("add", [])
+            asked[workload["metadata"]["name"], one["name"]] = (limits, locked, mode)
 
-    assert asked["store-near"] == ({"rdma/hca_shared_a": "2"}, ["IPC_LOCK"])
-    assert asked["store-far"] == ({"rdma/hca": "1"}, ["IPC_LOCK"])
-    assert asked["store-slow"] == ({}, [])
+    near = ({"rdma/hca_shared_a": "2"}, ["IPC_LOCK"], "required")
+    assert asked["store-near", "object"] == asked["store-near", "replicator"] == near
+    anywhere = ({"rdma/hca": "1"}, ["IPC_LOCK"], "auto")
+    assert asked["store-far", "object"] == asked["store-far", "replicator"] == anywhere
+    assert asked["store-proxy", "proxy"] == anywhere
+    assert asked["store-slow", "object"] == asked["store-slow", "replicator"] == ({}, [], "off")
+    assert asked["store-metadata", "metadata"] == asked["store-container", "container"] == ({}, [], None)
 
 
 def test_a_sumo_pool_serves_the_api() -> None:

@@ -115,6 +115,7 @@ class ProxySpec(PodSpec):
     workers: Workers = 1
     service: ServiceSpec = ServiceSpec()
     storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
+    rdma: RdmaSpec | None = None
 
 
 class MetadataSpec(PodSpec):
@@ -231,9 +232,9 @@ class StorageClusterSpec(View):
             return self.proxy.service.port
         return 443 if self.tls.secret_ref is not None else 80
 
-    def rdma_of(self, pool: Pool) -> RdmaSpec:
-        """What counts for a pool: its own settings as a whole, else the cluster's."""
-        return pool.rdma if pool.rdma is not None else self.rdma
+    def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec:
+        """What counts for a pool, or for the proxies: their own settings as a whole, else the cluster's."""
+        return pods.rdma if pods.rdma is not None else self.rdma
 
     def pool_named(self, name: str) -> Pool | None:
         """The pool of that name."""
