@@ -224,6 +224,10 @@ class ClusterObjects:
         device, stream = await self._first_copy(path, key, operation, bound)
         return Download(self, key, device, stream, start, stop)
 
+    def is_suppressed(self, device: Device) -> bool:
+        """Whether others are asked before a device, because it has failed lately."""
+        return self._health.suppressed(device)
+
     def failed(self, device: Device) -> None:
         """Remember that a device failed in the middle of a read."""
         self._health.failed(device)

@@ -296,6 +296,11 @@ class ProxySection(NodeTimeouts):
         description="Seconds that a worker remembers a container's policy, ACLs and existence. Changed ACLs take "
         "effect everywhere within this time; 0 asks for every request.",
     )
+    hot_path: bool = Field(
+        default=False,
+        description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment ago; "
+        "all other requests as always. Without TLS, and with object servers that are spoken to natively.",
+    )
     storage_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$",

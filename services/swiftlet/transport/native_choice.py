@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
+from swiftlet_native import TransportPeer
 
 from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
@@ -71,6 +72,11 @@ class ChoosingObjectTransport:
         self._http = http
         self._clock = clock
         self._peers: dict[tuple[str, int], _Peer] = {}
+
+    def native_peer(self, device: Device) -> TransportPeer | None:
+        """Who serves a device natively; None where HTTP is used, or nobody has asked yet."""
+        peer = self._peers.get((device.host, device.port))
+        return self._native.native_peer(device) if peer is not None and peer.native else None
 
     async def _is_native(self, device: Device) -> bool:
         peer = self._peers.get((device.host, device.port))

@@ -110,6 +110,10 @@ class NativeClient:
             if listener is not None and listener.event(kind, value):
                 del self._calls[token]
 
+    def known(self, device: Device) -> TransportPeer | None:
+        """Who serves a device, if that was found out already."""
+        return self._current.get((device.host, device.port))
+
     async def peer(self, device: Device) -> TransportPeer:
         """Who serves a device; NotMade when its name does not resolve."""
         found = self._current.get((device.host, device.port))

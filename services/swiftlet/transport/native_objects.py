@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from swiftlet_native import Hasher, ObjectWire
+from swiftlet_native import Hasher, ObjectWire, TransportPeer
 
 from swiftlet.errors import NodeError, SizeMismatch
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
@@ -53,6 +53,10 @@ class NativeObjectTransport:
     def client(self) -> NativeClient:
         """The calls' own side: keys, counters."""
         return self._client
+
+    def native_peer(self, device: Device) -> TransportPeer | None:
+        """Who serves a device, if that was found out already."""
+        return self._client.known(device)
 
     async def probe(self, device: Device) -> None:
         """Whether the device's server answers on its native port; NodeError says why not."""

@@ -7,7 +7,7 @@ import logging
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
-from swiftlet.web.logs import get_logger
+from swiftlet.web.logs import get_logger, log_many
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import ID, path_of
 
@@ -56,3 +56,35 @@ def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
             )
 
     return AccessLog
+
+
+class AccessBatch:
+    """The same lines and numbers for requests that were answered elsewhere, many at a time."""
+
+    def __init__(self, metrics: HttpMetrics) -> None:
+        """Nothing to be written yet."""
+        self._metrics = metrics
+        self._lines: list[dict[str, object]] = []
+
+    def add(
+        self, method: str, path: str, status: int, sent: int, duration_s: float, remote: str, request_id: str
+    ) -> None:
+        """Count a request without a body; it is logged by `write`."""
+        self._metrics.answered(method, status, duration_s, 0, sent)
+        line = {
+            "method": method,
+            "path": path,
+            "status": status,
+            "bytes_in": 0,
+            "bytes_out": sent,
+            "duration_s": round(duration_s, 6),
+            "remote": remote,
+            "request_id": request_id,
+        }
+        self._lines.append(line)
+
+    def write(self, at: float) -> None:
+        """Log what was added; `at` in seconds since the epoch."""
+        lines, self._lines = self._lines, []
+        if lines:
+            log_many("access", "request", lines, at)

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
+from swiftlet.web.front import FRONT_DOOR, FrontDoor
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
@@ -95,23 +96,40 @@ async def serve(
         read_bufsize=options.read_buffer_bytes,
         auto_decompress=False,
     )
+    # A door reads requests as they come: TLS is the server's own.
+    door = app.get(FRONT_DOOR) if options.tls is None else None
     try:
         await runner.setup()
         assert runner.server is not None
         answer_without_target(runner.server)
-        for sock in sockets:
-            await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
-        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in runner.addresses])
+        if door is not None:
+            door.open(runner.server, sockets, options.keepalive_s)
+        else:
+            for sock in sockets:
+                await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
+        names = [sock.getsockname() for sock in sockets]
+        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in names], front_door=door is not None)
         await asked.once.wait()
         app[READINESS].draining = True
         _log.info("draining", drain_s=options.drain_s)
     finally:
-        await _drain(runner, asked)
+        await _drain(runner, door, options.drain_s, asked)
     _log.info("stopped")
 
 
-async def _drain(runner: web.AppRunner, asked: StopRequest) -> None:
-    cleanup = asyncio.ensure_future(runner.cleanup())
+async def _end(runner: web.AppRunner, door: FrontDoor | None, drain_s: float) -> None:
+    ends_at = asyncio.get_running_loop().time() + drain_s
+    if door is not None:
+        await door.leave()
+    try:
+        await runner.cleanup()
+    finally:
+        if door is not None:
+            await door.close(max(0.0, ends_at - asyncio.get_running_loop().time()))
+
+
+async def _drain(runner: web.AppRunner, door: FrontDoor | None, drain_s: float, asked: StopRequest) -> None:
+    cleanup = asyncio.ensure_future(_end(runner, door, drain_s))
     impatient = asyncio.ensure_future(asked.twice.wait())
     await asyncio.wait({cleanup, impatient}, return_when=asyncio.FIRST_COMPLETED)
     if not cleanup.done():

@@ -40,6 +40,8 @@ const TICK: Duration = Duration::from_millis(500);
 const FULL_TICK: Duration = Duration::from_millis(20);
 /// How long nothing is accepted when the system has no descriptor left.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_secs(1);
+/// How much later than the transport the thread itself gives a device up.
+const ANSWER_GRACE: Duration = Duration::from_secs(2);
 const ID_BYTES: usize = 11;
 
 struct Listener {
@@ -401,14 +403,19 @@ impl Reactor {
             match connection.state {
                 State::Idle => idle > settings.keepalive,
                 State::Writing(_) => idle > settings.client_timeout,
-                // The transport ends it in time.
-                State::Asking(_) => false,
+                // The transport ends it in time, unless it was stopped itself.
+                State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
             }
         };
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
         let over: Vec<usize> = self.slots.iter().enumerate().filter_map(over).collect();
         for index in over {
-            self.end(index);
+            let is_asking = |one: &Connection| matches!(one.state, State::Asking(_));
+            if self.slots[index].connection.as_ref().is_some_and(is_asking) {
+                self.hand_over(index);
+            } else {
+                self.end(index);
+            }
         }
     }
 

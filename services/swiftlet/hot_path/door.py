@@ -1,0 +1,201 @@
+"""Connections between the front and aiohttp: taken over with the bytes read so far, given back between two requests.
+
+A connection is given back when its last request was one that the front would answer now, aiohttp holds nothing of the
+next one, and the answer has left. One that comes back several times without the front having answered anything stays.
+
+Fault model: a client may be gone before its connection is taken over, and send anything at any time: bytes that reach
+aiohttp before the connection is given back keep it here. What the kernel holds goes along with the descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+from swiftlet_native import Front
+
+from swiftlet.web.logs import get_logger
+
+_MAX_BOUNCES = 8
+"""As often in a row a connection may come back unanswered."""
+_SOON = 32
+"""Turns of the event loop within which a connection whose answer has left is ready for the next request."""
+_LOOK_S = 0.01
+_LEAVE_S = 1.0
+"""The front is told at once, unless something is wrong with it."""
+_HEAD_END = b"\r\n\r\n"
+
+_log = get_logger("hot path")
+
+
+class Watcher(Protocol):
+    """Is told of answers that have left."""
+
+    def ended(self, request: web.BaseRequest) -> None:
+        """Of each."""
+        ...
+
+    def answered(
+        self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
+    ) -> None:
+        """Of one to a request that came in one piece and alone: `raw`. May have the connection given back."""
+        ...
+
+
+class Connection(RequestHandler):
+    """A client's connection in aiohttp's hands."""
+
+    def __init__(self, server: web.Server, watcher: Watcher, begun_with: bytes, bounces: int, **options: Any) -> None:
+        """`begun_with` was read already; `options` as the server has them."""
+        super().__init__(server, **options)
+        self._watcher = watcher
+        self._begun_with = begun_with
+        self._whole: bytes | None = None
+        self.bounces = bounces
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with what was read before."""
+        super().connection_made(transport)
+        begun_with, self._begun_with = self._begun_with, b""
+        if begun_with:
+            self.data_received(begun_with)
+
+    def data_received(self, data: bytes) -> None:
+        """Note whether these bytes are one request and nothing else."""
+        before = self._request_count
+        idle = not self._messages and not self._request_in_progress and self._upgraded is False
+        super().data_received(data)
+        alone = idle and self._request_count == before + 1 and data.endswith(_HEAD_END)
+        self._whole = data if alone else None
+
+    def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
+        """The answer has left."""
+        super().log_access(request, response, time)
+        self._watcher.ended(request)
+        if self._whole is not None:
+            self._watcher.answered(self, request, response, self._whole)
+
+    def detach(self) -> int | None:
+        """The connection's descriptor, which nobody here uses any more; None if it is needed here, or not ready yet."""
+        transport = self.transport
+        if transport is None or transport.is_closing() or not self.is_idle or transport.get_write_buffer_size():
+            return None
+        opened: Any = transport.get_extra_info("socket")
+        descriptor = os.dup(opened.fileno())
+        self.force_close()
+        return descriptor
+
+    def hold(self) -> None:
+        """Read nothing for now: what a quick client sends next stays in the kernel, for whoever reads next."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def release(self) -> None:
+        """Go on reading, unless aiohttp has reasons of its own not to."""
+        if self.transport is not None and not (self._reading_paused or self._buffer_paused):
+            self.transport.resume_reading()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, of which nothing has come."""
+        waits = self._waiter is not None and not self._waiter.done() and not self._messages
+        return waits and self._keepalive and not (self._close or self._force_close) and self._whole is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will take no further request."""
+        return self.transport is None or self._close or self._force_close or self._whole is None
+
+
+class Door:
+    """Between one front and one server."""
+
+    def __init__(self, front: Front, watcher: Watcher) -> None:
+        """`watcher` may call `give_back`."""
+        self._front = front
+        self._watcher = watcher
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: web.Server | None = None
+        self._taking: set[asyncio.Task[None]] = set()
+        self._leaving = False
+
+    def open(self, server: web.Server, sockets: Sequence[socket.socket]) -> None:
+        """Have the front accept, and take what it hands over."""
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._front.fileno(), self._take)
+        for one in sockets:
+            self._front.listen(one.fileno())
+
+    def _take(self) -> None:
+        assert self._loop is not None
+        for descriptor, begun_with, bounces in self._front.handed():
+            task = self._loop.create_task(self._begin(descriptor, begun_with, bounces))
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
+
+    async def _begin(self, descriptor: int, begun_with: bytes, bounces: int) -> None:
+        assert self._loop is not None
+        try:
+            taken = socket.socket(fileno=descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            _log.info("a connection could not be taken over", error=str(error))
+            return
+        try:
+            taken.setblocking(False)
+            await self._loop.connect_accepted_socket(lambda: self._connection(begun_with, bounces), taken)
+        except OSError as error:
+            taken.close()
+            _log.info("a connection could not be taken over", error=str(error))
+
+    def _connection(self, begun_with: bytes, bounces: int) -> Connection:
+        server = self._server
+        assert server is not None
+        # The options are those that the runner was given; the server keeps them for its own connections.
+        options = server._kwargs
+        return Connection(server, self._watcher, begun_with, bounces, loop=self._loop, **options)
+
+    def give_back(self, connection: Connection) -> None:
+        """Let the front have a connection whose answer has left, as soon as nothing of it is needed here."""
+        if connection.bounces < _MAX_BOUNCES and not self._leaving and not connection.is_over:
+            connection.hold()
+            self._give_back(connection, _SOON)
+
+    def _give_back(self, connection: Connection, turns: int) -> None:
+        assert self._loop is not None
+        over = connection.is_over or self._leaving or not turns
+        descriptor = None if over else connection.detach()
+        if descriptor is not None:
+            self._front.adopt(descriptor, connection.bounces)
+        elif over:
+            connection.release()
+        else:
+            self._loop.call_soon(self._give_back, connection, turns - 1)
+
+    async def leave(self) -> None:
+        """Have the front accept no more; what it hands over until then is in aiohttp's hands."""
+        self._leaving = True
+        self._front.leave()
+        await self._until(self._front.has_left, _LEAVE_S)
+        self._take()
+        while self._taking:
+            await asyncio.wait(self._taking)
+
+    async def close(self, patience_s: float) -> None:
+        """Take nothing more; what the front still answers has that long to be finished."""
+        await self._until(lambda: not self._front.open(), patience_s)
+        if self._loop is not None:
+            self._loop.remove_reader(self._front.fileno())
+
+    async def _until(self, condition: Callable[[], bool], patience_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while not condition():  # noqa: ASYNC110 - another thread makes it true
+                    await asyncio.sleep(_LOOK_S)

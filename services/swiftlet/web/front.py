@@ -1,0 +1,29 @@
+"""What may stand between a service's listening sockets and its HTTP server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from aiohttp import web
+
+
+class FrontDoor(Protocol):
+    """Takes connections and gives those that it does not answer itself to the server."""
+
+    def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
+        """Accept connections from now on. The sockets stay the caller's to close."""
+        ...
+
+    async def leave(self) -> None:
+        """Accept no more, and give the server what is to be its."""
+        ...
+
+    async def close(self, patience_s: float) -> None:
+        """Finish within that time what the door itself answers, and cut what is left."""
+        ...
+
+
+FRONT_DOOR = web.AppKey("front_door", FrontDoor)
+"""In applications whose plain-HTTP connections come through one."""
