@@ -344,7 +344,8 @@ class ShardLook:
     """How a replica of a shard, or of a split container's own database, stands.
 
     `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: rows are still to be moved by
-    this replica. `middle`: where to split it, if that was asked and it has enough rows.
+    this replica. `founded`: its container's replica began it, so it was not made by sync. `middle`: where to split it,
+    if that was asked and it has enough rows.
     """
 
     objects: int
@@ -352,4 +353,5 @@ class ShardLook:
     points: tuple[str, ...]
     beyond: bool
     moving: bool
+    founded: bool
     middle: str | None = None

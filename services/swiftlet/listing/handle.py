@@ -79,7 +79,7 @@ class Summary:
     @classmethod
     def of(cls, database: AnyDb) -> Summary:
         """The summary of a database as it stands."""
-        split = isinstance(database, ContainerDb) and database.has_shards
+        split = isinstance(database, ContainerDb) and database.has_shards and database.head.put_timestamp.value > 0
         return cls(fingerprint(database.state()), database.head.unreported, database.head.totals.rows, split)
 
 

@@ -36,7 +36,7 @@ SHARD = "\0shard\0"
 """What names of shards' databases begin with."""
 MAX_POINTS = 1000
 """Split points of one container."""
-_COMPLETE, _TAKEN = 1, -1
+_COMPLETE, _TAKEN, _FOUNDED = 1, -1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,14 @@ def add_points(database: ContainerDb, timestamp: Timestamp, points: Sequence[str
     return len(new)
 
 
+def found(database: ContainerDb) -> None:
+    """A shard's replica is begun by its container's replica: it will have all that this one moves to it."""
+    _open(database)
+    database.connection.execute(
+        "INSERT OR REPLACE INTO shard (point, upper, objects, bytes, complete) VALUES ('', NULL, 0, 0, ?)", (_FOUNDED,)
+    )
+
+
 def remember(database: ContainerDb) -> None:
     """Before points are added, and after: what serves what now, so that it changes by moving rows only."""
     found = layout(database)
@@ -275,7 +283,8 @@ def look(database: ContainerDb, middle: bool = False) -> ShardLook:
     beyond = end is not None and bool(tail(database, end, None, 1))
     middle_name = middle_of(database, end) if middle else None
     moving = not layout(database).moved if database.head.put_timestamp.value else beyond
-    return ShardLook(totals.objects, totals.bytes, tuple(points), beyond, moving, middle_name)
+    founded = _remembered(database).get("", (None, 0, 0, 0))[3] == _FOUNDED
+    return ShardLook(totals.objects, totals.bytes, tuple(points), beyond, moving, founded, middle_name)
 
 
 def middle_of(database: ContainerDb, upper: str | None) -> str | None:

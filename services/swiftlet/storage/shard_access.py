@@ -15,7 +15,7 @@ from swiftlet.timestamp import Timestamp
 
 async def found(store: ListingStore, partition: int, name: DatabaseName) -> None:
     """See `ShardTransport.shard_found`."""
-    await store.write(store.id_of(partition, name), lambda _: None, create=name)
+    await store.write(store.id_of(partition, name), shards.found, create=name)
 
 
 async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> RowsChange:

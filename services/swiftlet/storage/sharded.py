@@ -297,21 +297,13 @@ class ShardedReplicas:
                 entries = await self.transport.shard_page(
                     holder, partition, shard_name(name, shard.point), query, low, high
                 )
-                if holder is not holders[0]:
-                    await self._check_end(holder, partition, name, shard)
+                if holder is not holders[0] or not shard.complete:
+                    look = await self.transport.shard_look(holder, partition, shard_name(name, shard.point))
+                    _check(look, shard, holder)
                 return entries
             except SwiftletError as error:
                 errors.append(f"{holder.address}: {error}")
         raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors)})")
-
-    async def _check_end(self, holder: Device, partition: int, name: DatabaseName, shard: Shard) -> None:
-        """NodeBusy if another replica of a shard was split where this replica does not know of it yet.
-
-        It is told so before the first of its rows moves.
-        """
-        look = await self.transport.shard_look(holder, partition, shard_name(name, shard.point))
-        if look.points and (shard.end is None or look.points[0] < shard.end):
-            raise NodeBusy(f"{holder.address} has a shard that was split meanwhile")
 
     # The container.
 
@@ -348,6 +340,18 @@ class ShardedReplicas:
             return await self.transport.shard_look(holders[0], partition, shard_name(name, point), middle)
         except NotFound:
             return None
+
+
+def _check(look: ShardLook, shard: Shard, holder: Device) -> None:
+    """NodeBusy unless what a replica of a shard has listed is all that the container's replica has of it.
+
+    Own one, until all replicas have moved everything: it was lost and came back by sync, perhaps from replicas to which
+    not all was moved. Another one: it was split where that is not known here; it is told so before a row of it moves.
+    """
+    if not (shard.complete or look.founded):
+        raise NodeBusy(f"{holder.address} has lost what was moved to it")
+    if shard.complete and look.points and (shard.end is None or look.points[0] < shard.end):
+        raise NodeBusy(f"{holder.address} has a shard that was split meanwhile")
 
 
 def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRow]]:

@@ -25,9 +25,10 @@ class ShardTransport(Protocol):
     """Shards' databases on devices, and split points. Errors as with `ListingTransport`."""
 
     async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
-        """Make a shard's database, unless it is there.
+        """Begin a shard, whose database may be there by sync.
 
-        Nothing else but sync does, so one that is missing later is lost or elsewhere.
+        Nothing else makes it: one that is missing later is lost or elsewhere, and one that is not founded then came by
+        sync, perhaps from replicas to which not all has been moved.
         """
         ...
 
@@ -168,6 +169,7 @@ def look_from_wire(fields: Mapping[str, Any]) -> ShardLook:
         points=points_from_wire(fields),
         beyond=flag(fields, "beyond"),
         moving=flag(fields, "moving"),
+        founded=flag(fields, "founded"),
         middle=None if middle is None else wire.checked_name(middle, "the middle"),
     )
 

@@ -15,7 +15,7 @@ import pytest
 from swiftlet.errors import NodeBusy, NodeError, NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import shards
 from swiftlet.listing.tests.test_query import naive
-from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
 from swiftlet.storage.tests.listing_cluster import HASH_PATH
 from swiftlet.storage.tests.sharded_cluster import ACCOUNT, CONTAINER, NAME, ShardedCluster, sharded_cluster
 from swiftlet.storage.tests.test_sharding import assert_listed, rows
@@ -192,9 +192,35 @@ async def test_a_container_of_the_longest_name_is_split(tmp_path: Path) -> None:
         assert (
             len(
                 await cluster.stores[holder.name].read(
-                    cluster.stores[holder.name].id_of(place[0], shards.DatabaseName(ACCOUNT, name)),
+                    cluster.stores[holder.name].id_of(place[0], DatabaseName(ACCOUNT, name)),
                     lambda db: db.points(),
                 )
             )
             >= 2
         )
+
+
+async def test_a_shard_that_came_back_by_sync_while_others_still_move_is_not_trusted(tmp_path: Path) -> None:
+    async with sharded_cluster(tmp_path, above_rows=60, batch_rows=9) as cluster:
+        await cluster.make()
+        model = {row.name: row for row in rows(100)}
+        await cluster.write(list(model.values()))
+        first = cluster.holders[0]
+        for _ in range(8):
+            await cluster.round(first.id)
+        await cluster.round(cluster.holders[1].id)
+        [point] = await cluster.points(first)
+        await lose_shard(cluster, first.id, point)
+        await cluster.sync()
+        live = set(model)
+        sharded = cluster.transport.sharded[first.name]
+        assert await sharded.look(cluster.id, NAME, point) is not None
+        with pytest.raises(NodeBusy):
+            await cluster.listed(first, ListingQuery())
+        for holder in cluster.holders[1:]:
+            assert await cluster.listed(holder, ListingQuery()) == naive(live, ListingQuery()), holder.name
+        for _ in range(2):
+            await cluster.settle()
+            await cluster.sync()
+        await cluster.settle()
+        await assert_listed(cluster, model)
