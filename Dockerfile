@@ -2,6 +2,7 @@
 #
 #   docker build -t swiftlet:dev .
 #   make image NATIVE=prebuilt      takes native/target/wheels/*.whl (`make setup` leaves it there) and no Rust image
+#   make image RDMA=1               with RDMA: UCX in the native package, rdma-core's libraries in the image
 
 ARG PYTHON_IMAGE=python:3.11-slim
 ARG RUST_IMAGE=rust:1.95-slim
@@ -9,11 +10,13 @@ ARG RUST_IMAGE=rust:1.95-slim
 # --- the native package: compiled here, or before on a machine like the image ---
 FROM ${RUST_IMAGE} AS native
 ARG NATIVE=built
+# Empty, or 1: then it is built with the feature `rdma`.
+ARG RDMA=
 WORKDIR /src
 COPY requirements/build.txt requirements/
 RUN if [ "$NATIVE" = built ]; then \
         apt-get update \
-        && apt-get install -y --no-install-recommends python3 python3-venv \
+        && apt-get install -y --no-install-recommends python3 python3-venv ${RDMA:+make libibverbs-dev} \
         && rm -rf /var/lib/apt/lists/* \
         && python3 -m venv /build \
         && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt; \
@@ -21,7 +24,8 @@ RUN if [ "$NATIVE" = built ]; then \
 COPY native native
 RUN if [ "$NATIVE" = built ]; then \
         rm -rf native/target \
-        && /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels; \
+        && /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels \
+            ${RDMA:+--features rdma --auditwheel skip --compatibility linux}; \
     else \
         mkdir /wheels && cp native/target/wheels/*.whl /wheels/; \
     fi
@@ -45,6 +49,13 @@ FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="Swiftlet" \
       org.opencontainers.image.description="An object store for Kubernetes that speaks the OpenStack Swift API" \
       org.opencontainers.image.licenses="Apache-2.0"
+# What an RDMA build loads: libibverbs and, as plug-ins of it, what knows each maker's cards. Nothing without RDMA.
+ARG RDMA=
+RUN if [ -n "$RDMA" ]; then \
+        apt-get update \
+        && apt-get install -y --no-install-recommends libibverbs1 ibverbs-providers \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi
 COPY --from=install /install /usr/local
 # Modules are compiled when they are installed, and the root file system may be read-only.
 ENV PYTHONDONTWRITEBYTECODE=1 \
