@@ -24,6 +24,10 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// A batch takes no more records than these.
 const MAX_RECORDS: usize = 1024;
 
+/// No object has this key. A forget of it changes nothing, and by standing behind a batch it proves that the batch was
+/// durable: see `scan`.
+const MARK: Key = Key { policy: u16::MAX, partition: u32::MAX, digest: [0xff; 16] };
+
 /// Called once, with whether anything changed.
 pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
 
@@ -41,6 +45,8 @@ pub(crate) enum Op {
     Reclaim { before: Timestamp },
     /// Forget it if it is still there.
     Forget { place: Place },
+    /// Prove what was committed before, unless that is proven.
+    Mark,
 }
 
 struct Pending {
@@ -127,6 +133,38 @@ pub(crate) struct Log {
     pub(crate) active: Option<Arc<Volume>>,
     /// The next record's number.
     pub(crate) sequence: u64,
+    /// Records of this life with lower numbers have a batch behind them in their volume, or prove themselves nothing.
+    proven: u64,
+    /// The next record's number when it was last asked whether anything is going on.
+    seen: u64,
+}
+
+impl Log {
+    /// Where a life begins.
+    #[must_use]
+    pub(crate) fn at(sequence: u64) -> Self {
+        Self { active: None, sequence, proven: sequence, seen: sequence }
+    }
+}
+
+/// Mark the last batch once nothing has followed it since the last call: damage to it then can't be mistaken for a write
+/// that was never finished.
+pub(crate) fn mark_if_idle(inner: &Inner) -> Result<()> {
+    let idle = {
+        let mut log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = log.sequence;
+        std::mem::replace(&mut log.seen, next) == next && log.proven < next
+    };
+    if idle { mark(inner) } else { Ok(()) }
+}
+
+/// Mark the last batch, unless it is one.
+pub(crate) fn mark(inner: &Inner) -> Result<()> {
+    match inner.ask(MARK, Op::Mark) {
+        // It proves what is there, and needs no room that there is not.
+        Err(Error::DiskFull(_)) => Ok(()),
+        other => other.map(|_| ()),
+    }
 }
 
 /// What is to be done about one request.
@@ -158,7 +196,11 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
     let mut trash = Vec::new();
     for Pending { key, op, done } in taken {
         let own_file = if let Op::Put { header, .. } = &op { header.large } else { 0 };
-        match inner.device.check().and_then(|()| decide(inner, key, op)) {
+        let decided = match op {
+            Op::Mark if log.proven == log.sequence => Ok(unchanged()),
+            op => inner.device.check().and_then(|()| decide(inner, key, op)),
+        };
+        match decided {
             Ok(Plan::Write { header, metadata, data, answer }) => {
                 records.push(Record { header, raw: [0; HEADER], metadata, data, answer, done });
             }
@@ -226,6 +268,12 @@ fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
             let there = held.is_some_and(|held| held.slot.place == place);
             Ok(if there { forget(inner, key) } else { unchanged() })
         }
+        Op::Mark => Ok(Plan::Write {
+            header: Header::new(Kind::Forget, MARK, 0),
+            metadata: Vec::new(),
+            data: Vec::new(),
+            answer: Ok(true),
+        }),
     }
 }
 
@@ -276,6 +324,12 @@ fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Vol
     }
     let need: u64 = records.iter().map(|record| record.header.record_len()).sum();
     let volume = volume_for(inner, log, need)?;
+    append(inner, log, &volume, records)?;
+    Ok(volume)
+}
+
+/// One batch behind the others of a volume.
+fn append(inner: &Inner, log: &mut Log, volume: &Volume, records: &mut [Record]) -> Result<()> {
     let start = volume.end.load(Ordering::Relaxed).next_multiple_of(BLOCK);
     let mut end = start;
     for (number, record) in (log.sequence..).zip(records.iter_mut()) {
@@ -285,23 +339,48 @@ fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Vol
         record.raw = record.header.pack(&inner.device.id);
         end += record.header.record_len();
     }
-    let outcome = write_parts(inner, &volume, start, records).and_then(|()| {
+    let outcome = write_parts(inner, volume, start, records).and_then(|()| {
         inner.device.disk.reach("batch-written");
         inner.device.sync(&*volume.file)
     });
     if let Err(error) = outcome {
         log.active = None;
         // After "no space" the device lives on: nothing of this batch may be found later.
-        if let Err(error) = inner.volumes.seal(&inner.device, &volume) {
+        if let Err(error) = inner.volumes.seal(&inner.device, volume) {
             inner.device.fail(&error.to_string());
         }
         return Err(error);
     }
     inner.device.disk.reach("batch-synced");
+    let marks = records.iter().all(|record| record.header.key == MARK);
+    log.proven = log.sequence;
     log.sequence += records.len() as u64;
-    inner.counters.batches.fetch_add(1, Ordering::Relaxed);
+    if marks {
+        log.proven = log.sequence;
+    } else {
+        inner.counters.batches.fetch_add(1, Ordering::Relaxed);
+    }
     volume.end.store(end, Ordering::Release);
-    Ok(volume)
+    Ok(())
+}
+
+/// The last batch of a volume that is full has none behind it: a mark takes that place.
+fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
+    if log.proven == log.sequence {
+        return Ok(());
+    }
+    let header = Header::new(Kind::Forget, MARK, 0);
+    let (metadata, data, answer) = (Vec::new(), Vec::new(), Ok(true));
+    let mut mark = [Record { header, raw: [0; HEADER], metadata, data, answer, done: Box::new(drop) }];
+    match append(inner, log, volume, &mut mark) {
+        Ok(()) => {
+            inner.device.disk.reach("volume-marked");
+            apply(inner, &mark, volume, &mut Vec::new());
+            Ok(())
+        }
+        Err(Error::DiskFull(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn write_parts(inner: &Inner, volume: &Volume, start: u64, records: &[Record]) -> Result<()> {
@@ -320,11 +399,12 @@ fn write_parts(inner: &Inner, volume: &Volume, start: u64, records: &[Record]) -
 /// The active volume, a new one when so many bytes more do not fit.
 fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
     let size = inner.config.volume_bytes;
-    if let Some(volume) = &log.active {
+    if let Some(volume) = log.active.clone() {
         if volume.end.load(Ordering::Relaxed).next_multiple_of(BLOCK) + need <= size {
-            return Ok(Arc::clone(volume));
+            return Ok(volume);
         }
-        inner.volumes.seal(&inner.device, volume)?;
+        end_with_mark(inner, log, &volume)?;
+        inner.volumes.seal(&inner.device, &volume)?;
         log.active = None;
     }
     let made = match inner.volumes.create(&inner.device, false, size.max(BLOCK + need)) {

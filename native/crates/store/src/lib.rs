@@ -8,6 +8,8 @@ mod commit;
 mod device;
 pub mod disk;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 pub mod inspect;
 mod large;

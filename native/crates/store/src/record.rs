@@ -205,6 +205,18 @@ impl Header {
         out
     }
 
+    /// Make magic, version, place and checksum of a header's bytes right.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn seal(raw: &mut [u8], place: Place, device: &DeviceId) {
+        raw[..4].copy_from_slice(&MAGIC);
+        raw[4] = VERSION;
+        raw[104..112].copy_from_slice(&place.0.to_be_bytes());
+        if let Some(header) = raw.first_chunk::<HEADER>() {
+            let check = header_check(header, device);
+            raw[CHECK..HEADER].copy_from_slice(&check.to_be_bytes());
+        }
+    }
+
     /// Read what was packed and stands at `place`.
     #[must_use]
     pub(crate) fn parse(raw: &[u8], place: Place, device: &DeviceId) -> Parsed {

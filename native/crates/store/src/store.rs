@@ -1,7 +1,7 @@
 //! The store: what a server calls.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl Default for Config {
 /// What is counted since the store was opened.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Batches committed.
+    /// Batches committed, marks not among them.
     pub batches: AtomicU64,
     /// Records found damaged and taken out of service.
     pub quarantined: AtomicU64,
@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     pub(crate) owed: Owed,
     /// Bytes of records since the last checkpoint.
     pub(crate) tail: AtomicU64,
+    /// Whether a life before this one has left records that no checkpoint covers.
+    pub(crate) unsettled: AtomicBool,
     stopped: Mutex<bool>,
     stopping: Condvar,
 }
@@ -229,13 +231,14 @@ impl Store {
             volumes: recovered.volumes,
             index: recovered.index,
             queue: Queue::default(),
-            log: Mutex::new(Log { active: None, sequence: recovered.sequence }),
+            log: Mutex::new(Log::at(recovered.sequence)),
             upkeep: Mutex::default(),
             audited: Mutex::default(),
             large: large::Numbers::new(recovered.next_large),
             counters: Counters::default(),
             owed: recovered.owed,
             tail: AtomicU64::new(recovered.tail_bytes),
+            unsettled: AtomicBool::new(recovered.recovery.records > 0),
             stopped: Mutex::new(false),
             stopping: Condvar::new(),
         });
@@ -425,6 +428,12 @@ impl Store {
     /// Write a checkpoint of the index.
     pub fn checkpoint(&self) -> Result<()> {
         upkeep::checkpoint(&self.inner)
+    }
+
+    /// Make it known on the device that what was committed last was committed: damage to it is then found as such, and
+    /// does not look like a write that was never finished. A store with threads does so whenever it has nothing to do.
+    pub fn mark(&self) -> Result<()> {
+        commit::mark(&self.inner)
     }
 
     /// Rewrite the volume that is worth it most; false when none is.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::commit;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::index::checkpoint::{self, Reach};
@@ -46,6 +47,7 @@ pub(crate) struct Upkeep {
 /// Do whatever is due.
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
     checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
+    commit::mark_if_idle(inner)?;
     owed::write_if_due(inner)?;
     punch(inner)?;
     compact_at(inner, inner.config.compact_bytes_per_s)?;
@@ -54,7 +56,8 @@ pub(crate) fn turn(inner: &Inner) -> Result<()> {
 
 fn checkpoint_if_due(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     let limit = inner.config.checkpoint_bytes.max((upkeep.checkpoint_bytes * TAIL_FACTOR).min(MAX_TAIL));
-    if inner.tail.load(Ordering::Relaxed) >= limit {
+    // The last batch of a life that ended by a crash has nothing behind it that proves it.
+    if inner.tail.load(Ordering::Relaxed) >= limit || inner.unsettled.load(Ordering::Relaxed) {
         inner.device.check()?;
         write_checkpoint(inner, upkeep)?;
     }
@@ -138,6 +141,7 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     }
     disk.reach("checkpoint-cleaned");
     inner.tail.fetch_sub(tail, Ordering::Relaxed);
+    inner.unsettled.store(false, Ordering::Relaxed);
     upkeep.checkpoint_bytes = written;
     upkeep.covered = reach.positions.iter().map(|position| (position.volume, position.offset)).collect();
     inner.counters.checkpoints.fetch_add(1, Ordering::Relaxed);

@@ -22,6 +22,9 @@ fn lived(seed: u64) -> (Arc<SimulatedDisk>, Worker) {
         store.checkpoint().expect("a checkpoint");
         worker.work(&store, &disk, 10);
         worker.model.check(&store, &format!("seed {seed}"));
+        if seed % 4 == 1 {
+            store.mark().expect("a mark, as whenever nothing is going on");
+        }
     }
     if seed.is_multiple_of(2) {
         open(&disk).and_then(|store| store.checkpoint()).expect("a checkpoint, as at the end of every orderly life");
@@ -84,8 +87,8 @@ fn flipped_bits_are_found_and_never_served() {
             let found = store.recovery().damaged + store.recovery().dangling;
             let quarantined = store.counters().quarantined.load(std::sync::atomic::Ordering::Relaxed);
             if missing > 0 && found + quarantined == 0 {
-                // Without a checkpoint, damage to the last batch of a volume looks like a write that was never finished.
-                assert!(seed % 2 == 1 && path.starts_with("volumes/"), "{what}: {missing} missing and nobody knows");
+                // Without checkpoint and mark, damage to the last batch looks like a write that was never finished.
+                assert!(seed % 4 == 3 && path.starts_with("volumes/"), "{what}: {missing} missing and nobody knows");
                 unknown += 1;
             }
             if missing > 0 {
@@ -96,8 +99,8 @@ fn flipped_bits_are_found_and_never_served() {
         }
     }
     assert_eq!(flips, 10_000);
-    assert!(unknown < 300, "{unknown} not noticed");
-    assert!(lost > 500 && unharmed > 500, "{lost} harmed, {unharmed} not: the flips hit nothing, or everything");
+    assert!(unknown < 150, "{unknown} not noticed");
+    assert!(lost > 400 && unharmed > 500, "{lost} harmed, {unharmed} not: the flips hit nothing, or everything");
 }
 
 #[test]

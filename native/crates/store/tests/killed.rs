@@ -13,7 +13,7 @@ use std::time::Duration;
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config, Error, Store};
 
-const POINTS: [&str; 24] = [
+const POINTS: [&str; 25] = [
     "format-written",
     "format-placed",
     "volume-created",
@@ -21,6 +21,7 @@ const POINTS: [&str; 24] = [
     "volume-head-written",
     "volume-synced",
     "volume-placed",
+    "volume-marked",
     "batch-decided",
     "batch-written",
     "batch-synced",
@@ -44,6 +45,9 @@ const POINTS: [&str; 24] = [
 /// system mounted anew, when it is told `restore`.
 const POWER: &str = "SWIFTLET_STORE_POWER";
 const POWER_ROOT: &str = "SWIFTLET_STORE_POWER_ROOT";
+
+/// How many times to kill; a few dozen without it.
+const KILLS: &str = "SWIFTLET_STORE_KILLS";
 
 /// Says to a process of this test that it is the child: the directory, a space, the seed.
 const CHILD: &str = "SWIFTLET_STORE_TEST_CHILD";
@@ -189,25 +193,34 @@ fn check(root: &Path, acknowledged: &mut HashMap<u64, (bool, u64)>, what: &str) 
 #[test]
 fn killed_at_named_points_and_at_random_moments() {
     let root = std::env::temp_dir().join(format!("swiftlet-killed-{}", std::process::id()));
+    let wanted: u64 = std::env::var(KILLS).map_or(0, |kills| kills.parse().expect("a number of kills"));
+    let mut kills = 0;
     for (number, point) in POINTS.iter().enumerate() {
+        let number = number as u64;
         std::fs::create_dir_all(&root).expect("a directory");
-        // Once in a new store, and, where it can be reached again, later in its life.
-        let mut all = live(&root, number as u64, Some(point), None);
+        // Once in a new store, and, where it can be reached again, later in its life and in later lives.
+        let mut all = live(&root, number, Some(point), None);
         check(&root, &mut all, point);
-        if !point.starts_with("format") {
-            all.extend(live(&root, number as u64 + 100, Some(&format!("{point}:3")), None));
-            check(&root, &mut all, &format!("{point}, third time"));
+        kills += 1;
+        let lives = if point.starts_with("format") { 0 } else { (wanted / 2 / POINTS.len() as u64).max(1) };
+        for life in 0..lives {
+            let at = format!("{point}:{}", 1 + (life + 2) % 4);
+            all.extend(live(&root, number + 100 * (life + 1), Some(&at), None));
+            check(&root, &mut all, &format!("{at}, life {life}"));
+            kills += 1;
         }
         std::fs::remove_dir_all(&root).expect("cleaned up");
     }
     std::fs::create_dir_all(&root).expect("a directory");
     let mut all = HashMap::new();
-    for round in 0..12_u64 {
+    for round in 0..wanted.saturating_sub(kills).max(12) {
         let after = Duration::from_micros(1000 + round * 7919 % 60_000);
         all.extend(live(&root, round, None, Some((after, &|| {}))));
         check(&root, &mut all, &format!("killed at random, round {round}"));
+        kills += 1;
     }
     std::fs::remove_dir_all(&root).expect("cleaned up");
+    println!("killed {kills} times, at {} named points and at random moments", POINTS.len());
 }
 
 /// Does nothing unless there is power to be cut.

@@ -191,7 +191,7 @@ fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
     let (raw_slots, raw_extras) = block[BLOCK_HEAD..].split_at(slots * SLOT);
     for raw in raw_slots.chunks_exact(SLOT) {
         let record = Record {
-            kind: Kind::of(raw[36])?,
+            kind: Kind::of(raw[36]).filter(|kind| matches!(kind, Kind::Put | Kind::Tombstone | Kind::Large))?,
             timestamp: u64_at(raw, 16),
             place: Place(u64_at(raw, 24)),
             units: u32_at(raw, 32),
@@ -216,4 +216,32 @@ fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
         }
     }
     Some(partition)
+}
+
+/// The same bytes with magic, device and checksums made right, block by block, as far as their counts lead.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
+    let mut raw = data.to_vec();
+    let seal = |raw: &mut [u8], start: usize, len: usize| {
+        let end = start.saturating_add(len);
+        let rest = raw.get_mut(start..end.saturating_add(8));
+        rest.map(|block| {
+            let check = swiftlet_hash::xxh3_64(&block[..len]);
+            block[len..].copy_from_slice(&check.to_be_bytes());
+            end + 8
+        })
+    };
+    if raw.len() < HEAD {
+        return raw;
+    }
+    raw[..8].copy_from_slice(&MAGIC);
+    raw[8..10].copy_from_slice(&VERSION.to_be_bytes());
+    raw[16..32].copy_from_slice(device);
+    let volumes = u32_at(&raw, HEAD - 4) as usize;
+    let mut at = seal(&mut raw, 0, HEAD + volumes * VOLUME);
+    while let Some(start) = at.filter(|start| start + BLOCK_HEAD <= raw.len()) {
+        let (slots, extras) = (u32_at(&raw, start + 6) as usize, u32_at(&raw, start + 10) as usize);
+        at = seal(&mut raw, start, BLOCK_HEAD + slots * SLOT + extras * EXTRA);
+    }
+    raw
 }

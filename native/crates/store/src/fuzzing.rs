@@ -1,0 +1,55 @@
+//! Decoders of what lies on the device, for `native/fuzz`: any bytes, sealed with the right checksums.
+//!
+//! Fault model: whatever stands behind a right checksum. Nothing may panic, believe a length that is not there, or
+//! take what it could not have written.
+
+use std::io::IoSlice;
+
+use crate::disk::{Disk, Fate, SimulatedDisk};
+use crate::index::checkpoint;
+use crate::record::{DeviceId, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone};
+
+const DEVICE: DeviceId = *b"a device's secre";
+
+/// A record: its header, sealed, and its metadata.
+pub fn record(data: &[u8]) {
+    let mut raw = data.to_vec();
+    let place = Place::new(1, 4096);
+    let _ = Header::parse(&raw, place, &DEVICE);
+    if raw.len() < HEADER {
+        return;
+    }
+    Header::seal(&mut raw, place, &DEVICE);
+    let Parsed::Sound(header) = Header::parse(&raw, place, &DEVICE) else { return };
+    assert!(header.record_len() >= header.used_len() && header.table_len() <= header.metadata_len as usize);
+    assert_eq!(header.pack(&DEVICE)[..], raw[..HEADER]);
+    let metadata = &raw[HEADER..];
+    let metadata = &metadata[..metadata.len().min(header.metadata_len as usize)];
+    match header.kind {
+        Kind::Put | Kind::Large => drop(parse_put(&header, metadata)),
+        Kind::Post => drop(parse_post(&header, metadata)),
+        Kind::Tombstone => drop(parse_tombstone(metadata)),
+        Kind::Forget => {}
+    }
+}
+
+/// A checkpoint: its head and blocks, sealed as far as their own counts lead. What is taken is written and taken again.
+pub fn checkpoint(data: &[u8]) {
+    for raw in [data.to_vec(), checkpoint::sealed_anew(data, &DEVICE)] {
+        let disk = SimulatedDisk::new(0, Fate::default());
+        let Ok(file) = disk.create("it") else { panic!("a new disk has room") };
+        let written = file.write_at(&[IoSlice::new(&raw)], 0);
+        let Ok(Some((reach, index))) = written.and_then(|()| checkpoint::read(&*file, &DEVICE)) else { continue };
+        let mut count = 0;
+        index.for_each(|_, _| count += 1);
+        assert_eq!(count, index.len());
+        let Ok(again) = disk.create("again") else { panic!("a new disk has room") };
+        let written = checkpoint::write(&*again, &DEVICE, &reach, &index);
+        let taken = written.and_then(|_| checkpoint::read(&*again, &DEVICE));
+        let Ok(Some((reach_again, index_again))) = taken else { panic!("what was taken and written is not taken") };
+        assert_eq!((reach_again, index_again.len()), (reach, index.len()));
+        for id in index.ids() {
+            assert_eq!(index.root(id), index_again.root(id));
+        }
+    }
+}
