@@ -1,6 +1,7 @@
 """Downloads of a static large object of many segments against those of a plain object of the same bytes.
 
     make bench-slo                 # or: .venv/bin/python -m bench.slo.run --segments 1000 --kib 1024 --rounds 5
+    .venv/bin/python -m bench.slo.run --segments 100 --kib 10 --nested 10 --rounds 31
 
 Starts a store of its own with one API process, stores the same bytes as one object and as segments with a manifest,
 and reads both in turns over one connection, so that what else the machine does falls on both alike. Prints a markdown
@@ -43,15 +44,16 @@ class Download:
 class Store:
     """A store with the two objects in it."""
 
-    def __init__(self, cluster: Cluster, segments: int, size: int) -> None:
-        """Store them; `size` bytes a segment."""
+    def __init__(self, cluster: Cluster, segments: int, size: int, nested: int = 0) -> None:
+        """Store them; `size` bytes a segment. The large object is made of `nested` others if that is not 0."""
         self.cluster = cluster
         self.client = Client(cluster.endpoint, cluster.user, cluster.key)
         self.size = segments * size
         for container in ("slo", "parts"):
             assert self.client.call("PUT", container).status in {201, 202}
         block = random.Random(1).randbytes(size)
-        entries, digest = [], hashlib.md5(usedforsecurity=False)
+        entries: list[dict[str, object]] = []
+        digest = hashlib.md5(usedforsecurity=False)
         with tempfile.TemporaryFile() as whole:
             for number in range(segments):
                 piece = number.to_bytes(8, "big") + block[8:]
@@ -63,9 +65,18 @@ class Store:
                 whole.write(piece)
             whole.seek(0)
             self._put_plain(whole)
-        body = json.dumps(entries).encode()
-        assert self.client.call("PUT", "slo/large", body=body, query="multipart-manifest=put").status == 201
+        if nested:
+            each = -(-segments // nested)
+            groups = [entries[start : start + each] for start in range(0, segments, each)]
+            for number, group in enumerate(groups):
+                self._put_manifest(f"parts/m{number:03}", group)
+            entries = [{"path": f"/parts/m{number:03}"} for number in range(len(groups))]
+        self._put_manifest("slo/large", entries)
         self.md5 = digest.hexdigest()
+
+    def _put_manifest(self, path: str, entries: list[dict[str, object]]) -> None:
+        body = json.dumps(entries).encode()
+        assert self.client.call("PUT", path, body=body, query="multipart-manifest=put").status == 201
 
     def _put_plain(self, file: object) -> None:
         connection = self._connection()
@@ -150,12 +161,14 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=1000)
     parser.add_argument("--kib", type=int, default=1024, help="of a segment")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--nested", type=int, default=0, help="manifests that the large object is made of")
     given = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="bench-slo-"))
     try:
         cluster = start_cluster(root, "--workers", "1")
         try:
-            measure(Store(cluster, given.segments, given.kib << 10), given.segments, given.rounds)
+            store = Store(cluster, given.segments, given.kib << 10, given.nested)
+            measure(store, given.segments, given.rounds)
         finally:
             cluster.stop()
     finally:

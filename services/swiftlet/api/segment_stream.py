@@ -15,7 +15,7 @@ from typing import Protocol
 
 from swiftlet.api.segments import Piece
 
-AHEAD_BYTES = 1 << 20
+AHEAD_BYTES = 2 << 20
 """How many bytes before the end of what is open the next piece is opened: early enough to be ready, late enough that
 its connection does not stand idle for long."""
 AHEAD_PIECES = 6
