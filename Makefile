@@ -10,9 +10,10 @@ UP_ARGS ?=
 # make test WORKERS=2 PYTEST_ARGS='-k ring -x'
 WORKERS ?=
 PYTEST_ARGS ?=
-# make image IMAGE=registry/name:tag NATIVE=prebuilt
+# make image IMAGE=registry/name:tag NATIVE=prebuilt RDMA=1
 IMAGE ?= swiftlet:dev
 NATIVE ?= built
+RDMA ?=
 ROOT ?=
 PYTHON_IMAGE ?= python:3.11-slim
 RUST_IMAGE ?= $(if $(filter prebuilt,$(NATIVE)),$(PYTHON_IMAGE),rust:1.95-slim)
@@ -94,6 +95,16 @@ SPLIT_SECONDS ?= 300
 splits: setup ## a container split under load for SPLIT_SECONDS while its servers are killed at moments chosen by SEED
 	@SPLIT_SECONDS=$(SPLIT_SECONDS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_sharding.py
 
+.PHONY: store-kills
+store-kills: ## the native store's process killed 2000 times, at named points and at random moments
+	@SWIFTLET_STORE_KILLS=2000 cargo test --quiet --manifest-path native/Cargo.toml -p swiftlet-store --test killed -- --nocapture killed_at
+
+# make fuzz-wire MINUTES=10 TARGETS='frames record'
+TARGETS ?= frames messages handshake objects record checkpoint device
+.PHONY: fuzz-wire
+fuzz-wire: ## libFuzzer on every decoder of the wire and of the disk, MINUTES in all (installs cargo-fuzz and a nightly compiler)
+	@hack/fuzz-wire $(MINUTES) $(TARGETS)
+
 .PHONY: native
 native: ## build the native package anew and install it
 	@hack/setup --native
@@ -122,9 +133,15 @@ bench-slo: setup ## a static large object of 1,000 segments against a plain obje
 bench-operator: setup ## one operator with 100 clusters: reconcile times, memory, requests at rest (needs hack/cluster setup)
 	@.venv/bin/python -m bench.operator.run
 
+# make bench-sync SYNC_ARGS='--objects 10000 --replicas 3 5 --json rounds.json'
+SYNC_ARGS ?=
 .PHONY: bench-sync
-bench-sync: setup ## bytes, requests and time of the replicator's rounds
-	@.venv/bin/python -m bench.sync.run
+bench-sync: setup ## rounds in all five modes: bytes, messages, time, processor time, memory; a quick run without SYNC_ARGS
+	@.venv/bin/python -m bench.sync.run $(SYNC_ARGS)
+
+.PHONY: bench-sync-plots
+bench-sync-plots: setup ## draw bench/sync/results.json: PNGs and one HTML page (installs matplotlib into .cache)
+	@bench/sync/plots.sh
 
 # make bench-peers PEERS_ARGS='--objects 1000 --rounds 0'
 PEERS_ARGS ?=
@@ -149,7 +166,7 @@ e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }
-	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
+	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg RDMA=$(RDMA) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
 .PHONY: image-check

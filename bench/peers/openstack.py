@@ -170,11 +170,10 @@ class OpenStack:
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
-    def one_pass(self, node: int, wire: Wire, partition: int | None = None) -> Pass:
-        """`swift-object-replicator --once` on a node; `partition` confines it."""
+    def one_pass(self, node: int, wire: Wire) -> Pass:
+        """`swift-object-replicator --once` on a node."""
         conf = str(self._etc / f"object-{node}.conf")
-        arguments = [conf, "--once", "--verbose"] + ([] if partition is None else [f"--partitions={partition}"])
-        command = self._command("daemon", "swift-object-replicator", *arguments)
+        command = self._command("daemon", "swift-object-replicator", conf, "--once", "--verbose")
         wire.take()
         cpu_s, own_s, began = self.cpu_s(), children_cpu_s(), time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -187,7 +186,13 @@ class OpenStack:
         local = traffic.pop(node)
         found = re.findall(r"(\d+) successes, (\d+) failures", said)
         failed = sum(int(failures) for _, failures in found[-1:])
-        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, cpu_s, _moved(said), failed)
+        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, _round_s(said), cpu_s, _moved(said), failed)
+
+
+def _round_s(said: str) -> float:
+    """Seconds by the replicator's last line of statistics."""
+    found = re.findall(r"partitions replicated in ([0-9.]+)s", said)
+    return float(found[-1]) if found else 0.0
 
 
 def _moved(said: str) -> int:

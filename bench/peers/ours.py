@@ -106,12 +106,11 @@ class Swiftlet:
         """End everything."""
         self._processes.stop()
 
-    def one_pass(self, node: int, wire: Wire, partition: int | None = None) -> Pass:
-        """`swiftlet replicator --once` on a node; `partition` confines it."""
+    def one_pass(self, node: int, wire: Wire) -> Pass:
+        """`swiftlet replicator --once` on a node."""
         wire.take()
         cpu_s, own_s, began = self._processes.cpu_s(), children_cpu_s(), time.monotonic()
         command = [*self._command("replicator", f"replicator-{node}"), "--once"]
-        command += [] if partition is None else [f"--partition={partition}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
         seconds = time.monotonic() - began
         cpu_s = self._processes.cpu_s() - cpu_s + children_cpu_s() - own_s
@@ -123,4 +122,4 @@ class Swiftlet:
         local = traffic.pop(node)
         moved = report["pushed"] + report["pulled"]
         failed = report["failed"] + report["skipped"]
-        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, cpu_s, moved, failed)
+        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, report["seconds"], cpu_s, moved, failed)

@@ -48,6 +48,8 @@ class Pass:
     """What it asks of itself over loopback."""
     seconds: float
     """From the command to its end, start of Python included."""
+    round_s: float
+    """What the replicator itself says that its round took."""
     cpu_s: float
     """Of the replicator and of the servers of all nodes."""
     moved: int

@@ -1,0 +1,243 @@
+"""Object servers on one machine, each behind a relay that counts, with a ring over them and objects put straight into
+their stores.
+
+All servers live in the benchmark's own process. The stores are native ones in a directory in memory, or `Generated`
+ones that hold an index and no objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tempfile
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aiohttp import web
+from swiftlet_native import xxh3_64, xxh3_128
+
+from swiftlet.errors import NotFound
+from swiftlet.model import Entry, ObjectKey, ObjectRow, PutFooter, PutRecord
+from swiftlet.ring import Ring, RingBuilder
+from swiftlet.ring.model import Device
+from swiftlet.storage.object_server import ObjectServer, add_object_routes
+from swiftlet.storage.outbox import Outbox
+from swiftlet.storage.sync_answers import Placed
+from swiftlet.store.memory import MemoryStore
+from swiftlet.store.native import NativeStore
+from swiftlet.store.protocol import Store
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.signing import ClusterKey
+
+KEY = ClusterKey(b"the key of the benchmark")
+_SEGMENT_BYTES = 1448
+"""Data in one TCP segment on Ethernet."""
+_SEGMENT_HEADERS = 78
+"""IP and TCP headers of a segment, and half of those of an acknowledgement."""
+
+
+class Rows:
+    """Takes no rows: none is sent."""
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        """Refuse."""
+        raise NotFound("there are no containers")
+
+
+class Relay:
+    """Counts what goes to one server and back. Stopped, it refuses connections, as a node that is down does."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.bytes = 0
+        """HTTP, headers included, both ways."""
+        self.requests = 0
+        self.segments = 0
+        """TCP segments that this would be on Ethernet; an estimate."""
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def tcp_bytes(self) -> int:
+        """With the headers of IP and TCP, estimated."""
+        return self.bytes + self.segments * _SEGMENT_HEADERS
+
+    def reset(self) -> None:
+        """Count from nothing."""
+        self.bytes = self.requests = self.segments = 0
+
+    async def start(self) -> None:
+        """Listen, on the same port as before."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Refuse connections, and end those there are."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        there, thither = await asyncio.open_connection("127.0.0.1", self._port)
+        back = asyncio.create_task(self._pump(there, writer, counts=False))
+        try:
+            await self._pump(reader, thither, counts=True)
+        finally:
+            back.cancel()
+            writer.close()
+            thither.close()
+            self._tasks.discard(task)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool) -> None:
+        while piece := await reader.read(1 << 16):
+            self.bytes += len(piece)
+            self.segments += -(-len(piece) // _SEGMENT_BYTES)
+            if counts:
+                self.requests += piece.count(b" HTTP/1.1\r\n")
+            writer.write(piece)
+            await writer.drain()
+
+
+class Generated(MemoryStore):
+    """An index without objects: what a device would hold of `objects` objects, the same on every replica."""
+
+    def __init__(self, hashes: Mapping[int, Mapping[str, bytes]], mine: Iterable[int]) -> None:
+        """`mine` are the partitions that the device holds."""
+        super().__init__()
+        self._hashes = hashes
+        self._mine = frozenset(mine)
+
+    def partitions(self, policy: int) -> list[int]:
+        """Those of its partitions with anything in them."""
+        return sorted(partition for partition in self._mine if partition in self._hashes)
+
+    def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Made when the index was."""
+        return self._hashes.get(partition, {}) if partition in self._mine else {}
+
+    def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """Nothing differs, so nobody asks."""
+        raise NotFound("a generated index has no entries")
+
+
+def generated_hashes(objects: int, part_power: int) -> dict[int, dict[str, bytes]]:
+    """Suffix hashes by partition: of each object something that depends on its name, of the size of a set hash."""
+    found: dict[int, dict[str, bytes]] = {}
+    for number in range(objects):
+        digest = hashlib.md5(str(number).encode()).digest()
+        partition = int.from_bytes(digest[:4], "big") >> (32 - part_power)
+        suffixes = found.setdefault(partition, {})
+        suffix = digest.hex()[-3:]
+        suffixes[suffix] = xxh3_128(suffixes.get(suffix, b"") + digest)
+    return found
+
+
+@dataclass
+class Node:
+    """One node."""
+
+    device: Device
+    store: Store
+    relay: Relay
+
+
+class Cluster:
+    """Nodes, their ring, and what is in them."""
+
+    def __init__(self, ring: Ring, nodes: list[Node]) -> None:
+        self.ring = ring
+        self.nodes = nodes
+        self.by_device = {node.device.id: node for node in nodes}
+
+    def put(self, number: int, second: float, body: bytes, devices: Iterable[Device]) -> int:
+        """Put a version of an object on some devices; on how many."""
+        key = self.key(number)
+        footer = PutFooter(len(body), hashlib.md5(body).hexdigest(), xxh3_64(body))
+        count = 0
+        for device in devices:
+            writer = self.by_device[device.id].store.create(key)
+            writer.write(body)
+            writer.commit(PutRecord(f"/a/c/{number}", Timestamp.at(second), "text/plain"), footer)
+            count += 1
+        return count
+
+    def delete(self, number: int, second: float, devices: Iterable[Device]) -> None:
+        """Delete an object at some devices."""
+        key = self.key(number)
+        for device in devices:
+            self.by_device[device.id].store.delete(key, Timestamp.at(second), f"/a/c/{number}")
+
+    def key(self, number: int) -> ObjectKey:
+        """An object's place."""
+        digest = hashlib.md5(str(number).encode()).digest()
+        return ObjectKey(0, self.ring.partition_of(digest), digest)
+
+    def holders(self, number: int) -> list[Device]:
+        """An object's primaries, the first one chosen by its name so that none is always first."""
+        found = list(self.ring.primaries(self.key(number).partition))
+        start = number % len(found)
+        return found[start:] + found[:start]
+
+
+MakeStore = Callable[[Path, Iterable[int]], Store]
+"""From a directory and the partitions of its device to a store."""
+
+
+def native(directory: Path, partitions: Iterable[int]) -> Store:
+    """A real one."""
+    return NativeStore(directory, volume_bytes=64 << 20)
+
+
+@asynccontextmanager
+async def cluster_of(nodes: int, replicas: int, part_power: int, make: MakeStore = native) -> AsyncIterator[Cluster]:
+    """Servers, running."""
+    builder = RingBuilder(part_power, replicas, min_part_hours=0)
+    for number in range(nodes):
+        builder.add_device(host=f"h{number}", port=1, device="d", region="r", zone=f"z{number}", weight=1)
+    builder.rebalance(500_000)
+    old = builder.ring
+    made: list[Node] = []
+    runners: list[web.AppRunner] = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bench-sync-") as directory:
+        for device in old.devices:
+            assert device is not None
+            root = Path(directory) / f"d{device.id}"
+            root.mkdir()
+            mine = frozenset(partition for partition, _ in old.partitions_of(device.id))
+            store = make(root, mine)
+            outbox = Outbox(Path(directory) / str(device.id))
+            placed = Placed(1, mine.__contains__)
+            app = web.Application(client_max_size=0)
+            by_ring = {"d": lambda policy, placed=placed: placed}
+            server = ObjectServer({"d": store}, {"d": outbox}, Rows(), key=KEY, placed=by_ring)
+            add_object_routes(app, server)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            runners.append(runner)
+            relay = Relay(runner.addresses[0][1])
+            await relay.start()
+            made.append(Node(replace(device, host="127.0.0.1", port=relay.port), store, relay))
+        rows = [[0] * old.partition_count for _ in range(replicas)]
+        for partition in range(old.partition_count):
+            for replica, holder in enumerate(old.primaries(partition)):
+                rows[replica][partition] = holder.id
+        ring = Ring(1, part_power, replicas, [node.device for node in made], [array("H", row) for row in rows])
+        try:
+            yield Cluster(ring, made)
+        finally:
+            for node in made:
+                await node.relay.stop()
+            for runner in runners:
+                await runner.cleanup()
+            for node in made:
+                node.store.close()

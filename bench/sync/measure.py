@@ -1,0 +1,149 @@
+"""Rounds of all nodes, one after the other: what each cost.
+
+Sync delay is a round's wall time; processor time is the process's, so the answering servers' too; peak memory is what
+the process grew by at most during a round, servers included.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.sync.cluster import Cluster, Node
+from bench.sync.machines import Done, Round
+from swiftlet.sync.session.topology import MODES
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Means over the nodes that did a round; totals where they say so."""
+
+    mode: str
+    replicas: int
+    objects: int
+    scenario: str
+    delay_s: float
+    kilobytes: float
+    """Between a node and the others, HTTP headers included."""
+    tcp_kilobytes: float
+    """With IP and TCP headers, estimated."""
+    messages: float
+    local_kilobytes: float
+    cpu_s: float
+    peak_mb: float
+    moved: int
+    """Objects, all nodes together."""
+    left: int
+    """Comparisons that came to no end, all nodes together."""
+    rounds: int = 1
+    """Rounds until nothing moved any more; only the first is measured."""
+    lacking_kilobytes: float = 0.0
+    """All nodes together: the bytes of the objects' data that somebody lacked."""
+
+    working: int = 0
+    """Nodes that did a round."""
+
+    @property
+    def times_lacking(self) -> float | None:
+        """Bytes on the wire as a multiple of what was lacking."""
+        total = self.kilobytes * self.working
+        return total / self.lacking_kilobytes if self.lacking_kilobytes else None
+
+    def json(self) -> dict[str, object]:
+        """For the file of results."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a cluster in a mode; at most `most` nodes do measured rounds (all of them with 0)."""
+
+    cluster: Cluster
+    mode: str
+    replicas: int
+    objects: int
+    most: int = 0
+
+    def nodes(self, away: Node | None = None) -> list[Node]:
+        """Those that do rounds."""
+        found = [node for node in self.cluster.nodes if node is not away]
+        return found[: self.most] if self.most else found
+
+    async def measure(
+        self, scenario: str, away: Node | None = None, lacking: int = 0, rounds: int = 1, first: Node | None = None
+    ) -> Measured:
+        """One measured round of each node, then further ones until nothing moves, up to `rounds` in all."""
+        nodes = self.nodes(away)
+        if first is not None:
+            nodes = [*(node for node in nodes if node is not first), first]
+        costs = [await self._one(node) for node in nodes]
+        number = 1
+        while number < rounds and await self._settle(nodes):
+            number += 1
+        columns = zip(*(cost for cost, _ in costs), strict=True)
+        delay_s, kilobytes, tcp_kilobytes, messages, local_kilobytes, cpu_s, peak_mb = map(statistics.mean, columns)
+        return Measured(
+            self.mode,
+            self.replicas,
+            self.objects,
+            scenario,
+            delay_s,
+            kilobytes,
+            tcp_kilobytes,
+            messages,
+            local_kilobytes,
+            cpu_s,
+            peak_mb,
+            moved=sum(done.moved for _, done in costs),
+            left=sum(done.left for _, done in costs),
+            rounds=number,
+            lacking_kilobytes=lacking / 1000,
+            working=len(nodes),
+        )
+
+    async def _settle(self, nodes: list[Node]) -> bool:
+        """A round that is not measured; whether anything moved."""
+        moved = [(await Round(self.cluster, node, MODES[self.mode]).run()).moved for node in nodes]
+        return any(moved)
+
+    async def _one(self, node: Node) -> tuple[tuple[float, ...], Done]:
+        others = [other.relay for other in self.cluster.nodes if other is not node]
+        for relay in (*others, node.relay):
+            relay.reset()
+        gc.collect()
+        _reset_peak()
+        memory, cpu_s, began = _memory("VmRSS"), _cpu_s(), time.monotonic()
+        done = await Round(self.cluster, node, MODES[self.mode]).run()
+        delay_s = time.monotonic() - began
+        cost = (
+            delay_s,
+            sum(relay.bytes for relay in others) / 1000,
+            sum(relay.tcp_bytes for relay in others) / 1000,
+            float(sum(relay.requests for relay in others)),
+            node.relay.bytes / 1000,
+            _cpu_s() - cpu_s,
+            max(0.0, _memory("VmHWM") - memory),
+        )
+        return cost, done
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _reset_peak() -> None:
+    """Let the kernel count this process's peak of memory anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(name: str) -> float:
+    """Megabytes, by the kernel."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) / 1000
+    raise ValueError(f"the kernel does not tell {name}")

@@ -1,0 +1,60 @@
+"""The scenarios of the paper, in one mode, on stores that all modes share.
+
+| scenario | what went before |
+|---|---|
+| stable | nothing |
+| 10 % created | that many new objects on a write quorum each |
+| 10 % deleted | the same objects, on a write quorum each |
+| a node down | its connections are refused, nobody knows yet |
+| it is back | meanwhile 10 % were written anew, 10 KiB each, on the others |
+
+Afterwards everything is equal again, and as many objects are there as before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from bench.sync.cluster import Cluster
+from bench.sync.measure import Measured, Subject
+from swiftlet.placement.plan import write_quorum
+
+SMALL, LARGE = b"x" * 100, b"x" * 10_240
+_OLD_S = 60.0
+"""Seconds that writes lie back: what is younger than a few seconds is left alone."""
+_MOST_ROUNDS = 6
+
+
+def fill(cluster: Cluster, objects: int) -> None:
+    """Put objects on all their replicas."""
+    second = time.time() - 3600
+    for number in range(objects):
+        cluster.put(number, second, SMALL, cluster.holders(number))
+
+
+async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> AsyncIterator[Measured]:
+    """All of them; `turn` numbers the modes that share the stores."""
+    yield await subject.measure("stable")
+    if stable_only:
+        return
+    cluster, replicas, objects = subject.cluster, subject.replicas, subject.objects
+    quorum, some = write_quorum(replicas), objects // 10
+    new = range(objects * (turn + 1), objects * (turn + 1) + some)
+    for number in new:
+        cluster.put(number, time.time() - _OLD_S, SMALL, cluster.holders(number)[:quorum])
+    lacking = some * (replicas - quorum) * len(SMALL)
+    yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS)
+    for number in new:
+        cluster.delete(number, time.time() - _OLD_S / 2, cluster.holders(number)[:quorum])
+    yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS)
+    away = cluster.nodes[-1]
+    await away.relay.stop()
+    yield await subject.measure("a node down", away=away)
+    lacking = 0
+    for number in range(some):
+        up = [device for device in cluster.holders(number) if device.id != away.device.id]
+        written = cluster.put(number, time.time() - _OLD_S / 2, LARGE, up)
+        lacking += (replicas - written) * len(LARGE)
+    await away.relay.start()
+    yield await subject.measure("it is back", lacking=lacking, rounds=_MOST_ROUNDS, first=away)
