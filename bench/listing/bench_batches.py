@@ -3,7 +3,7 @@
     .venv/bin/python bench/listing/bench_batches.py [--rows 1 4 15 100] [--writers 4] [--directory /some/disk]
 
 The server is a process of its own with one device, signatures and the access log as in production; so many writers
-keep one request each under way, to a container each, or all to one with `--containers 1`. Prints milliseconds of the
+keep one request each under way, all to one container unless `--containers` says otherwise. Prints milliseconds of the
 server's and of the client's processor time per request, and the server's per row.
 """
 
@@ -61,7 +61,9 @@ def used_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
-async def measure(pid: int, port: int, batches: list[int], writers: int, containers: int, seconds: float) -> None:
+async def measure(
+    pid: int, port: int, batches: list[int], how: str, writers: int, containers: int, seconds: float
+) -> None:
     """Each size of batch for some seconds."""
     transport = HttpListingTransport(NodeClient(key=KEY))
     device = Device(0, "device-0", "127.0.0.1", port, "d0", "r", "z", "n", 1.0)
@@ -82,14 +84,18 @@ async def measure(pid: int, port: int, batches: list[int], writers: int, contain
                     count += 1
                     name = f"photos/{count % 1000:03}/{count:09}.jpg"
                     batch.append(ObjectRow(name, Timestamp(2), 10240, "0" * 32, "image/jpeg"))
-                await transport.update_rows(device, 0, "AUTH_bench", names[number % len(names)], batch)
+                place = device, 0, "AUTH_bench", names[number % len(names)]
+                if how == "http":
+                    await transport.update_rows(*place, batch)
+                else:
+                    await transport.bring_rows(*place, batch, how == "later")
                 requests += 1
 
         await asyncio.gather(*(write(number) for number in range(writers)))
         server, client = used_s(pid) - before, time.process_time() - own
         print(
-            f"{rows:5} rows: {requests / seconds:7.0f} requests/s  server {server / requests * 1000:6.3f} ms a request, "
-            f"{server / requests / rows * 1e6:6.1f} us a row  client {client / requests * 1000:6.3f} ms a request",
+            f"{rows:5} rows: {requests / seconds:7.0f} requests/s  server {server / requests * 1000:6.3f} ms each, "
+            f"{server / requests / rows * 1e6:6.1f} us a row  client {client / requests * 1000:6.3f} ms each",
             flush=True,
         )
     await transport.close()
@@ -99,6 +105,8 @@ def main() -> None:
     """Start the server, measure, stop it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 15, 100, 1000])
+    ways = ["http", "stream", "later"]
+    parser.add_argument("--how", choices=ways, nargs="+", default=ways, help="later: not waiting for the sync")
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--containers", type=int, default=1, help="0: one for each writer")
     parser.add_argument("--seconds", type=float, default=5)
@@ -115,7 +123,9 @@ def main() -> None:
         try:
             sizes = (arguments.writers, arguments.containers, arguments.seconds)
             print(f"server {server.pid}", file=sys.stderr)
-            asyncio.run(measure(server.pid, sock.getsockname()[1], arguments.rows, *sizes))
+            for how in arguments.how:
+                print(how, flush=True)
+                asyncio.run(measure(server.pid, sock.getsockname()[1], arguments.rows, how, *sizes))
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(10)

@@ -44,12 +44,12 @@ class CountedListing:
         self._places = places
         self.requests = self.rows = 0
 
-    async def update_rows(
-        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
-    ) -> None:
+    async def bring_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
         self.requests += 1
         self.rows += len(rows)
-        await self._transport.update_rows(self._places[device.name], partition, account, container, rows)
+        return await self._transport.bring_rows(self._places[device.name], partition, account, container, rows, later)
 
 
 class BringingServers(MemoryObjectTransport):

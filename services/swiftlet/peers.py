@@ -8,6 +8,7 @@ The current request id travels with every call (`swiftlet.context.request_id`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -238,6 +239,15 @@ class ListingTransport(Protocol):
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
         """Merge object rows, newest wins; durable on return. NotFound when there is no such container."""
+        ...
+
+    async def bring_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
+        """As `update_rows`; with `later`, for rows that somebody owes until they are durable, it may return before.
+
+        Then it returns what is done when they are durable, or fails when that can't be known any more.
+        """
         ...
 
     async def put_account(

@@ -256,13 +256,14 @@ class Database(ABC, Generic[R]):
         """The rows and markers of these names."""
         found: dict[str, R] = {}
         for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            size = 1 << (len(some) - 1).bit_length()
+            some: list[str] = list(names[start : start + _AT_ONCE])
+            size: int = 1 << (len(some) - 1).bit_length()
             slots = ", ".join(f"?{number}" for number in range(1, size + 1))
             # Filled up to one of a few sizes, so that few statements are prepared and kept.
             asked = [*some, *([some[0]] * (size - len(some)))]
-            for deleted, *columns in self.connection.execute(self._select % (slots, slots), asked):
-                row = self.decode(tuple(columns), bool(deleted))
+            columns: tuple[_Column, ...]
+            for columns in self.connection.execute(self._select % (slots, slots), asked):
+                row = self.decode(columns[1:], bool(columns[0]))
                 found[row.name] = row
         return found
 

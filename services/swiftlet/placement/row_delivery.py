@@ -3,7 +3,9 @@
 Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
 native ones answer that they owe it (`RowFate.OWED`). What nobody has told by then is told from here, once the write
 has its quorum and never before: a row must not be listed whose object may come to nothing. A device that owes the row
-is settled when the replicas of its share have answered; until then it stays owed, and the device brings it later.
+is settled when the replicas of its share have answered that they have it for good; until then it stays owed, and the
+device brings it later. The write itself only waits until they list it: what they lose with their power comes back
+from the devices.
 
 Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later
 still settle; a row that nobody took stays owed. This process may die at any moment: whatever it has not settled
@@ -25,7 +27,7 @@ from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.placement.metrics import ROW_FATES
 from swiftlet.placement.plan import write_quorum
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_lanes import RowLanes, Taken
 from swiftlet.placement.settling import Settling
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
@@ -40,7 +42,10 @@ ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
 class Answer(Enum):
     """What a container replica said of a row."""
 
+    TAKEN = "taken"
+    """It lists it, but may forget it when its power fails."""
     LISTED = "listed"
+    """It lists it for good."""
     REFUSED = "refused"
     """There is no such container."""
     SILENT = "silent"
@@ -53,6 +58,9 @@ _ANSWERS = {
     RowFate.NO_CONTAINER: Answer.REFUSED,
 }
 """Of all replicas that an object server over HTTP was to tell, by what it answered."""
+
+
+_SHOWS = frozenset({Answer.TAKEN, Answer.LISTED})
 
 
 def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
@@ -77,7 +85,7 @@ def fate_of(answers: Mapping[int, Answer], replicas: int) -> RowFate:
     """What became of the row on the whole."""
     if container_missing(answers, replicas):
         return RowFate.NO_CONTAINER
-    return RowFate.LISTED if Answer.LISTED in answers.values() else RowFate.QUEUED
+    return RowFate.LISTED if _SHOWS.intersection(answers.values()) else RowFate.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class RowDelivery:
         self._replicas = replicas
         self._late = late
         self._answers: dict[int, Answer] = {}
-        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._asked: dict[int, asyncio.Future[Taken]] = {}
         self._owing: list[tuple[Device, tuple[int, ...]]] = []
 
     def share(self, slot: int) -> RowUpdate:
@@ -148,8 +156,8 @@ class RowDelivery:
             if row is not None:
                 self._send(row)
             await self._wait()
-        if Answer.LISTED in self._answers.values():
-            self._late([one for one in range(self._replicas) if self._answers.get(one) is not Answer.LISTED])
+        if _SHOWS.intersection(self._answers.values()):
+            self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
         if owed:
             ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc()
         return container_missing(self._answers, self._replicas)
@@ -163,14 +171,18 @@ class RowDelivery:
 
     def _send(self, row: ObjectRow) -> None:
         place = self._share_of(0)
+        owed = {replica for _, share in self._owing for replica in share}
         for replica in range(self._replicas):
             if replica in self._answers or replica in self._asked:
                 continue
-            future = self._lanes.submit(place.account, place.container, replica, row, self._waits.row_wait_s)
+            # What no device owes must be durable when it is answered.
+            future = self._lanes.submit(
+                place.account, place.container, replica, row, self._waits.row_wait_s, later=replica in owed
+            )
             self._asked[replica] = future
             future.add_done_callback(functools.partial(self._answered, replica))
 
-    def _answered(self, replica: int, future: asyncio.Future[None]) -> None:
+    def _answered(self, replica: int, future: asyncio.Future[Taken]) -> None:
         answer = Answer.SILENT
         error = None if future.cancelled() else future.exception()
         if isinstance(error, NotFound):
@@ -180,13 +192,25 @@ class RowDelivery:
         elif error is not None:
             _log.error("container replica untold", replica=replica, exc_info=error)
         elif not future.cancelled():
-            answer = Answer.LISTED
+            durable = future.result()
+            answer = Answer.LISTED if durable is None else Answer.TAKEN
+            if durable is not None:
+                durable.add_done_callback(functools.partial(self._durable, replica))
         self._learn(replica, answer)
+        self._settle()
+
+    def _durable(self, replica: int, future: asyncio.Future[None]) -> None:
+        """A replica that has taken the row has it for good, or that can't be known; then the row stays owed."""
+        if future.cancelled() or future.exception() is not None:
+            _log.info("row stays owed", replica=replica, error=str(None if future.cancelled() else future.exception()))
+            return
+        self._learn(replica, Answer.LISTED)
         self._settle()
 
     def _learn(self, replica: int, answer: Answer) -> None:
         """Of two answers the one that says more counts."""
-        if self._answers.get(replica, Answer.SILENT) is Answer.SILENT:
+        known = self._answers.get(replica, Answer.SILENT)
+        if known is Answer.SILENT or (known is Answer.TAKEN and answer is not Answer.SILENT):
             self._answers[replica] = answer
 
     def _settle(self) -> None:
@@ -214,6 +238,6 @@ class RowDelivery:
                 return
             await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
 
-    def _unanswered(self) -> list[asyncio.Future[None]]:
+    def _unanswered(self) -> list[asyncio.Future[Taken]]:
         """What was sent and is not known yet: a future may be done before its answer has been learned."""
         return [future for replica, future in self._asked.items() if replica not in self._answers]

@@ -1,8 +1,10 @@
 """Rows on their way to container servers, many in one request when many come at once.
 
-While a request to a container replica is on its way, further rows for it gather and go together in the next
-one; a busy container then costs its server a request per round trip, not per object. A row alone is not delayed.
-Proxies send the rows of their writes this way, and object servers those that are left to them.
+While a request to a container replica is on its way, further rows for it gather and go together in the next one.
+Where several rows went together others are about to come: the next request then begins `GATHER_S` after that one at
+the earliest, so that a busy container costs its server few requests, not one per object. A writer alone never waits:
+its rows go one by one. Proxies send the rows of their writes this way, and object servers those that are left to
+them.
 
 Fault model: a container server may refuse, hang until the transport's deadline, or be gone. Its rows then fail with
 that, those of others do not wait for them. How many rows wait is limited, and each may have a time by which it has to
@@ -12,6 +14,7 @@ be under way: one that is too late fails instead of delaying those behind it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,18 +29,25 @@ from swiftlet.ring.lookup import Ring
 
 MAX_BATCH = 1000
 """Rows in one request."""
+GATHER_S = 0.004
+"""Seconds between the beginnings of requests to a container replica that several writers have rows for."""
+ENOUGH = 64
+"""Rows that are not held back for others: what a request costs beside its rows is little among so many."""
 MAX_WAITING = 20_000
 """Rows that may wait in a process, for whichever replicas: some 20 MB when all names are of full length."""
 
 _Place = tuple[str, str, int]
+Taken = asyncio.Future[None] | None
+"""A row is listed; done when that is durable, None when it is already."""
 
 
 class _Waiting(NamedTuple):
     """A row and who waits for it; after `too_late_s` on the loop's clock it is not sent any more."""
 
     row: ObjectRow
-    future: asyncio.Future[None]
+    future: asyncio.Future[Taken]
     too_late_s: float
+    later: bool
 
 
 @dataclass(slots=True)
@@ -46,6 +56,8 @@ class _Lane:
 
     rows: deque[_Waiting] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there are enough rows to go, or the process ends."""
 
 
 class RowLanes:
@@ -65,48 +77,79 @@ class RowLanes:
         self._max_waiting = max_waiting
         self._waiting = 0
         self._lanes: dict[_Place, _Lane] = {}
+        self._late: set[asyncio.Future[None]] = set()
+        self._ending = False
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
         """Bring a row to one replica; durable on return. NotFound, NodeError. Cancelled, it may or may not be sent."""
         await self.submit(account, container, replica_index, row)
 
     def submit(
-        self, account: str, container: str, replica_index: int, row: ObjectRow, wait_s: float = float("inf")
-    ) -> asyncio.Future[None]:
-        """As `send`, without waiting for it; NodeTimeout unless the row is under way within `wait_s`."""
+        self,
+        account: str,
+        container: str,
+        replica_index: int,
+        row: ObjectRow,
+        wait_s: float = float("inf"),
+        later: bool = False,
+    ) -> asyncio.Future[Taken]:
+        """As `send`, without waiting for it; NodeTimeout unless the row is under way within `wait_s`.
+
+        With `later` it is done when the row is listed, and its result says when that is durable.
+        """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[Taken] = loop.create_future()
         if self._waiting >= self._max_waiting:
             future.set_exception(NodeBusy(f"{self._waiting} listing rows are waiting for their container servers"))
             return future
         place = (account, container, replica_index)
         lane = self._lanes.setdefault(place, _Lane())
-        lane.rows.append(_Waiting(row, future, loop.time() + wait_s))
+        lane.rows.append(_Waiting(row, future, loop.time() + wait_s, later))
         self._waiting += 1
         if lane.task is None:
             lane.task = asyncio.create_task(self._serve(place, lane))
+        elif len(lane.rows) >= ENOUGH:
+            lane.more.set()
         return future
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for what is under way; for shutdown. What is not through after `timeout_s` is given up."""
+        """Wait for what is under way or not durable yet; for shutdown. After `timeout_s` the rest is given up."""
+        self._ending = True
+        for lane in self._lanes.values():
+            lane.more.set()
+        ends_s = asyncio.get_running_loop().time() + timeout_s
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._late:
+            await asyncio.wait(self._late, timeout=max(0.0, ends_s - asyncio.get_running_loop().time()))
 
     async def _serve(self, place: _Place, lane: _Lane) -> None:
         """Send what gathered until nothing does."""
+        clock = asyncio.get_running_loop().time
         try:
             while lane.rows:
-                await self._send_batch(place, self._take(lane))
+                batch, begun_s = self._take(lane), clock()
+                await self._send_batch(place, batch)
+                if len(batch) > 1:
+                    await self._gather(lane, begun_s + GATHER_S - clock())
         finally:
             self._lanes.pop(place, None)
             self._waiting -= len(lane.rows)
             for waiting in lane.rows:
                 waiting.future.cancel()
+
+    async def _gather(self, lane: _Lane, wait_s: float) -> None:
+        """Let rows come for so long, or until there are enough."""
+        if wait_s <= 0 or len(lane.rows) >= ENOUGH or self._ending:
+            return
+        lane.more.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await lane.more.wait()
 
     def _take(self, lane: _Lane) -> list[_Waiting]:
         """The next rows that somebody still waits for and that are not too late."""
@@ -126,8 +169,11 @@ class RowLanes:
     async def _send_batch(self, place: _Place, batch: list[_Waiting]) -> None:
         if not batch:
             return
+        taken: Taken = None
         try:
-            await self._deliver(place, [waiting.row for waiting in batch])
+            taken = await self._deliver(
+                place, [waiting.row for waiting in batch], all(waiting.later for waiting in batch)
+            )
         except Exception as error:  # Whatever it is, it belongs to those who wait.
             for waiting in batch:
                 if not waiting.future.done():
@@ -137,11 +183,14 @@ class RowLanes:
                 waiting.future.cancel()
             raise
         else:
+            if taken is not None and not taken.done():
+                self._late.add(taken)
+                taken.add_done_callback(self._late.discard)
             for waiting in batch:
                 if not waiting.future.done():
-                    waiting.future.set_result(None)
+                    waiting.future.set_result(taken)
 
-    async def _deliver(self, place: _Place, rows: list[ObjectRow]) -> None:
+    async def _deliver(self, place: _Place, rows: list[ObjectRow], later: bool) -> Taken:
         account, container, replica = place
         ring = self._ring_source()
         partition = ring.partition_of(self._hash_path(account, container))
@@ -149,4 +198,4 @@ class RowLanes:
         device = primaries[replica % len(primaries)]
         ROW_REQUESTS.inc()
         ROWS_IN_REQUESTS.inc(len(rows))
-        await self._transport.update_rows(device, partition, account, container, rows)
+        return await self._transport.bring_rows(device, partition, account, container, rows, later)

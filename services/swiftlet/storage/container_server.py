@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from aiohttp import web
-from prometheus_client import Counter, Histogram
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing import replica
@@ -23,23 +22,16 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.claim_routes import ClaimRoutes
+from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
+from swiftlet.storage.row_stream import RowStreams
 from swiftlet.storage.shard_routes import ShardRoutes
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
+from swiftlet.transport import row_wire
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import WireError, array, timestamp
-
-REQUESTS = Counter(
-    "swiftlet_listing_requests_total", "Requests to account and container databases.", ["operation", "status"]
-)
-DURATION = Histogram(
-    "swiftlet_listing_request_duration_seconds",
-    "Time from a request's head to its answer, by operation.",
-    ["operation"],
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
 
 
 class ContainerReporter(Protocol):
@@ -69,6 +61,7 @@ class ContainerServer:
         self.shards = ShardRoutes(stores)
         self.claims = ClaimRoutes(stores, reporter, sharded)
         self._sharded = sharded or {}
+        self.rows = RowStreams(stores, self._sharded, key)
         self.usage = AccountUsage(stores)
         self._reporter = reporter
 
@@ -281,6 +274,8 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
     ]
     for method, path, work, max_body in routes:
         app.router.add_route(method, path, server.handler(work.__name__, work, max_body))
+    app.router.add_route("GET", row_wire.PATH, server.rows.handle)
+    app.on_shutdown.append(server.rows.close)
 
 
 def _rows(fields: Answer) -> list[Any]:

@@ -184,6 +184,17 @@ class MemoryListingTransport(MemoryShards):
             device, lambda store: self._containers(device, store).update_rows(partition, account, container, rows)
         )
 
+    async def bring_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
+        """See `ListingTransport.bring_rows`."""
+
+        async def bring(store: ListingStore) -> asyncio.Future[None] | None:
+            await self._containers(device, store).update_rows(partition, account, container, rows, later)
+            return store.durable(store.id_of(partition, DatabaseName(account, container))) if later else None
+
+        return await self._ask(device, bring)
+
     async def put_account(
         self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
     ) -> bool:

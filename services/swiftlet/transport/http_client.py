@@ -59,6 +59,11 @@ class NodeClient:
         self._session: aiohttp.ClientSession | None = None
         self._answered: dict[tuple[str, int], float] = {}
 
+    @property
+    def key(self) -> ClusterKey | None:
+        """What requests are signed with."""
+        return self._key
+
     def connected(self) -> frozenset[tuple[str, int]]:
         """Host and port of the nodes that have answered lately enough for a connection to be open."""
         since = time.monotonic() - self.settings.keepalive_s
@@ -129,6 +134,24 @@ class NodeClient:
             return await read_body(response, device, self.settings.idle_timeout_s, max_answer)
         finally:
             finish(response)
+
+    async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse | None:
+        """A WebSocket to a node; None when there is no such thing there; NodeError in its kinds."""
+        headers = {REQUEST_ID_HEADER: request_id.get()}
+        if self._key is not None:
+            headers[SIGNATURE_HEADER] = self._key.sign("GET", target)
+        url = URL(f"{_origin(device)}{target}", encoded=True)
+        async with node_errors(device, self.settings.answer_timeout_s):
+            try:
+                socket = await self.session().ws_connect(
+                    url, headers=headers, max_msg_size=max_message, timeout=aiohttp.ClientWSTimeout(ws_close=1.0)
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == 404:
+                    return None
+                raise NodeError(f"{device.address} refused a WebSocket with {error.status}") from error
+        self._answered[device.host, device.port] = time.monotonic()
+        return socket
 
     async def close(self) -> None:
         """Close all connections."""

@@ -6,6 +6,7 @@ other garbage.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from swiftlet.transport.http_claims import HttpClaims
 from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_shards import HttpShards
+from swiftlet.transport.row_streams import NoStreams, RowStreams
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
@@ -39,6 +41,7 @@ class HttpListingTransport(HttpClaims, HttpShards):
     def __init__(self, client: NodeClient) -> None:
         """`client` is closed by `close`."""
         self._client = client
+        self._streams = RowStreams(client)
 
     def connected(self) -> frozenset[tuple[str, int]]:
         """Host and port of the nodes that a connection is open to."""
@@ -144,6 +147,16 @@ class HttpListingTransport(HttpClaims, HttpShards):
         for body in wire.rows_bodies(rows):
             await self._container(device, "POST", partition, (account, container), body, None, "/rows")
 
+    async def bring_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
+        """See `ListingTransport.bring_rows`."""
+        try:
+            return await self._streams.bring(device, partition, account, container, rows, later)
+        except NoStreams:
+            await self.update_rows(device, partition, account, container, rows)
+            return None
+
     async def put_account(
         self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
     ) -> bool:
@@ -231,6 +244,7 @@ class HttpListingTransport(HttpClaims, HttpShards):
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._streams.close()
         await self._client.close()
 
 

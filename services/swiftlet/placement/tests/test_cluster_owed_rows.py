@@ -12,7 +12,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.errors import NotFound, Unavailable
+from swiftlet.errors import NodeUnreachable, NotFound, Unavailable
 from swiftlet.model import ListingQuery, ObjectRow, PostRecord
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.row_delivery import RowWaits
@@ -39,7 +39,7 @@ async def everything_is_settled(cluster: MemoryCluster) -> None:
 
 
 async def settling_is_quiet(cluster: MemoryCluster) -> None:
-    await until(lambda: not cluster.settling.waiting)
+    await until(lambda: not cluster.router._lanes._late and not cluster.settling.waiting)
 
 
 async def told(cluster: MemoryCluster) -> list[list[str]]:
@@ -50,16 +50,18 @@ async def told(cluster: MemoryCluster) -> list[list[str]]:
 @contextmanager
 def held_databases(cluster: MemoryCluster, *devices: Device) -> Iterator[asyncio.Event]:
     """Container servers that don't answer rows before the event is set."""
-    released, update_rows = asyncio.Event(), cluster.listing_transport.update_rows
+    released, bring_rows = asyncio.Event(), cluster.listing_transport.bring_rows
 
-    async def held(device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
+    async def held(
+        device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
         if device in devices:
             await released.wait()
-        await update_rows(device, partition, account, container, rows)
+        return await bring_rows(device, partition, account, container, rows, later)
 
-    cluster.listing_transport.update_rows = held  # type: ignore[method-assign]
+    cluster.listing_transport.bring_rows = held  # type: ignore[method-assign]
     yield released
-    cluster.listing_transport.update_rows = update_rows  # type: ignore[method-assign]
+    cluster.listing_transport.bring_rows = bring_rows  # type: ignore[method-assign]
 
 
 async def test_the_proxy_brings_the_row_and_settles_all(cluster: MemoryCluster) -> None:
@@ -73,13 +75,15 @@ async def test_the_proxy_brings_the_row_and_settles_all(cluster: MemoryCluster) 
 
 async def test_many_writes_cost_container_servers_few_requests(cluster: MemoryCluster) -> None:
     requests: list[int] = []
-    update_rows = cluster.listing_transport.update_rows
+    bring_rows = cluster.listing_transport.bring_rows
 
-    async def counted(device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
+    async def counted(
+        device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
         requests.append(len(rows))
-        await update_rows(device, partition, account, container, rows)
+        return await bring_rows(device, partition, account, container, rows, later)
 
-    cluster.listing_transport.update_rows = counted  # type: ignore[method-assign]
+    cluster.listing_transport.bring_rows = counted  # type: ignore[method-assign]
     paths = [type(PATH)(ACCOUNT, CONTAINER, f"o{number}") for number in range(100)]
     await asyncio.gather(*(cluster.put(2, path=path) for path in paths))
     assert sum(requests) == 300
@@ -114,7 +118,7 @@ async def test_the_row_does_not_wait_for_the_slow_third_replica_which_is_settled
 
 
 async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
@@ -156,7 +160,7 @@ async def test_only_the_device_of_the_replica_that_is_down_goes_on_owing(cluster
 async def test_settling_an_older_write_leaves_the_newer_one_owed(cluster: MemoryCluster) -> None:
     cluster.router._settling = slow = Settling(cluster.transport, interval_s=3600.0)
     await cluster.put(2, b"old")
-    assert slow.waiting == 3
+    await until(lambda: slow.waiting == 3)
     with cluster.databases_down(*cluster.container_devices()):
         await cluster.put(3, b"newer")
     await slow.drain(10)
@@ -311,3 +315,50 @@ async def test_a_container_server_that_answers_too_late_has_it_and_the_devices_g
         assert not (await cluster.put(2)).container_missing
     assert await told(cluster) == [["o"]] * 3
     assert len(cluster.owing()) == 3
+
+
+async def test_rows_that_container_servers_lose_with_their_power_come_back(cluster: MemoryCluster) -> None:
+    taken: list[asyncio.Future[None]] = []
+
+    async def forgets(
+        _device: Device, _partition: int, _account: str, _container: str, _rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
+        assert later, "devices owe it"
+        taken.append(asyncio.get_running_loop().create_future())
+        return taken[-1]
+
+    bring_rows = cluster.listing_transport.bring_rows
+    cluster.listing_transport.bring_rows = forgets  # type: ignore[assignment, method-assign]
+    await cluster.put(2)
+    assert len(taken) == 3
+    assert len(cluster.owing()) == 3, "nothing is settled before it is durable"
+    taken[0].set_result(None)
+    for durable in taken[1:]:
+        durable.set_exception(NodeUnreachable("its power failed"))
+    cluster.listing_transport.bring_rows = bring_rows  # type: ignore[method-assign]
+    await cluster.router.drain(10)
+    assert len(cluster.owing()) == 2, "one replica has it for good"
+    await cluster.deliver_owed(OWED_FOR_S + 1)
+    await cluster.router.drain(10)
+    assert not cluster.owing()
+    listed = [await cluster.listed(device) for device in cluster.container_devices()]
+    assert sum(names == ["o"] for names in listed) == 2
+
+
+async def test_what_no_device_owes_is_durable_before_the_answer(cluster: MemoryCluster) -> None:
+    later: dict[str, bool] = {}
+    bring_rows = cluster.listing_transport.bring_rows
+
+    async def noted(
+        device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], may_wait: bool
+    ) -> asyncio.Future[None] | None:
+        later[device.name] = may_wait
+        return await bring_rows(device, partition, account, container, rows, may_wait)
+
+    cluster.listing_transport.bring_rows = noted  # type: ignore[assignment, method-assign]
+    lost = cluster.primaries()[2]
+    for device in (lost, *cluster.handoffs()):
+        cluster.transport.link(device).unreachable = True
+    await cluster.put(2)
+    await cluster.router.drain(10)
+    assert sorted(later.values()) == [False, True, True]

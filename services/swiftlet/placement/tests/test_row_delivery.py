@@ -11,7 +11,7 @@ from swiftlet.errors import NotFound
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.peers import RowFate, RowUpdate
 from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, fate_of, through
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_lanes import RowLanes, Taken
 from swiftlet.placement.settling import Settling
 from swiftlet.timestamp import Timestamp
 
@@ -65,9 +65,9 @@ class AtOnce:
     """Lanes whose answers are there before anybody looks."""
 
     def submit(
-        self, _account: str, _container: str, replica: int, _row: ObjectRow, _wait_s: float
-    ) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self, _account: str, _container: str, replica: int, _row: ObjectRow, _wait_s: float, later: bool
+    ) -> asyncio.Future[Taken]:
+        future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         future.set_exception(NotFound(f"replica {replica} has no such container"))
         return future
 

@@ -13,6 +13,7 @@ from swiftlet.errors import NodeBusy, NodeTimeout, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
+from swiftlet.placement import row_lanes
 from swiftlet.placement.row_lanes import MAX_BATCH, RowLanes
 from swiftlet.placement.tests.cluster import at
 from swiftlet.ring.lookup import Ring
@@ -26,14 +27,16 @@ class SlowListing:
         self.batches: list[tuple[str, int]] = []
         self.error: Exception | None = None
         self.held: asyncio.Event | None = None
+        self.durable: asyncio.Future[None] | None = None
 
-    async def update_rows(
-        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
-    ) -> None:
+    async def bring_rows(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
         await (asyncio.sleep(0.001) if self.held is None else self.held.wait())
         if self.error is not None:
             raise self.error
         self.batches.append((device.name, len(rows)))
+        return self.durable if later else None
 
 
 def lanes_to(listing: SlowListing, max_waiting: int = 20_000) -> RowLanes:
@@ -53,6 +56,42 @@ async def test_rows_that_come_together_go_together() -> None:
     assert sum(count for _, count in listing.batches) == 50
     assert len(listing.batches) <= 2
     assert {name for name, _ in listing.batches} == {"d1"}
+
+
+async def test_writers_together_wait_for_each_other_and_one_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_lanes, "GATHER_S", 60.0)
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    for number in range(3):
+        await lanes.send("a", "c", 0, row(f"alone {number}"))
+    await asyncio.gather(lanes.send("a", "c", 0, row("1")), lanes.send("a", "c", 0, row("2")))
+    assert [count for _, count in listing.batches] == [1, 1, 1, 2]
+    gathering = [lanes.submit("a", "c", 0, row(str(number))) for number in range(row_lanes.ENOUGH - 1)]
+    await asyncio.sleep(0.01)
+    assert len(listing.batches) == 4, "others are about to come"
+    await lanes.send("a", "c", 0, row("enough"))
+    await asyncio.gather(*gathering)
+    assert [count for _, count in listing.batches[4:]] == [row_lanes.ENOUGH]
+    last = lanes.submit("a", "c", 0, row("last"))
+    await lanes.drain(10)
+    assert last.done(), "at the end nothing is held back"
+
+
+async def test_rows_that_may_wait_share_the_news_that_they_are_durable() -> None:
+    listing = SlowListing()
+    listing.durable = asyncio.get_running_loop().create_future()
+    lanes = lanes_to(listing)
+    taken = await asyncio.gather(*(lanes.submit("a", "c", 0, row(str(n)), later=True) for n in range(2)))
+    assert taken == [listing.durable, listing.durable]
+    mixed = await asyncio.gather(
+        lanes.submit("a", "d", 0, row("may"), later=True), lanes.submit("a", "d", 0, row("must not"))
+    )
+    assert not any(mixed), "one that must be durable makes all of its request so"
+    draining = asyncio.create_task(lanes.drain(10))
+    await asyncio.sleep(0.01)
+    assert not draining.done()
+    listing.durable.set_result(None)
+    await draining
 
 
 async def test_a_batch_has_a_limit() -> None:

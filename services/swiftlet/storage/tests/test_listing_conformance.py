@@ -55,6 +55,22 @@ def container(cluster: ListingCluster) -> Container:
     return Container(cluster)
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_rows_are_brought_and_listed_at_once(container: Container, later: bool) -> None:
+    transport, place = container.transport, container.place
+    with pytest.raises(NotFound):
+        await transport.bring_rows(*place, [row("o", 1)], later)
+    await container.put(1)
+    durable = await transport.bring_rows(*place, [row("o", 2), row(STRANGE, 2)], later)
+    assert sorted(await container.names()) == sorted(["o", STRANGE])
+    if not later:
+        assert durable is None
+    if durable is not None:
+        await durable
+    await transport.bring_rows(*place, [ObjectRow("o", at(3), deleted=True)], False)
+    assert await container.names() == [STRANGE]
+
+
 async def test_container_from_birth_to_rebirth(container: Container) -> None:
     transport, place = container.transport, container.place
     with pytest.raises(NotFound):

@@ -1,0 +1,243 @@
+"""Rows to container servers over streams: one WebSocket to each server, whatever gathers while none is free to send.
+
+An update goes out at once when nothing of this stream is unanswered; otherwise it waits for the next answer, or for
+`HOLD_S`, so that updates of many containers share a message. A server that has no streams (of an older version) is
+sent HTTP requests.
+
+Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may also keep a connection open and answer
+nothing: an update that was not answered in time ends the stream if nothing else was answered since. What the server
+had taken but not told to be durable when a stream ended counts as lost. An update that met the end of a stream which
+was open before is sent once more, on a new one: it may have been carried out, and merging twice is merging once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import aiohttp
+
+from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable, SwiftletError
+from swiftlet.model import ObjectRow
+from swiftlet.ring.model import Device
+from swiftlet.transport import row_wire
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.row_wire import Answers, Update
+from swiftlet.transport.wire import WireError
+
+T = TypeVar("T")
+HOLD_S = 0.002
+"""How long an update waits at most for others to go with."""
+WITHOUT_S = 60.0
+"""How long a server that has no streams is not asked for one again."""
+
+
+class NoStreams(NodeError):
+    """The server knows nothing of row streams; for HTTP's part of the transport, not for callers."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An update that was not answered yet, or whose rows are not durable yet."""
+
+    taken: asyncio.Future[asyncio.Future[None] | None]
+    durable: asyncio.Future[None] | None = None
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One connection."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+    waiting: dict[int, _Waiting] = field(default_factory=dict)
+    unanswered: int = 0
+    outgoing: list[bytes] = field(default_factory=list)
+    size: int = 0
+    flush: asyncio.Handle | None = None
+    heard_s: float = 0.0
+    ended: bool = False
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class RowStreams:
+    """Streams to all servers that rows were brought to. Lives in one event loop."""
+
+    def __init__(self, client: NodeClient, clock: Callable[[], float] = time.monotonic) -> None:
+        """`client` is closed by its owner, after this."""
+        self._client = client
+        self._clock = clock
+        self._streams: dict[tuple[str, int], asyncio.Task[_Stream]] = {}
+        self._without: dict[tuple[str, int], float] = {}
+
+    async def bring(
+        self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
+    ) -> asyncio.Future[None] | None:
+        """See `ListingTransport.bring_rows`; NoStreams when the server has none, or when there is too much to send."""
+        stream, fresh = await self._stream(device)
+        update = Update(next(stream.numbers), device.device, partition, account, container, later, rows)
+        try:
+            return await self._send(device, stream, update)
+        except NodeUnreachable:
+            if fresh:
+                raise
+        stream, _ = await self._stream(device)
+        return await self._send(device, stream, replace(update, number=next(stream.numbers)))
+
+    async def close(self) -> None:
+        """End all streams; what is unanswered fails."""
+        tasks = list(self._streams.values())
+        self._streams.clear()
+        for opening in tasks:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                stream = opening.result()
+                await stream.socket.close()
+                await asyncio.gather(*stream.tasks, return_exceptions=True)
+            else:
+                opening.cancel()
+
+    async def _stream(self, device: Device) -> tuple[_Stream, bool]:
+        """A stream to the device's server, and whether it was opened just now."""
+        node = device.host, device.port
+        if self._without.get(node, 0.0) > self._clock():
+            raise NoStreams(f"{device.address} has no row streams")
+        opening = self._streams.get(node)
+        if opening is not None and opening.done():
+            if not opening.cancelled() and opening.exception() is None and not opening.result().ended:
+                return opening.result(), False
+            opening = None
+        if opening is None:
+            opening = self._streams[node] = asyncio.create_task(self._open(device))
+        return await asyncio.shield(opening), True
+
+    async def _open(self, device: Device) -> _Stream:
+        try:
+            socket = await self._client.socket(device, row_wire.PATH, row_wire.MAX_MESSAGE)
+        except NodeError:
+            self._streams.pop((device.host, device.port), None)
+            raise
+        if socket is None:
+            self._streams.pop((device.host, device.port), None)
+            self._without[device.host, device.port] = self._clock() + WITHOUT_S
+            raise NoStreams(f"{device.address} has no row streams")
+        stream = _Stream(socket, heard_s=self._clock())
+        self._spawn(stream, self._read(device, stream))
+        return stream
+
+    def _spawn(self, stream: _Stream, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        stream.tasks.add(task)
+        task.add_done_callback(stream.tasks.discard)
+
+    async def _send(self, device: Device, stream: _Stream, update: Update) -> asyncio.Future[None] | None:
+        body = row_wire.update_bytes(update)
+        if len(body) > row_wire.SENT_BYTES:
+            raise NoStreams("an update is too large for a message")
+        if stream.ended:
+            raise NodeUnreachable(f"{device.address} has ended its row stream")
+        taken: asyncio.Future[asyncio.Future[None] | None] = asyncio.get_running_loop().create_future()
+        stream.waiting[update.number] = _Waiting(taken)
+        stream.unanswered += 1
+        self._put(device, stream, body)
+        begun_s = self._clock()
+        limit_s = self._client.settings.answer_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await taken
+        except TimeoutError as error:
+            if stream.heard_s < begun_s:
+                self._spawn(stream, _close(stream))
+            raise NodeTimeout(f"{device.address} did not answer within {limit_s:g} s") from error
+        finally:
+            if not taken.done() or taken.cancelled():
+                stream.waiting.pop(update.number, None)
+            stream.unanswered -= 1
+
+    def _put(self, device: Device, stream: _Stream, update: bytes) -> None:
+        """Have it sent: now with what comes in the same moment, or with the next answer."""
+        loop = asyncio.get_running_loop()
+        if stream.size + len(update) > row_wire.SENT_BYTES:
+            self._flush(device, stream)
+        stream.outgoing.append(update)
+        stream.size += len(update)
+        if stream.flush is None:
+            alone = stream.unanswered == 1
+            stream.flush = (
+                loop.call_soon(self._flush, device, stream)
+                if alone
+                else loop.call_later(HOLD_S, self._flush, device, stream)
+            )
+
+    def _flush(self, device: Device, stream: _Stream) -> None:
+        if stream.flush is not None:
+            stream.flush.cancel()
+            stream.flush = None
+        if stream.outgoing:
+            updates, stream.outgoing, stream.size = stream.outgoing, [], 0
+            self._spawn(stream, self._message(device, stream, updates))
+
+    async def _message(self, device: Device, stream: _Stream, updates: list[bytes]) -> None:
+        try:
+            async with asyncio.timeout(self._client.settings.idle_timeout_s):
+                await stream.socket.send_bytes(row_wire.message(updates, self._client.key))
+        except (TimeoutError, ConnectionError, aiohttp.ClientError):
+            # The reader then tells those who wait.
+            await _close(stream)
+
+    async def _read(self, device: Device, stream: _Stream) -> None:
+        """Pass on answers until there are no more; then all who wait learn that."""
+        error: SwiftletError = NodeUnreachable(f"{device.address} has ended its row stream")
+        try:
+            async for message in stream.socket:
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    break
+                stream.heard_s = self._clock()
+                self._learn(stream, row_wire.answers_of(message.data))
+                self._flush(device, stream)
+        except WireError as garbage:
+            error = NodeError(f"{device.address} sent garbage: {garbage}")
+            await _close(stream)
+        finally:
+            stream.ended = True
+            waiting, stream.waiting = stream.waiting, {}
+            for one in waiting.values():
+                _fail(one.taken, error)
+                if one.durable is not None:
+                    _fail(one.durable, error)
+            await _close(stream)
+
+    def _learn(self, stream: _Stream, answers: Answers) -> None:
+        for number, durable in answers.taken.items():
+            waiting = stream.waiting.get(number)
+            if waiting is None:
+                continue
+            if durable:
+                del stream.waiting[number]
+            else:
+                waiting.durable = asyncio.get_running_loop().create_future()
+            if not waiting.taken.done():
+                waiting.taken.set_result(waiting.durable)
+        for number, error in answers.refused.items():
+            if (refused := stream.waiting.pop(number, None)) is not None:
+                _fail(refused.taken, error)
+        for number in answers.durable:
+            if (synced := stream.waiting.pop(number, None)) is not None and synced.durable is not None:
+                synced.durable.set_result(None)
+        for number in answers.lost:
+            if (lost := stream.waiting.pop(number, None)) is not None and lost.durable is not None:
+                _fail(lost.durable, NodeError("the rows may not be durable"))
+
+
+def _fail(future: asyncio.Future[T], error: SwiftletError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # Whoever waits learns it; perhaps nobody does.
+
+
+async def _close(stream: _Stream) -> None:
+    stream.ended = True
+    await stream.socket.close()

@@ -1,0 +1,151 @@
+"""What goes over a row stream: updates of containers one way, what became of them the other; pure.
+
+A message is a signature's text, a line feed, and JSON. To the server, with numbers that the sender chooses and that are
+not in use:
+
+    {"updates": [[number, device, partition, account, container, later, [row, ...]], ...]}
+
+From it, unsigned as all answers are, each part only if there is any:
+
+    {"taken": [[number, durable], ...], "durable": [number, ...], "lost": [number, ...],
+     "refused": [[number, status, error], ...]}
+
+What was taken and not durable is told of once more, as `durable`, or `lost` if it can't be known to be. Rows and errors
+look as in HTTP's requests and answers.
+
+Fault model: a peer may send anything; see `swiftlet.transport.listing_wire`. One update that is garbage refuses the
+whole message, which ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from swiftlet.errors import SwiftletError
+from swiftlet.model import ObjectRow
+from swiftlet.transport import listing_wire
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, json_bytes, json_object
+
+PATH = "/v1/rows"
+"""Where a server's stream begins, as a WebSocket."""
+MAX_MESSAGE = listing_wire.MAX_UPDATE_BODY
+"""Bytes of a message."""
+SENT_BYTES = 1_000_000
+"""Bytes of rows in a message that we send."""
+MAX_UNANSWERED = 4096
+"""Updates of one stream that are neither durable nor refused; a server reads no more until there are fewer."""
+_MAX_NUMBER = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Rows for one container on one device; `later`: they need not be durable when they are answered."""
+
+    number: int
+    device: str
+    partition: int
+    account: str
+    container: str
+    later: bool
+    rows: Sequence[ObjectRow]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What became of updates, by number."""
+
+    taken: dict[int, bool] = field(default_factory=dict)
+    """Merged; whether they are durable already."""
+    durable: list[int] = field(default_factory=list)
+    """Taken before, and durable by now."""
+    lost: list[int] = field(default_factory=list)
+    """Taken before, and never known to be durable."""
+    refused: dict[int, SwiftletError] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to say."""
+        return not (self.taken or self.durable or self.lost or self.refused)
+
+
+def update_bytes(update: Update) -> bytes:
+    """An update as a part of a message."""
+    place = [update.number, update.device, update.partition, update.account, update.container, update.later]
+    return json_bytes([*place, [listing_wire.object_row_to_wire(row) for row in update.rows]])
+
+
+def message(updates: Iterable[bytes], key: ClusterKey | None) -> bytes:
+    """A message with updates made by `update_bytes`."""
+    body = b'{"updates":[' + b",".join(updates) + b"]}"
+    signature = "" if key is None else key.sign("ROWS", PATH, body)
+    return signature.encode("ascii") + b"\n" + body
+
+
+def updates_of(data: bytes, key: ClusterKey | None) -> list[Update]:
+    """The updates in a message; Unauthorized, WireError, InvalidName."""
+    signature, _, body = data.partition(b"\n")
+    if key is not None:
+        key.check(signature.decode("ascii", "replace"), "ROWS", PATH, body)
+    updates = array(json_object(body), "updates")
+    if len(updates) > MAX_UNANSWERED:
+        raise WireError(f"{len(updates)} updates in one message; send at most {MAX_UNANSWERED}")
+    return [_update(entry) for entry in updates]
+
+
+def _update(entry: object) -> Update:
+    if not isinstance(entry, list) or len(entry) < 7:
+        raise WireError("an update is not an array or too short")
+    number, device, partition, account, container, later, rows, *_ = entry
+    if type(later) is not bool or not isinstance(device, str) or not isinstance(rows, list):
+        raise WireError("an update's device, flag or rows are not of their type")
+    if type(partition) is not int or not 0 <= partition < 1 << 32:
+        raise WireError(f"{partition!r} is no partition")
+    if len(rows) > listing_wire.MAX_UPDATE_ROWS:
+        raise WireError(f"{len(rows)} rows in one update; send at most {listing_wire.MAX_UPDATE_ROWS}")
+    names = listing_wire.checked_name(account, "the account"), listing_wire.checked_name(container, "the container")
+    found = [listing_wire.object_row_from_wire(row) for row in rows]
+    return Update(_number(number), device, partition, *names, later, found)
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
+        raise WireError(f"{value!r} is no number of an update")
+    return value
+
+
+def answers_bytes(answers: Answers) -> bytes:
+    """What became of some updates."""
+    fields: dict[str, Any] = {}
+    if answers.taken:
+        fields["taken"] = list(answers.taken.items())
+    if answers.durable:
+        fields["durable"] = answers.durable
+    if answers.lost:
+        fields["lost"] = answers.lost
+    if answers.refused:
+        fields["refused"] = [[number, *error_to_wire(error)] for number, error in answers.refused.items()]
+    return json_bytes(fields)
+
+
+def answers_of(data: bytes) -> Answers:
+    """The same at the other end; WireError."""
+    fields = json_object(data)
+    answers = Answers()
+    for entry in _array(fields, "taken"):
+        if not isinstance(entry, list) or len(entry) < 2 or type(entry[1]) is not bool:
+            raise WireError("an entry of taken is not [number, durable]")
+        answers.taken[_number(entry[0])] = entry[1]
+    answers.durable = [_number(number) for number in _array(fields, "durable")]
+    answers.lost = [_number(number) for number in _array(fields, "lost")]
+    for entry in _array(fields, "refused"):
+        if not isinstance(entry, list) or len(entry) < 3 or type(entry[1]) is not int or not isinstance(entry[2], dict):
+            raise WireError("an entry of refused is not [number, status, error]")
+        answers.refused[_number(entry[0])] = error_from_wire(entry[1], entry[2])
+    return answers
+
+
+def _array(fields: Mapping[str, Any], name: str) -> list[Any]:
+    return array(fields, name) if name in fields else []
