@@ -28,8 +28,10 @@ from swiftlet.settings.policies import Policies
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.pacing import Pace
-from swiftlet.sync.replicator import Replicator, Selection
+from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
+from swiftlet.sync.rounds import Selection
+from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
@@ -74,7 +76,7 @@ def make_replicator(
         reclaim_age_s=settings.cluster.reclaim_age_s,
         pace=Pace(section.concurrency, section.bytes_per_s),
         neighbours=make_neighbours(settings, transport, known),
-        sessions=section.mode == "batched",
+        mode=ROUND_MODES[section.mode],
     )
 
 

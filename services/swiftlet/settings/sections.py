@@ -489,11 +489,12 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         le=256,
         description="Partitions compared at a time. More finds differences sooner and loads disks more.",
     )
-    mode: Literal["batched", "all_to_all"] = Field(
+    mode: Literal["batched", "lightsync", "all_to_all", "star", "chain"] = Field(
         default="batched",
-        description="How rounds begin. batched: each peer is asked once about all partitions shared with it, and only "
-        "what differs is compared one by one. all_to_all: every partition is compared one by one with every peer, as "
-        "peers from before that are in any case.",
+        description="How rounds compare. batched: each peer is asked once about all partitions shared with it, and "
+        "both sides are brought into agreement. The others are there to be measured against it, and only push: "
+        "lightsync (a root at a time to the next replica), all_to_all (all suffix hashes to all), star, chain. In a "
+        "mode that does not ask all other replicas a device never reports to be in sync, which the operator waits for.",
     )
 
 

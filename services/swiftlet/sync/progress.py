@@ -60,6 +60,14 @@ class Progress:
             self._bits[_key(share)][partition // 8] |= 1 << partition % 8
         self._show()
 
+    def done_all(self, share: Share, partitions: Iterable[int]) -> None:
+        """Partitions were compared in full."""
+        bits = self._bits.setdefault(_key(share), bytearray())
+        for partition in partitions:
+            self._done += 1
+            bits[partition // 8] |= 1 << partition % 8
+        self._show()
+
     def again(self, count: int) -> None:
         """That many partitions come once more, because a peer is back."""
         self._total += count

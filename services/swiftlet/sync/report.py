@@ -11,6 +11,8 @@ ROUND_SECONDS = Histogram(
     "swiftlet_replicator_round_seconds", "Duration of rounds.", buckets=(0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 )
 COMPARED = Counter("swiftlet_replicator_compared_total", "Comparisons of a partition with one peer.", ["result"])
+SESSIONS = Counter("swiftlet_replicator_sessions_total", "Sessions with a peer about many partitions.", ["result"])
+PROVED = Counter("swiftlet_replicator_proved_total", "Partitions that a session proved to be equal at a peer.")
 PUSHED = Counter("swiftlet_replicator_pushed_total", "Objects, metadata and tombstones sent to peers.", ["need"])
 PUSHED_BYTES = Counter("swiftlet_replicator_pushed_bytes_total", "Bytes of objects sent to peers.")
 PULLED = Counter("swiftlet_replicator_pulled_total", "Objects, metadata and tombstones fetched from peers.", ["need"])
@@ -33,6 +35,14 @@ class RoundReport:
     removed: int = 0
     seconds: float = 0.0
     whole: bool = True
+
+    def count(self, result: str, comparisons: int = 1) -> None:
+        """Comparisons of a partition with a peer: `equal`, `differs`, `failed` or `skipped`."""
+        self.compared += comparisons
+        self.in_sync += comparisons * (result == "equal")
+        self.failed += comparisons * (result == "failed")
+        self.skipped += comparisons * (result == "skipped")
+        COMPARED.labels(result).inc(comparisons)
 
     @property
     def clean(self) -> bool:

@@ -14,9 +14,8 @@ from swiftlet.sync.standing import Standing
 class Share:
     """One device in one policy's ring.
 
-    `bare` are the partitions that belong here and of which nothing is, `shown` which of them each peer has (by device
-    id; None for a peer that could not say), `empty` those that are there with nothing in them. `proved` are, by
-    device id of a peer, the partitions that were seen to be equal there in this round, and when the comparison began.
+    `bare` are the partitions that belong here and of which nothing is, `empty` those that are there with nothing in
+    them. `roots` are the device's, as they were read in this round and as far as nothing was moved since.
     """
 
     device: Device
@@ -24,9 +23,8 @@ class Share:
     ring: Ring
     standing: Standing
     bare: frozenset[int] = frozenset()
-    shown: dict[int, frozenset[int] | None] = field(default_factory=dict)
     empty: set[int] = field(default_factory=set)
-    proved: dict[int, dict[int, float]] = field(default_factory=dict)
+    roots: dict[int, bytes] = field(default_factory=dict)
 
     def peers(self, partition: int) -> tuple[list[Device], bool]:
         """The partition's primaries without this device, and whether it is none of them.
@@ -43,11 +41,9 @@ class Share:
         """How many of these partitions the ring puts elsewhere."""
         return sum(self.peers(partition)[1] for partition in held)
 
-    def proved_at(self, peer: Device, partition: int) -> float | None:
-        """When a comparison began that found the partition to be equal at a peer; None if none did."""
-        return self.proved.get(peer.id, {}).get(partition)
-
-    def asks(self, peer: Device, partition: int) -> bool:
-        """Whether a peer may have something of a partition that is empty here."""
-        shown = self.shown.get(peer.id)
-        return partition not in self.bare or shown is None or partition in shown
+    def device_of(self, id_: int) -> Device:
+        """A device of the ring by its id."""
+        device = self.ring.devices[id_]
+        if device is None:
+            raise LookupError(f"ring {self.ring.version} has no device {id_}")
+        return device

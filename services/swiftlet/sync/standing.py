@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.given import Given
 
 
 class Standing:
@@ -21,7 +20,6 @@ class Standing:
         self.misplaced = 0
         self.ring_version = 0
         self.synced_at_s: float | None = None
-        self.given = Given()
         self._ring: Ring | None = None
         self._behind: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
@@ -45,7 +43,7 @@ class Standing:
         concerned = set(held) | set(assigned)
         self.held, self.misplaced = len(held), misplaced
         if ring is not self._ring:
-            self._ring, self.given, self._unchecked = ring, Given(), concerned
+            self._ring, self._unchecked = ring, concerned
         self._unchecked &= concerned
         for found in (self._behind, self._unsent):
             for partition in found.keys() - concerned:
@@ -60,6 +58,16 @@ class Standing:
         _set(self._behind, partition, behind)
         _set(self._unsent, partition, unsent)
         (self._unchecked.discard if checked else self._unchecked.add)(partition)
+
+    def compared_all(self, partitions: Collection[int], *, checked: bool) -> None:
+        """Partitions of which nothing was found to be lacking on either side were compared, or could not be."""
+        for found in (self._behind, self._unsent):
+            for partition in found.keys() & partitions:
+                del found[partition]
+        if checked:
+            self._unchecked.difference_update(partitions)
+        else:
+            self._unchecked.update(partitions)
 
     def unreadable(self, assigned: Iterable[int]) -> None:
         """The device could not be asked what it holds."""

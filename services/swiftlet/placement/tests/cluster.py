@@ -107,8 +107,6 @@ class MemoryCluster:
         self.rows = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
         self.owed: dict[str, MemoryOwed] = {}
         self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.owed)
-        self.sessions = False
-        """Whether its replicators begin their rounds with sessions."""
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
         self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)

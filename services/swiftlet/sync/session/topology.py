@@ -61,7 +61,12 @@ LIGHTSYNC = Mode("lightsync", _clockwise, First.ROOT)
 ALL_TO_ALL = Mode("all_to_all", _everybody, First.SUFFIXES)
 STAR = Mode("star", _hub, First.ROOT)
 CHAIN = Mode("chain", _chained, First.ROOT)
+THOROUGH = Mode("batched", _everybody, First.BATCH, pull=True)
+"""`batched` as replicators do it: proofs from all other holders, as the status report speaks for each device alone."""
 MODES = {mode.name: mode for mode in (BATCHED, LIGHTSYNC, ALL_TO_ALL, STAR, CHAIN)}
+
+ROUND_MODES = {**MODES, THOROUGH.name: THOROUGH}
+"""What a replicator may be told to do."""
 
 
 def neighbours(mode: Mode, holders: Sequence[int], local: int, failed: Collection[int]) -> tuple[int, ...]:

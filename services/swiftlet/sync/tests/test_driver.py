@@ -63,9 +63,7 @@ def worker_of(cluster: MemoryCluster, device: Device) -> Replicator:
     neighbours = Neighbours(
         Observer(node_of(device), "n"), FailureTable(limit=2), lambda peer: probe(cluster.transport, peer), retry_s=0.01
     )
-    return Replicator(
-        lambda ring: [device], cluster.rings.objects, cluster.transport, neighbours=neighbours, sessions=True
-    )
+    return Replicator(lambda ring: [device], cluster.rings.objects, cluster.transport, neighbours=neighbours)
 
 
 async def test_a_stable_round_asks_each_peer_once_and_of_no_partition(cluster: MemoryCluster) -> None:

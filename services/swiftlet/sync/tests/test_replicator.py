@@ -9,7 +9,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.errors import NodeTimeout
+from swiftlet.errors import NodeError, NodeTimeout
 from swiftlet.model import Entry, Kind, PostRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
@@ -20,19 +20,27 @@ from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.sync.copies import SMALL_BYTES
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
+from swiftlet.sync.session.messages import AskEntries, decode_request
 
 NAMES = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(12)]
 
 
+class Before(MemoryObjectTransport):
+    """Servers of the version before sessions."""
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        await self.policies(device)
+        raise NodeError("the node answered 405 without saying why")
+
+
 @pytest.fixture(
-    params=[(MemoryStore, False), (FaultyNativeStore, False), (MemoryStore, True), (FaultyNativeStore, True)],
-    ids=["memory", "native", "memory-sessions", "native-sessions"],
+    params=[(MemoryStore, True), (FaultyNativeStore, True), (MemoryStore, False)],
+    ids=["memory", "native", "before"],
 )
 async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
         made.stores.update({address: request.param[0]() for address in made.stores})
-        made.sessions = request.param[1]
-        made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
+        made.transport = (MemoryObjectTransport if request.param[1] else Before)(made.stores, patience_s=0.0)
         yield made
         for store in made.stores.values():
             store.close()
@@ -40,7 +48,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncI
 
 async def round_of(cluster: MemoryCluster, *devices: Device) -> RoundReport:
     """One round of one replicator that works for these devices."""
-    worker = Replicator(lambda ring: devices, cluster.rings.objects, cluster.transport, sessions=cluster.sessions)
+    worker = Replicator(lambda ring: devices, cluster.rings.objects, cluster.transport)
     return await worker.run_round([0])
 
 
@@ -333,20 +341,30 @@ class TestHandoffs:
     ) -> None:
         handoff = cluster.handoffs()[0]
         cluster.place(handoff, 2)
-        entries = cluster.transport.entries
-        asked: list[Device] = []
+        first, *_ = cluster.primaries()
+        entries, ask = cluster.transport.entries, cluster.transport.ask
+        asked: list[str] = []
 
         async def failing(device: Device, *arguments: object) -> object:
-            asked.append(device)
-            if device != handoff and asked.count(device) == 2:
+            asked.extend([device.name] * (device == first))
+            if device == first and len(asked) > 1:
                 raise NodeTimeout("no proof")
             return await entries(device, *arguments)  # type: ignore[arg-type]
 
+        async def failing_ask(device: Device, message: bytes) -> bytes:
+            asked.extend([device.name] * (device == first and isinstance(decode_request(message), AskEntries)))
+            if device == first and len(asked) > 1:
+                raise NodeTimeout("no proof")
+            return await ask(device, message)
+
         monkeypatch.setattr(cluster.transport, "entries", failing)
+        if not isinstance(cluster.transport, Before):
+            monkeypatch.setattr(cluster.transport, "ask", failing_ask)
         report = await round_of(cluster, handoff)
         assert (report.pushed, report.removed, report.failed) == (3, 0, 1)
         assert cluster.info(handoff) is not None
         monkeypatch.setattr(cluster.transport, "entries", entries)
+        monkeypatch.setattr(cluster.transport, "ask", ask)
         assert (await round_of(cluster, handoff)).removed == 1
 
     async def test_one_that_changes_meanwhile_stays(

@@ -1,0 +1,522 @@
+"""One round: who is compared with whom about what, in which order, and what the device's standing is by it.
+
+Where the mode compares many partitions in one message, each peer is first asked for proofs about all partitions shared
+with it. What is left is worked on in sessions of many partitions with one peer each. A partition is in one session at
+a time, so that nothing is fetched twice: with the first peer it may get everything, and be found equal to the others.
+What came from one peer is new to the others that were compared before: those are compared once more.
+
+Peers that are back come first, then what a former life of the replicator had not done, both at random. Handoffs go home
+in between.
+
+Fault model: a session may fail for any reason, with anything done or not done. What it has not told of is tried again
+in sessions of an eighth of the size, down to single partitions, which then count as failed: one partition that is in
+trouble keeps no others back, and a node that is away has failed often enough on the way to be left out. What was left
+out because of a node is taken up when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from swiftlet.errors import SwiftletError
+from swiftlet.ring.model import Device
+from swiftlet.sync.driver import Course, Driver, Outdated
+from swiftlet.sync.failures.neighbours import Neighbours, node_of
+from swiftlet.sync.pacing import Pace
+from swiftlet.sync.progress import Progress
+from swiftlet.sync.report import PROVED, RoundReport
+from swiftlet.sync.session.effects import Session, Settled, Terms
+from swiftlet.sync.session.handoff import handoff_session
+from swiftlet.sync.session.neighbour import differing_session, neighbour_session, proof_session
+from swiftlet.sync.session.queue import Homeward, plan
+from swiftlet.sync.session.topology import First, neighbours
+from swiftlet.sync.share import Share
+
+MANY = 1024
+"""Partitions of a session whose messages are about many at a time."""
+FEW = 32
+"""Partitions of a session whose messages are about one at a time."""
+_LESS = 8
+"""By how much sessions get smaller after a failure."""
+_LOOK_S = 0.05
+"""Seconds between looks whether load lets one more session begin."""
+
+_log = structlog.get_logger("replicator")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a round is confined to: some partitions, and some peers; None for all."""
+
+    partitions: frozenset[int] | None = None
+    peers: Callable[[Device], bool] | None = None
+
+    def has(self, partition: int) -> bool:
+        """Whether a partition is selected."""
+        return self.partitions is None or partition in self.partitions
+
+    def has_peer(self, device: Device) -> bool:
+        """Whether a peer is selected."""
+        return self.peers is None or self.peers(device)
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the last comparison with a peer came to."""
+
+    done: bool = True
+    proof: bool = True
+    """Whether it shows that nothing is lacking here that the peer has."""
+    equal: bool = False
+    behind: int = 0
+    unsent: int = 0
+
+
+_EQUAL = _Found(equal=True)
+_NOT_DONE = _Found(done=False, proof=False)
+
+
+@dataclass(slots=True)
+class _Case:
+    """A partition that is not known to be equal everywhere. `todo`: peers, and whether a difference is known."""
+
+    share: Share
+    partition: int
+    late: bool
+    todo: dict[int, bool] = field(default_factory=dict)
+    found: dict[int, _Found] = field(default_factory=dict)
+    again: set[int] = field(default_factory=set)
+    """Peers that have been compared once more."""
+    waits: bool = True
+    """Whether it is in a queue or a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """A session to be: cases with a peer. `differs`: all are known to differ."""
+
+    share: Share
+    peer: Device
+    differs: bool
+    cases: list[_Case]
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """What was not compared because a node is out of reach."""
+
+    share: Share
+    peer: Device
+    partitions: frozenset[int]
+
+
+class Round:
+    """The work of one round, for all devices and policies."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        terms: Callable[[Share], Terms],
+        report: RoundReport,
+        neighbours: Neighbours,
+        pace: Pace,
+        progress: Progress,
+        outdated: Callable[[Share], bool],
+        selection: Selection = EVERYTHING,
+    ) -> None:
+        """`terms` are those of sessions about a share; `outdated`: whether there is a newer ring than a share's."""
+        self._driver = driver
+        self._terms = terms
+        self._report = report
+        self._neighbours = neighbours
+        self._pace = pace
+        self._progress = progress
+        self._outdated = outdated
+        self._selection = selection
+        self._first: set[str] = set(neighbours.take_back())
+        """Nodes that are back."""
+        self._cases: dict[tuple[int, int], _Case] = {}
+        self._concluded: list[tuple[Share, frozenset[int]]] = []
+        """What needs no session any more: all proved, or left out."""
+        self._ready: dict[tuple[bool, int, int, bool], list[_Case]] = {}
+        self._shares: dict[int, Share] = {}
+        self._retries: deque[_Errand] = deque()
+        self._homes: deque[tuple[Share, Homeward]] = deque()
+        self._left_out: dict[str, list[_LeftOut]] = {}
+        self._waiting_homes: dict[str, list[tuple[Share, Homeward]]] = {}
+        self._under_way = 0
+        self._news = asyncio.Event()
+
+    # Finding out what there is to do.
+
+    async def look_ahead(self, share: Share, held: Sequence[int]) -> None:
+        """Plan what there is to do for a device that holds something of these partitions."""
+        self._shares[id(share)] = share
+        mode = self._terms(share).mode
+        away = {d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d))}
+        work = plan(share.ring, share.device.id, held, () if mode.pull else away, mode)
+        assigned = {partition for partition, _ in share.ring.partitions_of(share.device.id)}
+        concerned = {partition for partition in assigned.union(held) if self._selection.has(partition)}
+        homeward = [home for home in work.homeward if home.partition in concerned and self._is_selected(share, home)]
+        concerned.difference_update(home.partition for home in homeward)
+        by_peer: dict[int, list[int]] = {}
+        for item in work.items:
+            if item.partition in concerned and self._selection.has_peer(share.device_of(item.peer)):
+                by_peer.setdefault(item.peer, []).append(item.partition)
+        if mode.first is not First.SUFFIXES:
+            await self._read_roots(share, sorted({p for partitions in by_peer.values() for p in partitions}))
+        if mode.first is First.BATCH:
+            await self._prove_all(share, by_peer)
+        else:
+            for peer, partitions in by_peer.items():
+                for partition in partitions:
+                    self._case(share, partition).todo[peer] = False
+            self._leave_out_failed(share, away, concerned.intersection(held))
+            await self._look_for_bare(share, concerned)
+        self._conclude_rest(share, concerned)
+        self._homes.extend((share, home) for home in homeward)
+
+    def _is_selected(self, share: Share, home: Homeward) -> bool:
+        return any(self._selection.has_peer(share.device_of(peer)) for peer in home.primaries)
+
+    async def _read_roots(self, share: Share, partitions: Sequence[int]) -> None:
+        try:
+            await self._driver.read_roots(share, partitions)
+        except SwiftletError as error:
+            # Sessions ask again, each for its own.
+            _log.warning("local device not readable", device=share.device.name, error=str(error))
+
+    async def _prove_all(self, share: Share, by_peer: dict[int, list[int]]) -> None:
+        slots = asyncio.Semaphore(self._pace.concurrency)
+
+        async def prove(peer: Device, partitions: list[int]) -> tuple[Device, set[int], Course | None]:
+            async with slots:
+                if self._neighbours.skips(node_of(peer)):
+                    return peer, set(partitions), None
+                session = proof_session(self._terms(share), peer.id, sorted(partitions))
+                return peer, set(partitions), await self._driver.drive(share, session)
+
+        found = await asyncio.gather(*(prove(share.device_of(peer), asked) for peer, asked in by_peer.items()))
+        random.shuffle(found)
+        found.sort(key=lambda one: node_of(one[0]) not in self._first)
+        for peer, asked, course in found:
+            if course is None:
+                self._leave_out(share, peer, asked)
+                continue
+            self._count_proved(share, course.proved)
+            if course.error and not isinstance(course.error, Outdated):
+                _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
+            for partition in asked - course.proved:
+                self._case(share, partition).todo[peer.id] = course.error is None
+        for peer, asked, course in found:
+            for partition in asked if course is None else course.proved:
+                case = self._cases.get((id(share), partition))
+                if case is not None:
+                    case.found[peer.id] = _NOT_DONE if course is None else _EQUAL
+
+    def _leave_out_failed(self, share: Share, away: Collection[int], partitions: Iterable[int]) -> None:
+        """Where a mode turns to the next healthy one: who was passed over."""
+        by_peer: dict[int, set[int]] = {}
+        for partition in partitions:
+            for peer in share.peers(partition)[0]:
+                if peer.id in away and self._selection.has_peer(peer):
+                    by_peer.setdefault(peer.id, set()).add(partition)
+        for peer_id, passed in by_peer.items():
+            self._leave_out(share, share.device_of(peer_id), passed)
+
+    async def _look_for_bare(self, share: Share, concerned: Collection[int]) -> None:
+        """Where nothing is fetched: whether others have something of what is empty here, which is then lacking."""
+        bare = share.bare.intersection(concerned)
+        peers = {peer.id: peer for partition in bare for peer in share.peers(partition)[0]}
+        somewhere: set[int] = set()
+        for peer in peers.values():
+            there = None
+            if not self._neighbours.skips(node_of(peer)):
+                there = await self._driver.partitions_of(share, peer)
+            somewhere |= {p for p in bare if peer in share.peers(p)[0] and (there is None or p in there)}
+        self._concluded.append((share, frozenset(somewhere)))
+        if self._selection.peers is None:
+            share.standing.compared_all(somewhere, checked=False)
+            share.standing.compared_all(bare - somewhere, checked=True)
+
+    def _conclude_rest(self, share: Share, concerned: Collection[int]) -> None:
+        """What no session has to be about."""
+        left = {
+            partition
+            for node in self._left_out.values()
+            for out in node
+            if out.share is share
+            for partition in out.partitions
+        }
+        rest = {partition for partition in concerned if (id(share), partition) not in self._cases}
+        if not self._terms(share).mode.pull:
+            rest -= share.bare
+        self._concluded.append((share, frozenset(rest)))
+        if self._selection.peers is None:
+            share.standing.compared_all(rest & left, checked=False)
+            share.standing.compared_all(rest - left, checked=True)
+
+    def _case(self, share: Share, partition: int) -> _Case:
+        case = self._cases.get((id(share), partition))
+        if case is None:
+            case = _Case(share, partition, self._progress.was_done(share, partition))
+            self._cases[id(share), partition] = case
+        return case
+
+    # Doing it.
+
+    async def work(self) -> None:
+        """Do everything that was planned."""
+        homes = list(self._homes)
+        random.shuffle(homes)
+        self._homes = deque(homes)
+        cases = list(self._cases.values())
+        everything = [(share, partition) for share, done in self._concluded for partition in done]
+        everything += [(case.share, case.partition) for case in cases]
+        everything += [(share, home.partition) for share, home in homes]
+        self._progress.begin(everything)
+        for share, done in self._concluded:
+            self._progress.done_all(share, done)
+        random.shuffle(cases)
+        for case in cases:
+            self._advance(case)
+        await asyncio.gather(*(self._worker(number) for number in range(self._pace.concurrency)))
+
+    async def _worker(self, number: int) -> None:
+        """One of those who hold sessions, which ends when there is nothing left to do and nobody is at work."""
+        while True:
+            if self._neighbours.somebody_is_back:
+                self._take_up()
+            began = False
+            if number < self._pace.allowed:
+                began = await self._next()
+            if began:
+                continue
+            if not (self._under_way or self._ready or self._retries or self._homes):
+                self._news.set()
+                return
+            self._news.clear()
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def _next(self) -> bool:
+        """Do the next piece of work; whether there was one."""
+        errand = self._retries.popleft() if self._retries else None
+        if errand is None and self._homes and (not self._ready or random.random() < 0.5):  # noqa: S311 - order
+            home = self._homes.popleft()
+            await self._at_work(self._send_home(*home))
+            return True
+        errand = errand or self._pop()
+        if errand is None:
+            return False
+        await self._at_work(self._hold(errand))
+        return True
+
+    async def _at_work(self, work: Awaitable[None]) -> None:
+        self._under_way += 1
+        try:
+            await work
+        finally:
+            self._under_way -= 1
+            self._news.set()
+
+    def _pop(self) -> _Errand | None:
+        if not self._ready:
+            return None
+        keys = list(self._ready)
+        random.shuffle(keys)
+        key = min(keys, key=self._rank)
+        _, share_id, peer_id, differs = key
+        share, waiting = self._shares[share_id], self._ready[key]
+        size = MANY if self._terms(share).mode.first is First.BATCH else FEW
+        cases = waiting[-size:]
+        del waiting[-size:]
+        if not waiting:
+            del self._ready[key]
+        return _Errand(share, share.device_of(peer_id), differs, cases)
+
+    def _rank(self, key: tuple[bool, int, int, bool]) -> tuple[bool, bool]:
+        """Who is back comes first, what a former life did comes last."""
+        late, share_id, peer_id, _ = key
+        return node_of(self._shares[share_id].device_of(peer_id)) not in self._first, late
+
+    def _advance(self, case: _Case) -> None:
+        """On to the case's next peer, or to its end."""
+        case.waits = bool(case.todo)
+        if case.todo:
+            peer, differs = next(iter(case.todo.items()))
+            self._ready.setdefault((case.late, id(case.share), peer, differs), []).append(case)
+            self._news.set()
+            return
+        peers = case.share.peers(case.partition)[0]
+        found = [case.found.get(peer.id, _NOT_DONE) for peer in peers]
+        self._progress.done(case.share, case.partition, all(one.done for one in case.found.values()))
+        if self._selection.peers is None and peers:
+            case.share.standing.compared(
+                case.partition,
+                # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
+                behind=max(one.behind for one in found),
+                unsent=sum(one.unsent for one in found),
+                checked=all(one.done and one.proof for one in found),
+            )
+
+    async def _hold(self, errand: _Errand) -> None:
+        """Hold a session."""
+        share, peer, cases = errand.share, errand.peer, errand.cases
+        if self._outdated(share):
+            self._give_up(cases)
+            return
+        if self._neighbours.skips(node_of(peer)):
+            self._leave_out(share, peer, {case.partition for case in cases})
+            for case in cases:
+                self._conclude(case, peer, _NOT_DONE)
+            return
+        course = await self._driver.drive(share, self._session(errand))
+        unsettled = [case for case in cases if not self._settle(case, peer, course)]
+        if not unsettled:
+            return
+        if isinstance(course.error, Outdated):
+            self._give_up(unsettled)
+        elif len(cases) == 1:
+            _log.info("peer skipped", peer=peer.name, partition=cases[0].partition, error=str(course.error))
+            self._report.count("failed")
+            behind = course.lacking[cases[0].partition]
+            self._conclude(cases[0], peer, _Found(done=False, proof=False, behind=behind))
+        else:
+            size = max(1, len(cases) // _LESS)
+            for start in range(0, len(unsettled), size):
+                self._retries.append(_Errand(share, peer, False, unsettled[start : start + size]))
+
+    def _session(self, errand: _Errand) -> Session:
+        terms = self._terms(errand.share)
+        partitions = [case.partition for case in errand.cases]
+        make = differing_session if errand.differs else neighbour_session
+        return make(terms, errand.peer.id, partitions)
+
+    def _give_up(self, cases: Iterable[_Case]) -> None:
+        """There is a newer ring: its own round will look at these."""
+        for case in cases:
+            case.todo.clear()
+            case.waits = False
+            self._progress.done(case.share, case.partition, False)
+
+    def _settle(self, case: _Case, peer: Device, course: Course) -> bool:
+        """Note what a session has told of a case; False if it has not."""
+        partition = case.partition
+        settled = course.settled.get(partition)
+        if settled is None and partition not in course.proved:
+            return False
+        if course.pulled[partition]:
+            self._compare_again(case, peer)
+        if settled is None:
+            self._count_proved(case.share, (partition,))
+            self._conclude(case, peer, _EQUAL)
+            return True
+        self._report.count("failed" if settled.behind or settled.unsent else "differs")
+        self._conclude(case, peer, self._found(case, settled))
+        return True
+
+    def _found(self, case: _Case, settled: Settled) -> _Found:
+        # Who only pushes has not seen what the peer has besides.
+        proof = self._terms(case.share).mode.pull
+        return _Found(True, proof, False, settled.behind, settled.unsent)
+
+    def _compare_again(self, case: _Case, source: Device) -> None:
+        """Something came from a peer: others may have it as well, and those compared before may lack it."""
+        for peer in case.todo:
+            case.todo[peer] = False
+        for peer, found in case.found.items():
+            if peer != source.id and found.done and peer not in case.again:
+                case.again.add(peer)
+                case.todo[peer] = found.equal
+
+    def _conclude(self, case: _Case, peer: Device, found: _Found) -> None:
+        case.found[peer.id] = found
+        case.todo.pop(peer.id, None)
+        self._advance(case)
+
+    def _count_proved(self, share: Share, partitions: Collection[int]) -> None:
+        PROVED.inc(len(partitions))
+        self._report.count("equal", len(partitions) - len(share.bare.intersection(partitions)))
+
+    # Nodes that are away.
+
+    def _leave_out(self, share: Share, peer: Device, partitions: Collection[int]) -> None:
+        self._report.count("skipped", len(partitions))
+        self._left_out.setdefault(node_of(peer), []).append(_LeftOut(share, peer, frozenset(partitions)))
+
+    def _take_up(self) -> None:
+        """Put what was left out because of nodes that are back at the head."""
+        back = self._neighbours.take_back()
+        self._first |= back
+        for node in back:
+            homes = self._waiting_homes.pop(node, [])
+            self._homes.extendleft(homes)
+            self._progress.again(len(homes))
+            for out in self._left_out.pop(node, []):
+                if not self._outdated(out.share):
+                    self._reopen(out)
+
+    def _reopen(self, out: _LeftOut) -> None:
+        share, mode = out.share, self._terms(out.share).mode
+        away = {d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d))}
+        still_out = {
+            (other.peer.id, partition)
+            for node in self._left_out.values()
+            for other in node
+            if other.share is share
+            for partition in other.partitions
+        }
+        for partition in out.partitions:
+            holders = [device.id for device in share.ring.primaries(partition)]
+            if out.peer.id not in neighbours(mode, list(dict.fromkeys(holders)), share.device.id, away):
+                continue
+            case = self._cases.get((id(share), partition))
+            if case is None:
+                case = self._case(share, partition)
+                case.waits = False
+                for peer in share.peers(partition)[0]:
+                    case.found[peer.id] = _NOT_DONE if (peer.id, partition) in still_out else _EQUAL
+            case.todo[out.peer.id] = False
+            if not case.waits:
+                self._progress.again(1)
+                self._advance(case)
+
+    # Handoffs.
+
+    async def _send_home(self, share: Share, home: Homeward) -> None:
+        if self._outdated(share):
+            self._progress.done(share, home.partition, False)
+            return
+        primaries = [share.device_of(peer) for peer in home.primaries]
+        out = {peer.id for peer in primaries if self._neighbours.skips(node_of(peer))}
+        absent = out | {peer.id for peer in primaries if not self._selection.has_peer(peer)}
+        for peer in primaries:
+            if peer.id in out:
+                self._waiting_homes.setdefault(node_of(peer), []).append((share, home))
+        session = handoff_session(self._terms(share), home.partition, home.primaries, absent)
+        course = await self._driver.drive(share, session)
+        self._report.count("skipped", len(out))
+        whole = course.error is None and not out
+        for peer_id in set(home.primaries) - absent:
+            failed = peer_id in course.troubled or course.unsent[peer_id] or course.error is not None
+            whole &= peer_id not in course.troubled
+            self._report.count("failed" if failed else "differs" if course.pushed[peer_id] else "equal")
+        if course.error is not None and not isinstance(course.error, Outdated):
+            _log.info("handoff kept", device=share.device.name, partition=home.partition, error=str(course.error))
+        self._progress.done(share, home.partition, whole)
+        if self._selection.peers is None:
+            unsent = sum(course.unsent.values())
+            share.standing.compared(home.partition, unsent=unsent, checked=whole)
