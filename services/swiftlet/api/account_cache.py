@@ -28,6 +28,8 @@ class AccountCache:
         """`clock` in monotonic seconds."""
         self._fetch = fetch
         self._known: Remembered[str, Mapping[str, str]] = Remembered(ttl_s, max_entries, clock)
+        self.changed: Callable[[str], None] | None = None
+        """Told of an account that is forgotten, or turns out to be different."""
 
     async def metadata(self, account: str, max_age_s: float = math.inf) -> Mapping[str, str]:
         """The account's metadata, at most `ttl_s` and `max_age_s` old; Unavailable."""
@@ -38,9 +40,17 @@ class AccountCache:
             found = (await self._fetch(account)).metadata
         except NotFound:
             found = {}
+        before = self._known.get(account)
         self._known.put(account, found)
+        if before is not None and before != found:
+            self._tell(account)
         return found
 
     def forget(self, account: str) -> None:
         """Ask again next time."""
         self._known.forget(account)
+        self._tell(account)
+
+    def _tell(self, account: str) -> None:
+        if self.changed is not None:
+            self.changed(account)

@@ -28,6 +28,8 @@ class ContainerCache:
         """`clock` in monotonic seconds."""
         self._fetch = fetch
         self._known: Remembered[tuple[str, str], ContainerInfo] = Remembered(ttl_s, max_entries, clock)
+        self.changed: Callable[[str], None] | None = None
+        """Told of an account when something is forgotten of it, or turns out to be different."""
 
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
         """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
@@ -45,9 +47,17 @@ class ContainerCache:
         except NotFound:
             self.forget(account, container)
             raise
+        before = self._known.get((account, container))
         self._known.put((account, container), info)
+        if before is not None and (before.policy, before.metadata) != (info.policy, info.metadata):
+            self._tell(account)
         return info
 
     def forget(self, account: str, container: str) -> None:
         """Ask again next time."""
         self._known.forget((account, container))
+        self._tell(account)
+
+    def _tell(self, account: str) -> None:
+        if self.changed is not None:
+            self.changed(account)

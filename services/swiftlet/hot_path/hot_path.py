@@ -75,6 +75,7 @@ class HotPath:
         self._running: _Running | None = None
         self._granting: set[asyncio.Task[None]] = set()
         app.on_response_prepare.append(self._withdraw_before)
+        api.containers.changed = api.accounts.changed = self.withdraw
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
         """Accept connections."""
@@ -103,6 +104,14 @@ class HotPath:
         if running is not None:
             await running.door.close(patience_s)
             running.records.take()
+
+    def status(self) -> dict[str, int]:
+        """The status report's `hot_path`: connections at the front, and requests that it has answered."""
+        running = self._running
+        if running is None:
+            return {"connections": 0, "answered": 0}
+        running.records.take()
+        return {"connections": running.front.open(), "answered": running.records.total}
 
     def withdraw(self, account: str | None) -> None:
         """End all grants in an account, or all, and let no decision count that is under way."""

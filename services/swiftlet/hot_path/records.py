@@ -20,6 +20,8 @@ class Records:
         """Counts in `metrics`."""
         self._front = front
         self._batch = AccessBatch(metrics)
+        self.total = 0
+        """Answers so far."""
 
     def take(self) -> int:
         """Write down what was answered since the last time; how many that were."""
@@ -28,4 +30,5 @@ class Records:
         for method, path, size, took_s, remote, request_id in served:
             self._batch.add(method, path.decode("ascii"), 200, size, took_s, remote, request_id)
         self._batch.write(now)
+        self.total += len(served)
         return len(served)

@@ -13,6 +13,7 @@ from swiftlet.main.background import in_background
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.rings import Rings
 from swiftlet.web.front import FRONT_DOOR
+from swiftlet.web.statusz import STATUS
 
 
 def use_hot_path(
@@ -28,4 +29,5 @@ def use_hot_path(
             yield
 
     app[FRONT_DOOR] = hot
+    app[STATUS].add("hot_path", hot.status)
     app.cleanup_ctx.append(beside)

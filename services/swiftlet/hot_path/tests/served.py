@@ -1,0 +1,121 @@
+"""A cluster in memory whose objects are on native stores behind native servers, and a server with a front before it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path as Directory
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from swiftlet_native import ObjectServer, TransportNode, TransportPeer
+
+from swiftlet.api.core import SwiftApi
+from swiftlet.hot_path.hot_path import HotPath, HotSettings
+from swiftlet.main.hot_path import use_hot_path
+from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
+from swiftlet.ring.model import Device
+from swiftlet.store.faults import FaultyStore
+from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
+from swiftlet.web.front import FRONT_DOOR
+
+KEYS = [b"k" * 32]
+_POOL_BYTES = 16 << 20
+_VOLUME_BYTES = 16 << 20
+
+
+_DEVICES: dict[MemoryCluster, NativeDevices] = {}
+"""Of clusters with several proxies: the first one's, which ends last."""
+
+
+class NativeDevices:
+    """The devices of a cluster: native stores in the place of those in memory, and a way to ask them."""
+
+    def __init__(self, cluster: MemoryCluster, root: Directory) -> None:
+        """What the stores in memory hold is not taken over."""
+        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=_POOL_BYTES)
+        self._stores: list[NativeStore] = []
+        self._servers: list[ObjectServer] = []
+        self._peers: dict[str, TransportPeer] = {}
+        self.away: set[str] = set()
+        """Addresses of devices that are not spoken to natively."""
+        for device in cluster.devices:
+            directory = root / "native" / device.host
+            directory.mkdir(parents=True)
+            store = NativeStore(directory, volume_bytes=_VOLUME_BYTES, threads=False)
+            name = f"{device.host}:{device.port}"
+            stores = {device.device: store.native}
+            server = ObjectServer(
+                name, "there", KEYS, stores, {}, pool_bytes=_POOL_BYTES, aggregate_below=AGGREGATE_BELOW
+            )
+            self._stores.append(store)
+            self._servers.append(server)
+            self._peers[device.address] = self._node.peer(name, "127.0.0.1", server.listen("127.0.0.1", 0))
+            cluster.stores[device.address] = cast("FaultyStore", store)
+
+    def native_peer(self, device: Device) -> TransportPeer | None:
+        """Whom the front asks."""
+        return None if device.address in self.away else self._peers.get(device.address)
+
+    def stop(self, device: Device, cluster: MemoryCluster) -> None:
+        """End a device's server; callers are not told."""
+        self._servers[cluster.devices.index(device)].stop()
+
+    def close(self) -> None:
+        """End servers and stores."""
+        for server in self._servers:
+            server.stop()
+        for store in self._stores:
+            store.close()
+
+
+class FrontServer(TestServer):
+    """A server of tests whose connections come through a front."""
+
+    def __init__(self, app: web.Application) -> None:
+        """`app` has a door."""
+        super().__init__(app)
+        self._listening: socket.socket | None = None
+
+    async def start_server(self, loop: Any = None, **options: Any) -> None:
+        """Listen a second time, behind the front; this is where clients come."""
+        if self._listening is not None:
+            return
+        await super().start_server(loop, **options)
+        assert self.runner is not None
+        assert self.runner.server is not None
+        self._listening = socket.create_server((self.host, 0))
+        self._listening.setblocking(False)
+        self.port = self._listening.getsockname()[1]
+        assert self._root is not None
+        self._root = self._root.with_port(self.port)
+        self.app[FRONT_DOOR].open(self.runner.server, [self._listening], 75.0)
+
+    async def close(self) -> None:
+        """As a service ends."""
+        if self._listening is not None:
+            listening, self._listening = self._listening, None
+            door = self.app[FRONT_DOOR]
+            await door.leave()
+            await super().close()
+            await door.close(5.0)
+            listening.close()
+
+
+@asynccontextmanager
+async def hot_server(
+    app: web.Application, api: SwiftApi, cluster: MemoryCluster, root: Directory, client_timeout_s: float = 10.0
+) -> AsyncIterator[tuple[FrontServer, HotPath, NativeDevices]]:
+    """A server, not started, for an application whose reads are hot where they may be."""
+    before = _DEVICES.get(cluster)
+    devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
+    settings = HotSettings(HASH_PATH, client_timeout_s, answer_timeout_s=5.0)
+    use_hot_path(app, api, cluster.rings, cast("Any", devices), settings)
+    try:
+        yield FrontServer(app), cast("HotPath", app[FRONT_DOOR]), devices
+    finally:
+        if before is None:
+            del _DEVICES[cluster]
+            devices.close()

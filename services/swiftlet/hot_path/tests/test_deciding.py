@@ -1,0 +1,119 @@
+"""What is decided without anybody asking: grants, and what ends them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path as Directory
+
+import pytest
+
+from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.hot_path.deciding import VALID_S, Deciding, Grant
+from swiftlet.hot_path.withdrawing import Withdrawal, withdrawal
+from swiftlet.names import Path
+from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, memory_cluster
+
+PREFIX = f"/v1/{ACCOUNT}/c/"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+    async with memory_cluster(tmp_path, devices=3) as made:
+        await made.make_container()
+        yield made
+
+
+@pytest.fixture
+async def proxy(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Proxy]:
+    async with proxy_of(cluster, tmp_path) as made:
+        yield made
+
+
+def token(proxy: Proxy, login: str = "test:tester", *roles: Role) -> str:
+    return proxy.token_of(login, *(roles or (Role.ADMIN,)))["X-Auth-Token"]
+
+
+async def test_who_may_read_is_granted(proxy: Proxy) -> None:
+    deciding = Deciding(proxy.api)
+    grant = await deciding.decide(token(proxy), PREFIX)
+    assert grant == Grant(Path(ACCOUNT, "c"), 0, VALID_S)
+    assert grant.container == b"/AUTH_test/c/"
+    assert await deciding.decide(token(proxy, "test:rita", Role.READER), PREFIX) is not None
+    for refused in ("", "AUTH_tkx.y", token(proxy, "other:sue"), token(proxy, "test:nobody", Role.ADMIN) + "x"):
+        assert await deciding.decide(refused, PREFIX) is None
+    for nowhere in (f"/v1/{ACCOUNT}/d/", "/v1/AUTH_other/c/", f"/v1/{ACCOUNT}/%zz/", f"/v1/{ACCOUNT}/%00/"):
+        assert await deciding.decide(token(proxy), nowhere) is None
+
+
+async def test_by_the_containers_acl(proxy: Proxy) -> None:
+    deciding, sue = Deciding(proxy.api), token(proxy, "other:sue")
+    await proxy.call("POST", "c", {"X-Container-Read": "other:sue,.r:example.org"})
+    assert await deciding.decide(sue, PREFIX) is not None
+    assert await deciding.decide("", PREFIX) is None, "no Referer is hot"
+    await proxy.call("POST", "c", {"X-Container-Read": ".r:*"})
+    assert await deciding.decide("", PREFIX) is not None
+    await proxy.call("POST", "c", {"X-Container-Meta-Web-Index": "index.html"})
+    assert await deciding.decide("", PREFIX) is None, "a visit to a web site"
+    assert await deciding.decide(sue, PREFIX) is not None
+
+
+async def test_ends_with_its_token(proxy: Proxy) -> None:
+    identity = Identity(ACCOUNT, "tester", frozenset({Role.ADMIN}))
+    tokens = proxy.api.tokens
+    ends = tokens.fresh(identity, "").issued + 5
+    text = tokens.text(tokens.fresh(identity, "", expires=ends))
+    for left_s in (3.0, 0.5):
+        grant = await Deciding(proxy.api, now=lambda: ends - left_s).decide(text, PREFIX)  # noqa: B023 - used at once
+        assert grant is not None
+        assert grant.valid_s == min(VALID_S, left_s)
+    assert await Deciding(proxy.api, now=lambda: float(ends)).decide(text, PREFIX) is None
+
+
+async def test_versions_are_told_by_python(proxy: Proxy) -> None:
+    await proxy.call("POST", "c", {"X-Versions-Enabled": "true"})
+    assert await Deciding(proxy.api).decide(token(proxy), PREFIX) is None
+
+
+async def test_nothing_where_nothing_is_remembered(cluster: MemoryCluster, tmp_path: Directory) -> None:
+    async with proxy_of(cluster, tmp_path, ttl_s=VALID_S) as forgetful:
+        assert await Deciding(forgetful.api).decide(token(forgetful), PREFIX) is None
+
+
+async def test_rests_on_nothing_that_ends_before_it(
+    cluster: MemoryCluster, tmp_path: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxy_of(cluster, tmp_path, ttl_s=10.0) as proxy:
+        now = [1000.0]
+        monkeypatch.setattr(proxy.api.containers._known, "_clock", lambda: now[0])
+        deciding = Deciding(proxy.api)
+        assert await deciding.decide(token(proxy), PREFIX) is not None
+        with cluster.databases_down(*cluster.container_devices()):
+            now[0] += 10.0 - VALID_S - 0.1
+            assert await deciding.decide(token(proxy), PREFIX) is not None
+            now[0] += 0.2
+            assert await deciding.decide(token(proxy), PREFIX) is None, "it is asked for again, and nobody answers"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "ended"),
+    [
+        ("GET", "/v1/a/c", "", None),
+        ("HEAD", "/v1/a", "", None),
+        ("OPTIONS", "/v1/a/c", "", None),
+        ("PUT", "/v1/a/c/o", "", None),
+        ("DELETE", "/v1/a/c/o", "", None),
+        ("POST", "/v1/a/c/o", "", None),
+        ("POST", "/v1/a/c", "", Withdrawal("a")),
+        ("DELETE", "/v1/a/c/", "", Withdrawal("a")),
+        ("PUT", "/v1.0/%61/c", "", Withdrawal("a")),
+        ("POST", "/v1/a", "", Withdrawal("a")),
+        ("POST", "/v1/a", "bulk-delete", Withdrawal("a")),
+        ("PUT", "/v1/a/c/o", "extract-archive=tar", Withdrawal("a")),
+        ("DELETE", "/v3/auth/tokens", "", Withdrawal(None)),
+        ("POST", "/auth/v1.0", "", Withdrawal(None)),
+        ("PUT", "/v1/%zz/c", "", None),
+    ],
+)
+def test_what_may_have_changed(method: str, path: str, query: str, ended: Withdrawal | None) -> None:
+    assert withdrawal(method, path, query) == ended

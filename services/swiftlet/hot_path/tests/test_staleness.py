@@ -1,0 +1,216 @@
+"""A hot read never says what Python would not say any more: whatever changes, the next answer is the new one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from swiftlet.api.tests.large import put_manifest, put_segments
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.hot_path.deciding import VALID_S
+from swiftlet.hot_path.tests.conftest import Hot, until
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER
+
+pytestmark = pytest.mark.usefixtures("cluster")
+OF_ONE_ANSWER = {"Date", "X-Trans-Id", "X-Openstack-Request-Id"}
+
+
+async def put(hot: Hot, name: str = "c/o", data: bytes = b"data", **headers: str) -> None:
+    given = {"Content-Type": "text/plain"} | {key.replace("_", "-"): value for key, value in headers.items()}
+    assert (await hot.proxy.call("PUT", name, given, data)).status == 201
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_the_same_answer_as_pythons(hot: Hot, method: str) -> None:
+    await put(hot, X_Object_Meta_Color="blaü", Content_Disposition="inline", Content_Encoding="x")
+    # A query makes it cold, this one means nothing.
+    cold = await hot.proxy.call(method, "c/o", query="x=y")
+    answer = await hot.read(method=method)
+    assert (answer.status, answer.body) == (200, b"data" if method == "GET" else b"")
+    plain = [
+        sorted((name, value) for name, value in one.headers.items() if name not in OF_ONE_ANSWER)
+        for one in (cold, answer)
+    ]
+    assert plain[0] == plain[1]
+    assert set(answer.headers) >= OF_ONE_ANSWER
+    assert answer.headers["X-Trans-Id"] == answer.headers["X-Openstack-Request-Id"]
+    assert len(answer.headers["X-Trans-Id"]) == len(cold.headers["X-Trans-Id"])
+
+
+async def test_empty_and_largest(hot: Hot) -> None:
+    largest = bytes(range(256)) * 256
+    for name, data in (("c/empty", b""), ("c/largest", largest)):
+        await put(hot, name, data)
+        assert (await hot.read(name)).body == data
+    await put(hot, "c/larger", largest + b"x")
+    assert (await hot.is_cold("c/larger")).body == largest + b"x"
+    assert (await hot.read("c/larger", method="HEAD")).headers["Content-Length"] == "65537"
+
+
+async def test_overwritten_posted_and_deleted(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    await put(hot, data=b"other")
+    assert (await hot.read()).body == b"other"
+    assert (await hot.proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 202
+    assert (await hot.read()).headers["X-Object-Meta-A"] == "b"
+    assert (await hot.proxy.call("DELETE", "c/o")).status == 204
+    assert (await hot.proxy.call("GET", "c/o")).status == 404
+
+
+async def test_container_deleted(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    assert (await hot.proxy.call("DELETE", "c/o")).status == 204
+    assert (await hot.proxy.call("DELETE", "c")).status == 204
+    assert (await hot.proxy.call("GET", "c/o")).status == 404
+    assert (await hot.proxy.call("GET", "c/other")).status == 404
+
+
+async def test_acl_withdrawn(hot: Hot) -> None:
+    await put(hot)
+    sue = hot.proxy.token_of("other:sue")
+    for reader in ("other:sue", ".r:*"):
+        assert (await hot.proxy.call("POST", "c", {"X-Container-Read": reader})).status == 204
+        await hot.read(headers=sue)
+        assert (await hot.proxy.call("POST", "c", {"X-Container-Read": ""})).status == 204
+        assert (await hot.proxy.call("GET", "c/o", sue)).status == 403
+
+
+async def test_account_acl_withdrawn(hot: Hot) -> None:
+    await put(hot)
+    sue, header = hot.proxy.token_of("other:sue"), "X-Account-Access-Control"
+    assert (await hot.proxy.call("POST", "", {header: json.dumps({"read-only": ["other"]})})).status == 204
+    await hot.read(headers=sue)
+    assert (await hot.proxy.call("POST", "", {header: ""})).status == 204
+    assert (await hot.proxy.call("GET", "c/o", sue)).status == 403
+
+
+async def test_token_of_another(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    assert (await hot.proxy.call("GET", "c/o", {"X-Auth-Token": "AUTH_tkx.y"})).status == 401
+    assert (await hot.proxy.call("GET", "c/o", hot.proxy.token_of("other:sue", Role.ADMIN))).status == 403
+    assert (await hot.proxy.anonymous("GET", "c/o")).status == 401
+
+
+async def test_token_revoked(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    headers = {**hot.proxy.token, "X-Subject-Token": hot.proxy.token["X-Auth-Token"]}
+    async with hot.proxy.client.delete("/v3/auth/tokens", headers=headers) as response:
+        assert response.status == 204
+    assert (await hot.proxy.call("GET", "c/o")).status == 401
+
+
+async def test_token_revoked_elsewhere(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    tokens = hot.proxy.api.tokens
+    known = tokens.read(hot.proxy.token["X-Auth-Token"])
+    revoked = hot.proxy.api.revocations.revoked
+    began = time.monotonic()
+    revoked.add(revoked.revoking(known, int(time.time()), tokens.life_s))
+    while (await hot.proxy.call("GET", "c/o")).status == 200:
+        assert time.monotonic() - began < VALID_S + 5.0, "some time for a busy machine"
+        await asyncio.sleep(0.01)
+
+
+async def test_token_expired(hot: Hot) -> None:
+    await put(hot)
+    tokens = hot.proxy.api.tokens
+    identity = Identity(ACCOUNT, "tester", frozenset({Role.ADMIN}))
+    ends = int(time.time()) + 3
+    token = {"X-Auth-Token": tokens.text(tokens.fresh(identity, "", expires=ends))}
+    statuses = []
+    while time.time() < ends + 0.01:
+        sent = time.time()
+        statuses.append((sent, (await hot.proxy.call("GET", "c/o", token)).status))
+        await asyncio.sleep(0.005)
+    assert hot.answered
+    assert (await hot.proxy.call("GET", "c/o", token)).status == 401
+    assert all(status == 200 for sent, status in statuses if sent < ends - 1)
+
+
+async def test_other_policy(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    assert (await hot.proxy.call("DELETE", "c/o")).status == 204
+    assert (await hot.proxy.call("DELETE", "c")).status == 204
+    assert (await hot.proxy.call("PUT", "c", {"X-Storage-Policy": "silver"})).status in {201, 202}
+    await put(hot, data=b"silver")
+    assert (await hot.read()).body == b"silver"
+
+
+async def test_policy_changed_by_another_process(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    listings, clock = hot.proxy.api.listings, hot.proxy.api.clock
+    assert (await hot.proxy.call("DELETE", "c/o")).status == 204
+    await listings.delete_container(ACCOUNT, CONTAINER, clock.next())
+    await listings.put_container(ACCOUNT, CONTAINER, clock.next(), {}, 1, 1)
+    # What this process remembers says the old policy, and finds nothing there: then it is asked for again.
+    assert (await hot.proxy.call("GET", "c/o")).status == 404
+    await put(hot, data=b"silver")
+    assert (await hot.read()).body == b"silver"
+
+
+async def test_what_goes_by_itself_is_never_hot(hot: Hot) -> None:
+    await put(hot, X_Delete_At="2000")
+    assert (await hot.is_cold("c/o")).headers["X-Delete-At"].endswith("2000")
+    hot.proxy.clock.now = 2001.0
+    assert (await hot.proxy.call("GET", "c/o")).status == 404
+
+
+async def test_manifests_and_links_are_never_hot(hot: Hot) -> None:
+    await put(hot, "c/target", b"target")
+    await hot.read("c/target")
+    assert (await put_manifest(hot.proxy, await put_segments(hot.proxy))).status == 201
+    await hot.is_cold("c/big")
+    assert (await hot.proxy.call("PUT", "c/link", {"X-Symlink-Target": "c/target"}, b"")).status == 201
+    assert (await hot.is_cold("c/link")).body == b"target"
+    assert (await hot.proxy.call("PUT", "c/dlo", {"X-Object-Manifest": "c/target"}, b"")).status == 201
+    assert (await hot.is_cold("c/dlo")).body == b"target"
+    assert (await hot.read("c/target")).body == b"target"
+
+
+async def test_versions_switched_on(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    assert (await hot.proxy.call("POST", "c", {"X-Versions-Enabled": "true"})).status == 204
+    assert "X-Object-Version-Id" in (await hot.is_cold("c/o")).headers
+
+
+async def test_web_site_for_visitors(hot: Hot) -> None:
+    await put(hot)
+    headers = {"X-Container-Read": ".r:*", "X-Container-Meta-Web-Error": "e"}
+    assert (await hot.proxy.call("POST", "c", headers)).status == 204
+    for _ in range(3):
+        before = hot.answered
+        assert (await hot.proxy.anonymous("GET", "c/o")).status == 200
+        assert hot.answered == before
+
+
+async def test_unused_grants_end(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    running = hot.path._running
+    assert running is not None
+    holder = hot.proxy.token["X-Auth-Token"].encode(), f"/v1/{ACCOUNT}/c/".encode()
+    assert running.front.has(*holder)
+    await until(lambda: not running.front.has(*holder))
+
+
+async def test_used_grants_are_renewed(hot: Hot) -> None:
+    await put(hot)
+    await hot.read()
+    before, end, count = hot.answered, time.monotonic() + 2.5 * VALID_S, 0
+    while time.monotonic() < end:
+        await hot.proxy.call("GET", "c/o")
+        count += 1
+        await asyncio.sleep(0.01)
+    # The connection was never handed over for want of a grant, but perhaps where the machine stood still for a second.
+    assert hot.answered - before > count / 2
