@@ -19,6 +19,7 @@ from swiftlet.main.rings import RingSet, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.settings import ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
+from swiftlet.storage.account_tally import AccountTally
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.device_status import DeviceStatus
@@ -46,19 +47,20 @@ def create_app(settings: ContainerSettings) -> web.Application:
     _use_status(app, stores, sync)
     sharded = _use_sharding(app, settings, stores, rings, transport)
     server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing, sharded)
-    _use_usage(app, server.usage)
+    _use_usage(app, server.usage, AccountTally(stores, settings.container.usage_interval_s))
     add_container_routes(app, server)
     return app
 
 
-def _use_usage(app: web.Application, usage: AccountUsage) -> None:
-    """Shows what the busiest accounts hold while `app` runs."""
+def _use_usage(app: web.Application, usage: AccountUsage, tally: AccountTally) -> None:
+    """Shows what the busiest accounts hold, and which hold most, while `app` runs."""
 
     async def shown(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(usage.run):
+        async with in_background(usage.run), in_background(tally.run):
             yield
 
     app.cleanup_ctx.append(shown)
+    app[STATUS].add("accounts", tally.report)
 
 
 def _use_stores(app: web.Application, settings: ContainerSettings) -> Mapping[str, ListingStore]:

@@ -443,6 +443,11 @@ class ContainerSection(NodeTimeouts):
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
     )
+    usage_interval_s: Seconds = Field(
+        default=300.0,
+        description="Seconds between walks over the account databases that find out which accounts hold most, for the "
+        "status of StorageQuota and StorageUser objects, which is not written more often than this.",
+    )
     shard_above_rows: int = Field(
         default=0,
         ge=0,
