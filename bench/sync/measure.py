@@ -13,9 +13,17 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.sync.cluster import Cluster, Node
-from bench.sync.machines import Done, Round
-from swiftlet.sync.session.topology import MODES
+from bench.sync.cluster import KEY, Cluster, Node
+from swiftlet.ring import Ring
+from swiftlet.ring.model import Device
+from swiftlet.sync.replicator import Replicator
+from swiftlet.sync.report import RoundReport
+from swiftlet.sync.session.topology import ROUND_MODES
+from swiftlet.transport.http_client import HttpSettings
+from swiftlet.transport.http_objects import HttpObjectTransport
+
+_PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=120.0)
+"""A busy machine is no failed node: one that is down refuses connections at once."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Measured:
     moved: int
     """Objects, all nodes together."""
     left: int
-    """Comparisons that came to no end, all nodes together."""
+    """Comparisons that failed or were left out, all nodes together."""
     rounds: int = 1
     """Rounds until nothing moved any more; only the first is measured."""
     lacking_kilobytes: float = 0.0
@@ -98,8 +106,8 @@ class Subject:
             local_kilobytes,
             cpu_s,
             peak_mb,
-            moved=sum(done.moved for _, done in costs),
-            left=sum(done.left for _, done in costs),
+            moved=sum(report.pushed + report.pulled for _, report in costs),
+            left=sum(report.failed + report.skipped for _, report in costs),
             rounds=number,
             lacking_kilobytes=lacking / 1000,
             working=len(nodes),
@@ -107,17 +115,30 @@ class Subject:
 
     async def _settle(self, nodes: list[Node]) -> bool:
         """A round that is not measured; whether anything moved."""
-        moved = [(await Round(self.cluster, node, MODES[self.mode]).run()).moved for node in nodes]
-        return any(moved)
+        reports = [await self._round(node) for node in nodes]
+        return any(report.pushed + report.pulled for report in reports)
 
-    async def _one(self, node: Node) -> tuple[tuple[float, ...], Done]:
+    async def _round(self, node: Node) -> RoundReport:
+        """One, by a replicator that knows of no failures yet."""
+        transport = HttpObjectTransport(_PATIENT, key=KEY)
+
+        def local(_ring: Ring) -> list[Device]:
+            return [node.device]
+
+        worker = Replicator(local, lambda policy: self.cluster.ring, transport, mode=ROUND_MODES[self.mode])
+        try:
+            return await worker.run_round([0])
+        finally:
+            await transport.close()
+
+    async def _one(self, node: Node) -> tuple[tuple[float, ...], RoundReport]:
         others = [other.relay for other in self.cluster.nodes if other is not node]
         for relay in (*others, node.relay):
             relay.reset()
         gc.collect()
         _reset_peak()
         memory, cpu_s, began = _memory("VmRSS"), _cpu_s(), time.monotonic()
-        done = await Round(self.cluster, node, MODES[self.mode]).run()
+        report = await self._round(node)
         delay_s = time.monotonic() - began
         cost = (
             delay_s,
@@ -128,7 +149,7 @@ class Subject:
             _cpu_s() - cpu_s,
             max(0.0, _memory("VmHWM") - memory),
         )
-        return cost, done
+        return cost, report
 
 
 def _cpu_s() -> float:

@@ -1,4 +1,4 @@
-"""Rounds in all five modes over signed HTTP between real object servers, on one machine, and what they cost.
+"""Rounds of the replicator in all five modes, over signed HTTP between real object servers, and what they cost.
 
     make bench-sync                                            # quick: 1,000 objects, about a minute
     make bench-sync SYNC_ARGS='--objects 10000 --replicas 3'
@@ -22,7 +22,8 @@ from bench.sync.cluster import Generated, cluster_of, generated_hashes
 from bench.sync.measure import Measured, Subject
 from bench.sync.scenarios import fill, scenarios
 from swiftlet.store.protocol import Store
-from swiftlet.sync.session.topology import MODES
+from swiftlet.sync.session.topology import ROUND_MODES
+from swiftlet.web.logs import configure_logging
 
 NODES, PART_POWER = 5, 14
 HEAD = (
@@ -71,12 +72,15 @@ def main() -> None:
     parser.add_argument("--objects", type=int, nargs="+", default=[1000])
     parser.add_argument("--replicas", type=int, nargs="+", default=[3], choices=range(2, NODES + 1))
     parser.add_argument("--part-power", type=int, default=PART_POWER)
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
-    parser.add_argument("--stable", nargs="*", default=[], choices=list(MODES), help="of these that scenario alone")
+    parser.add_argument("--modes", nargs="+", default=list(ROUND_MODES), choices=list(ROUND_MODES))
+    parser.add_argument(
+        "--stable", nargs="*", default=[], choices=list(ROUND_MODES), help="of these that scenario alone"
+    )
     parser.add_argument("--generated", action="store_true", help="indexes without objects; the stable scenario alone")
     parser.add_argument("--working", type=int, default=0, help="nodes that do rounds where only that is measured")
     parser.add_argument("--json", type=Path, help="add the figures to this file")
     arguments = parser.parse_args()
+    configure_logging("bench", "error", "console")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
     for objects in arguments.objects:
         for replicas in arguments.replicas:
