@@ -20,6 +20,7 @@ run_tests() {
 }
 
 status=0
+run_tests swiftlet_transport_ucx || status=1
 run_tests rdma || status=1
 # Of the many bodies, only those of one test, which says how much it fetches.
 check_received "a pair in the tests of RDMA" $((8 << 20))

@@ -217,13 +217,17 @@ fn the_other_process() {
     }
 }
 
-fn start(place: SocketAddr) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+fn begin(place: SocketAddr) -> Child {
+    Command::new(std::env::current_exe().unwrap())
         .args(["the_other_process", "--exact", "--nocapture"])
         .env(ROLE, place.to_string())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn start(place: SocketAddr) -> Child {
+    let mut child = begin(place);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("at: ")), "the other process does not begin");
     child
@@ -259,6 +263,48 @@ fn signalled(signal: &str) {
     put(&client, &peer);
     assert_eq!(client.ask(&peer, call(ECHO)).status, 200);
     assert!(seen.ended.load(SeqCst) >= 1);
+}
+
+/// How often a peer is killed by the next test.
+fn kills() -> u64 {
+    std::env::var("SWIFTLET_RDMA_KILLS").map_or(6, |kills| kills.parse().unwrap())
+}
+
+/// Of all clients together: requests, and bytes that were fetched from them.
+fn asked_and_fetched(server: &Node) -> (u64, u64) {
+    let report = server.report();
+    let sum = |of: fn(&PeerSnapshot) -> u64| report.iter().map(|peer| of(&peer.counters)).sum();
+    (sum(|counters| counters.requests), sum(|counters| counters.fetched_bytes))
+}
+
+#[test]
+fn peers_that_are_killed_again_and_again_harm_nobody_else() {
+    let (server, seen, address) = start_server(|node, tcp| Box::new(UcxAcceptor::new(tcp, &engine(node.pool()))));
+    let other = start_client(|pool| Arc::new(UcxFabric::new(&engine(pool))));
+    let peer = other.node.peer(address.clone());
+    for round in 0..kills() {
+        let (asked, fetched) = asked_and_fetched(&server);
+        let mut child = begin(address.tcp.unwrap());
+        eventually("it is where it is to be killed", || {
+            seen.chunks.lock().unwrap().clear();
+            let now = asked_and_fetched(&server);
+            match round % 3 {
+                // While devices are being connected; after the first fetch; in the middle of a body.
+                0 => now.0 > asked,
+                1 => now.1 > fetched,
+                _ => now.1 > fetched + (10 << 20),
+            }
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        put(&other, &peer);
+        get(&other, &peer);
+    }
+    seen.chunks.lock().unwrap().clear();
+    eventually("all memory comes back", || {
+        seen.chunks.lock().unwrap().clear();
+        server.pool().stat().used_bytes == 0
+    });
 }
 
 #[test]
