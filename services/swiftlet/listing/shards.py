@@ -177,8 +177,10 @@ def add_points(database: ContainerDb, timestamp: Timestamp, points: Sequence[str
     return len(new)
 
 
-def found(database: ContainerDb) -> None:
-    """A shard's replica is begun by its container's replica: it will have all that this one moves to it."""
+def found(database: ContainerDb, whole: bool) -> None:
+    """A shard's replica is begun by its container's; `whole`: it has, or will be given, all that this one has."""
+    if not whole:
+        return
     _open(database)
     database.connection.execute(
         "INSERT OR REPLACE INTO shard (point, upper, objects, bytes, complete) VALUES ('', NULL, 0, 0, ?)", (_FOUNDED,)

@@ -22,9 +22,9 @@ class MemoryShards(ABC):
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         """What the device answers."""
 
-    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
         """See `ShardTransport.shard_found`."""
-        await self._ask(device, lambda store: shard_access.found(store, partition, name))
+        await self._ask(device, lambda store: shard_access.found(store, partition, name, whole))
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]

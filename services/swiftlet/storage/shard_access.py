@@ -13,9 +13,9 @@ from swiftlet.model import DatabaseKind, DatabaseName, ListingQuery, ObjectRow, 
 from swiftlet.timestamp import Timestamp
 
 
-async def found(store: ListingStore, partition: int, name: DatabaseName) -> None:
+async def found(store: ListingStore, partition: int, name: DatabaseName, whole: bool) -> None:
     """See `ShardTransport.shard_found`."""
-    await store.write(store.id_of(partition, name), shards.found, create=name)
+    await store.write(store.id_of(partition, name), lambda database: shards.found(database, whole), create=name)
 
 
 async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> RowsChange:

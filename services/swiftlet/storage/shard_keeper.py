@@ -62,6 +62,8 @@ class ShardSettings:
     """Seconds after which the next holder splits what the one before has not."""
     moves_per_round: int = 50
     """Steps for one container in one round."""
+    refound_s: float = 600.0
+    """Seconds after which a shard's replica that was lost and that sync has brought back is trusted in splits again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class ShardKeeper:
         self._candidates: set[DatabaseId] = set()
         self._large_since: dict[DatabaseId, float] = {}
         self._moving_since: dict[DatabaseId, float] = {}
+        self._lost_since: dict[tuple[DatabaseId, str], float] = {}
         self._sizes: dict[DatabaseId, tuple[DatabaseName, int]] = {}
 
     def committed(self, id: DatabaseId, summary: Summary) -> None:
@@ -151,6 +154,7 @@ class ShardKeeper:
         self._candidates.discard(id)
         for known in (self._large_since, self._moving_since, self._sizes):
             known.pop(id, None)
+        self._lost_since = {key: since for key, since in self._lost_since.items() if key[0] != id}
 
     async def _keep(self, id: DatabaseId) -> bool:
         """One container's round; whether something is left to do."""
@@ -169,14 +173,33 @@ class ShardKeeper:
         else:
             return True
         self._moving_since.pop(id, None)
-        looks = await self._replicas.refresh(id, view.name)
+        looks, errors = await self._replicas.refresh(id, view.name)
         if await self._learn(id, view, looks):
             return True
         await self._mover.tell_ends(id, view.name, looks)
         swept = await self._mover.sweep(id, view.name, looks)
+        if errors:
+            raise errors[0]
         view = await self._replicas.store.read(id, _view) or view
         await self._complete(id, view)
+        if await self._lost(id, view, looks):
+            return swept > 0
         return await self._decide(id, view) or swept > 0
+
+    async def _lost(self, id: DatabaseId, view: _View, looks: dict[str, ShardLook | None]) -> bool:
+        """Whether replicas of shards were lost and did not come back long enough ago: then nothing is split.
+
+        While all is where it belongs listings trust them, as they do a container's replica that sync brings back.
+        """
+        lost = [shard for shard in view.layout.shards[1:] if not ((look := looks.get(shard.point)) and look.founded)]
+        known = {(id, shard.point) for shard in lost}
+        self._lost_since = {key: at for key, at in self._lost_since.items() if key[0] != id or key in known}
+        for shard in lost:
+            since = self._lost_since.setdefault((id, shard.point), self._now_s())
+            back = looks.get(shard.point) is not None and shard.complete and view.layout.moved
+            if back and self._now_s() - since >= self._settings.refound_s:
+                await self._replicas.found(id, view.name, shard.point, True)
+        return bool(lost)
 
     async def _learn(self, id: DatabaseId, view: _View, looks: dict[str, ShardLook | None]) -> bool:
         """Points that shards were told of by other replicas, and that this one has missed; whether there are any."""

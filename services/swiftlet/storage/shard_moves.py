@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.listing import shards
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.shards import Layout, Shard, shard_name
+from swiftlet.listing.shards import Shard, shard_name
 from swiftlet.model import DatabaseId, DatabaseName, ObjectRow, ShardLook
-from swiftlet.storage.sharded import ShardedReplicas, grouped
+from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.logs import get_logger
 
@@ -60,9 +60,9 @@ class ShardMover:
             if source.point:
                 await self._tell(id, name, source)
                 await locks.enter_async_context(self._replicas.lock(id, source.point))
-            rows = await self._tail(id, name, source.point, source.end, source.upper)
+            rows = await self._tail(id, name, source.point, source.end, source.upper, self._batch_rows + 1)
             if not rows:
-                await self._found(id, name, found.opened(source, source.end))
+                await self._found(id, name, source, found.opened(source, source.end))
                 self._step("lower without rows")
                 await self._lower(id, source, source.end)
                 return True
@@ -72,7 +72,7 @@ class ShardMover:
             floor = max(source.end, receiver.start)
             batch = [row for row in rows[: self._batch_rows] if row.name > floor]
             below = max(floor, rows[len(batch)].name) if len(batch) < len(rows) else floor
-            await self._found(id, name, found.opened(source, below))
+            await self._found(id, name, source, found.opened(source, below))
             self._step("put")
             await self._replicas.push(id, name, receiver.point, batch)
             self._step("hand over")
@@ -89,14 +89,18 @@ class ShardMover:
             id, lambda database: shards.set_upper(database, source.point, upper), grows=False
         )
 
-    async def _found(self, id: DatabaseId, name: DatabaseName, points: list[str]) -> None:
-        """Make this replica's replicas of shards that are about to serve; a handoff has none of its own."""
-        if self._replicas.index(id) is None:
+    async def _found(self, id: DatabaseId, name: DatabaseName, source: Shard, points: list[str]) -> None:
+        """Make this replica's replicas of shards that are about to serve; a handoff has none of its own.
+
+        They are no more to be trusted than what their rows come from.
+        """
+        if not points or self._replicas.index(id) is None:
             return
+        look = await self._replicas.look(id, name, source.point) if source.point else None
+        whole = not source.point or (look is not None and look.founded)
         for point in points:
             self._step("found")
-            partition, holders = self._replicas.shard_holders(id, name, point)
-            await self._replicas.transport.shard_found(holders[0], partition, shard_name(name, point))
+            await self._replicas.found(id, name, point, whole)
 
     async def _between(
         self, id: DatabaseId, name: DatabaseName, source: Shard, batch: list[ObjectRow], below: str, point: str
@@ -116,9 +120,8 @@ class ShardMover:
         await self._replicas.transport.shard_forget(holders[0], partition, shard_name(name, point), rows)
 
     async def _tail(
-        self, id: DatabaseId, name: DatabaseName, point: str, low: str, upto: str | None
+        self, id: DatabaseId, name: DatabaseName, point: str, low: str, upto: str | None, limit: int
     ) -> list[ObjectRow]:
-        limit = self._batch_rows + 1
         if not point:
             return await self._replicas.store.read(id, lambda database: shards.tail(database, low, upto, limit))
         partition, holders = self._replicas.shard_holders(id, name, point)
@@ -153,23 +156,40 @@ class ShardMover:
         self._told.add(key)
 
     async def sweep(self, id: DatabaseId, name: DatabaseName, looks: dict[str, ShardLook | None]) -> int:
-        """Bring rows that lie above what their database serves to where they belong; how many."""
+        """Bring rows that lie above what their database serves to where they belong; how many.
+
+        A shard that is away does not keep others from theirs; its error comes in the end.
+        """
         found = await self._replicas.layout(id)
         swept = 0
-        for shard in found.shards:
-            look = looks.get(shard.point)
-            if shard.point and self._replicas.index(id) is None:
+        errors: list[SwiftletError] = []
+        for source in found.shards:
+            look = looks.get(source.point)
+            if source.point and (self._replicas.index(id) is None or not (look and look.beyond)):
                 continue
-            if shard.upper is None or not shard.settled or (shard.point and not (look and look.beyond)):
+            if source.upper is None or not source.settled:
                 continue
-            rows = (await self._tail(id, name, shard.point, shard.upper, None))[: self._batch_rows]
-            if rows:
-                await self._resettle(id, name, found, rows)
-                await self._forget(id, name, shard.point, rows)
-                swept += len(rows)
+            if not await self._tail(id, name, source.point, source.upper, None, 1):
+                continue
+            for owner in found.shards:
+                if owner.serves and (owner.upper is None or owner.upper > source.upper):
+                    try:
+                        swept += await self._resettle(id, name, source, owner)
+                    except SwiftletError as error:
+                        errors.append(error)
+        if errors:
+            raise errors[0]
         return swept
 
-    async def _resettle(self, id: DatabaseId, name: DatabaseName, found: Layout, rows: list[ObjectRow]) -> None:
-        for point, group in grouped(found, rows).items():
-            async with self._replicas.lock(id, point):
-                await self._replicas.send(id, name, point, group)
+    async def _resettle(self, id: DatabaseId, name: DatabaseName, source: Shard, owner: Shard) -> int:
+        """Rows that `owner` serves from where they lie to it; how many."""
+        assert source.upper is not None
+        assert owner.start is not None
+        async with self._replicas.lock(id, owner.point):
+            low = max(source.upper, owner.start)
+            rows = await self._tail(id, name, source.point, low, owner.upper, self._batch_rows)
+            if rows:
+                await self._replicas.send(id, name, owner.point, rows)
+        if rows:
+            await self._forget(id, name, source.point, rows)
+        return len(rows)

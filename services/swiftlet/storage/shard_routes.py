@@ -29,9 +29,9 @@ class ShardRoutes:
         """`stores` by the devices' names on this server."""
         self._stores = stores
 
-    async def found_shard(self, request: web.Request, _fields: Answer) -> Answer:
+    async def found_shard(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
-        await shard_access.found(*self._place(request))
+        await shard_access.found(*self._place(request), flag(fields, "whole"))
         return {}
 
     async def merge_shard(self, request: web.Request, fields: Answer) -> Answer:

@@ -3,10 +3,11 @@
 Each replica of a container's database has a replica of its own of every shard, the one of the same number, and
 sees to it alone: it routes rows there, puts listings together, counts.
 
-Fault model: a shard's replica may be unreachable, slow, or answer after its deadline. Rows for it then stay in the
-container's own database as strays, durable, and are brought by `swiftlet.storage.shard_moves` later; a listing asks
-another replica only of shards that all replicas have moved everything to, and fails otherwise (the caller asks another
-replica of the container). This process may die at any moment: what was answered is in a database, here or in the shard.
+Fault model: a shard's replica may be unreachable, slow, answer after its deadline, or be lost. Rows for it then stay
+in the container's own database as strays, durable, and are brought by `swiftlet.storage.shard_moves` later, or by a
+listing that needs them. A listing asks another replica only of shards that all replicas have moved everything to, and
+fails otherwise (the caller asks another replica of the container). This process may die at any moment: what was
+answered is in a database, here or in the shard.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ MAX_BATCH = 10_000
 """Rows in one request to a shard."""
 MAX_WAITING = 50_000
 """Rows that may wait for one shard before NodeBusy."""
+MAX_BROUGHT = 1000
+"""Rows waiting for one shard that a listing brings before it asks."""
 PAUSE_S = 5.0
 """Seconds after a failure for which a shard's replica is not asked to take rows."""
 _ATTEMPTS = 3
@@ -211,6 +214,11 @@ class ShardedReplicas:
             self._paused[holders[0]] = now + PAUSE_S
             raise
 
+    async def found(self, id: DatabaseId, name: DatabaseName, point: str, whole: bool) -> None:
+        """Begin this replica's replica of a shard; see `ShardTransport.shard_found`."""
+        partition, holders = self.shard_holders(id, name, point)
+        await self.transport.shard_found(holders[0], partition, shard_name(name, point), whole)
+
     async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
         """The row or marker of that name, wherever it is; NotFound."""
 
@@ -249,13 +257,15 @@ class ShardedReplicas:
     async def _page(
         self, id: DatabaseId, name: DatabaseName, query: ListingQuery
     ) -> tuple[ContainerInfo, list[ObjectRow | Subdir], Layout]:
-        def first(database: ContainerDb) -> tuple[ContainerInfo, list[ObjectRow | Subdir], Layout]:
+        def first(database: ContainerDb) -> tuple[ContainerInfo, list[ObjectRow | Subdir], Layout, bool]:
             info, found = database.info(), shards.layout(database)
             if not found.shards:
-                return info, database.list_page(query), found
-            return info, shards.page(database, query, found.shards[0].span), found
+                return info, database.list_page(query), found, False
+            upper = found.shards[0].upper
+            strays = upper is not None and bool(shards.tail(database, upper, None, 1))
+            return info, shards.page(database, query, found.shards[0].span), found, strays
 
-        info, own, found = await self.store.read(id, first)
+        info, own, found, strays = await self.store.read(id, first)
         if not found.shards:
             return info, own, found
         entries: list[ObjectRow | Subdir] = []
@@ -271,7 +281,7 @@ class ShardedReplicas:
                 continue
             asked = replace(query, limit=wanted)
             if shard.point:
-                entries += await self._of_shard(id, name, found, shard, asked, clip.low, clip.high)
+                entries += await self._of_shard(id, name, found, shard, asked, clip.low, clip.high, strays)
             elif entries:
                 entries += await self.store.read(id, lambda db, q=asked, c=clip: shards.page(db, q, c))
             else:
@@ -287,23 +297,38 @@ class ShardedReplicas:
         query: ListingQuery,
         low: str,
         high: str | None,
+        strays: bool,
     ) -> Sequence[ObjectRow | Subdir]:
+        """`strays`: rows wait here for some shard. Those that this one lacks are brought to whom is asked first."""
         if shard.taken or (self.index(id) is None and not shard.complete):
             raise NodeBusy(f"{name}: it is not known here yet whether all of its rows are where they belong")
         partition, holders = self.shard_holders(id, name, shard.point)
         errors: list[str] = []
-        for holder in holders if shard.complete and found.moved else holders[:1]:
+        trusted = shard.complete and found.moved
+        waiting = await self._waiting(id, name, shard) if strays else []
+        for holder in holders if trusted else holders[:1]:
             try:
+                if waiting:
+                    await self.transport.shard_merge(holder, partition, shard_name(name, shard.point), waiting)
                 entries = await self.transport.shard_page(
                     holder, partition, shard_name(name, shard.point), query, low, high
                 )
-                if holder is not holders[0] or not shard.complete:
+                if holder is not holders[0] or not trusted:
                     look = await self.transport.shard_look(holder, partition, shard_name(name, shard.point))
-                    _check(look, shard, holder)
+                    _check(look, shard, holder, holder is holders[0])
                 return entries
             except SwiftletError as error:
                 errors.append(f"{holder.address}: {error}")
         raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors)})")
+
+    async def _waiting(self, id: DatabaseId, name: DatabaseName, shard: Shard) -> list[ObjectRow]:
+        """Rows that wait here for a shard; NodeBusy when they are too many for a listing to bring them."""
+        assert shard.start is not None
+        low = shard.start
+        rows = await self.store.read(id, lambda database: shards.tail(database, low, shard.upper, MAX_BROUGHT + 1))
+        if len(rows) > MAX_BROUGHT:
+            raise NodeBusy(f"{name}: more than {MAX_BROUGHT} rows wait here for a part of it")
+        return rows
 
     # The container.
 
@@ -311,7 +336,9 @@ class ShardedReplicas:
         """Delete; NotEmpty, NotFound; errors of shards that can't be asked."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
-        looks = await self.refresh(id, name)
+        looks, errors = await self.refresh(id, name)
+        if errors:
+            raise errors[0]
         for shard in (await self.layout(id)).shards[1:]:
             look = looks.get(shard.point)
             if shard.serves and look is None:
@@ -320,18 +347,25 @@ class ShardedReplicas:
                 raise NotEmpty(f"{name} is being split and is not empty")
         await self.store.delete_container(partition, account, container, timestamp)
 
-    async def refresh(self, id: DatabaseId, name: DatabaseName) -> dict[str, ShardLook | None]:
-        """Ask all shards what they hold; how they stand, None for one that is not there. Errors of what they answer."""
+    async def refresh(
+        self, id: DatabaseId, name: DatabaseName
+    ) -> tuple[dict[str, ShardLook | None], list[SwiftletError]]:
+        """Ask all shards what they hold; how they stand, None for one that is not there; what others failed with."""
         looks: dict[str, ShardLook | None] = {}
+        errors: list[SwiftletError] = []
         for shard in (await self.layout(id)).shards[1:]:
             async with self.lock(id, shard.point):
-                look = looks[shard.point] = await self.look(id, name, shard.point)
+                try:
+                    look = looks[shard.point] = await self.look(id, name, shard.point)
+                except SwiftletError as error:
+                    errors.append(error)
+                    continue
                 if look is None:
                     continue
                 change = RowsChange(look.objects, look.bytes, 0, 0)
                 if (change.objects, change.bytes) != (shard.totals.objects, shard.totals.bytes) and shard.settled:
                     await self.store.write(id, lambda db, p=shard.point, c=change: shards.note(db, p, c), grows=False)
-        return looks
+        return looks, errors
 
     async def look(self, id: DatabaseId, name: DatabaseName, point: str, middle: bool = False) -> ShardLook | None:
         """How this replica's replica of a shard stands; None when it is not there."""
@@ -342,15 +376,16 @@ class ShardedReplicas:
             return None
 
 
-def _check(look: ShardLook, shard: Shard, holder: Device) -> None:
+def _check(look: ShardLook, shard: Shard, holder: Device, own: bool) -> None:
     """NodeBusy unless what a replica of a shard has listed is all that the container's replica has of it.
 
-    Own one, until all replicas have moved everything: it was lost and came back by sync, perhaps from replicas to which
-    not all was moved. Another one: it was split where that is not known here; it is told so before a row of it moves.
+    Its `own` one, while rows move: it was lost and came back by sync, perhaps from replicas to which not all was moved,
+    or that have handed on already what this one still has to. Another one: it was split where that is not known here;
+    it is told so before a row of it moves.
     """
-    if not (shard.complete or look.founded):
+    if own and not look.founded:
         raise NodeBusy(f"{holder.address} has lost what was moved to it")
-    if shard.complete and look.points and (shard.end is None or look.points[0] < shard.end):
+    if not own and look.points and (shard.end is None or look.points[0] < shard.end):
         raise NodeBusy(f"{holder.address} has a shard that was split meanwhile")
 
 

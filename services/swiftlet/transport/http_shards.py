@@ -24,11 +24,11 @@ MAX_TAIL = 5_000
 class ShardTransport(Protocol):
     """Shards' databases on devices, and split points. Errors as with `ListingTransport`."""
 
-    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
         """Begin a shard, whose database may be there by sync.
 
         Nothing else makes it: one that is missing later is lost or elsewhere, and one that is not founded then came by
-        sync, perhaps from replicas to which not all has been moved.
+        sync, perhaps from replicas to which not all has been moved. Not `whole`: nor will be what is moved to it.
         """
         ...
 
@@ -81,9 +81,9 @@ class HttpShards(ABC):
         path = f"/v1/containers/{device.device}/{partition}/shard/{what}"
         return await self._call(device, "POST", path, query, body)
 
-    async def shard_found(self, device: Device, partition: int, name: DatabaseName) -> None:
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
         """See `ShardTransport.shard_found`."""
-        await self._shard(device, partition, name, "found", {})
+        await self._shard(device, partition, name, "found", {"whole": whole})
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]

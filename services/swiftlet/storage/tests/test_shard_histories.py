@@ -156,9 +156,9 @@ class History:
     async def settle(self) -> None:
         """Until nothing is left to do anywhere."""
         for _ in range(3):
-            await self.cluster.settle()
             await self.cluster.sync()
-        await self.cluster.settle()
+            await self.cluster.settle()
+        await self.cluster.sync()
         self.whole = True
 
 

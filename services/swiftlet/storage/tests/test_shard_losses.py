@@ -6,6 +6,7 @@ sync has filled it; a holder of the container is new; a peer's program knows not
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,70 @@ async def test_a_shard_that_came_back_by_sync_while_others_still_move_is_not_tru
             await cluster.sync()
         await cluster.settle()
         await assert_listed(cluster, model)
+
+
+async def test_rows_that_wait_for_a_shard_are_listed(cluster: ShardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = await settled(cluster)
+    holder = cluster.holders[0]
+    point = (await cluster.points(holder))[-1]
+    sharded = cluster.transport.sharded[holder.name]
+    _, partners = sharded.shard_holders(cluster.id, NAME, point)
+    sharded._paused[partners[0]] = asyncio.get_running_loop().time() + 1000
+    new = [ObjectRow(f"d6/new{number}", at(5), 1) for number in range(30)]
+    gone = [ObjectRow(name, at(5), deleted=True) for name in sorted(model)[-3:]]
+    await cluster.transport.update_rows(holder, cluster.partition, ACCOUNT, CONTAINER, [*new, *gone])
+    model |= {row.name: row for row in (*new, *gone)}
+    live = {row.name for row in model.values() if not row.deleted}
+    for query in (ListingQuery(), ListingQuery(limit=7, marker="d6/new"), ListingQuery(delimiter="/")):
+        assert await cluster.listed(holder, query) == naive(live, query)
+    # More than a listing brings are not left out either.
+    monkeypatch.setattr("swiftlet.storage.sharded.MAX_BROUGHT", 10)
+    with pytest.raises(NodeBusy):
+        await cluster.listed(holder, ListingQuery())
+    sharded._paused.clear()
+    await cluster.settle()
+    assert await cluster.listed(holder, ListingQuery()) == naive(live, ListingQuery())
+
+
+async def test_a_shard_that_is_away_keeps_no_rows_from_another(cluster: ShardedCluster) -> None:
+    await settled(cluster)
+    holder = cluster.holders[0]
+    sharded = cluster.transport.sharded[holder.name]
+    low, *_, high = await cluster.points(holder)
+    for point in (low, high):
+        _, partners = sharded.shard_holders(cluster.id, NAME, point)
+        sharded._paused[partners[0]] = asyncio.get_running_loop().time() + 1000
+    new = [ObjectRow(point + "x", at(5), 1) for point in (low, high)]
+    await cluster.transport.update_rows(holder, cluster.partition, ACCOUNT, CONTAINER, new)
+    sharded._paused.clear()
+    partition, holders = sharded.shard_holders(cluster.id, NAME, high)
+    id = cluster.stores[holders[0].name].id_of(partition, shards.shard_name(NAME, high))
+    await cluster.stores[holders[0].name].remove(id, await cluster.stores[holders[0].name].fingerprint(id))
+    await cluster.round(holder.id)
+    waiting = await cluster.stores[holder.name].read(cluster.id, lambda database: shards.tail(database, low, None, 9))
+    assert [row.name for row in waiting] == [high + "x"]
+
+
+async def test_what_sync_brought_back_is_trusted_in_a_split_after_a_while(cluster: ShardedCluster) -> None:
+    await settled(cluster)
+    holder = cluster.holders[0]
+    sharded = cluster.transport.sharded[holder.name]
+    points = await cluster.points(holder)
+    await lose_shard(cluster, holder.id, points[-1])
+    await cluster.sync()
+    model = {row.name: row for row in (*rows(100), *(ObjectRow(f"d6/z{number:03}", at(5), 1) for number in range(100)))}
+    await cluster.write([row for row in model.values() if row.name.startswith("d6/z")])
+    await cluster.round(holder.id)
+    look = await sharded.look(cluster.id, NAME, points[-1])
+    assert look is not None
+    assert not look.founded
+    assert await cluster.points(holder) == points
+    cluster.now_s += 1000
+    for _ in range(3):
+        await cluster.round(holder.id)
+    look = await sharded.look(cluster.id, NAME, points[-1])
+    assert look is not None
+    assert look.founded
+    await cluster.settle()
+    assert len(await cluster.points(holder)) > len(points)
+    await assert_listed(cluster, model)
