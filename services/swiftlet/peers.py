@@ -186,6 +186,15 @@ class ObjectTransport(Protocol):
         ...
 
 
+class PageForm(Enum):
+    """How a page of a container's listing may be written where its rows are."""
+
+    JSON = "json"
+    """As the API's JSON listings."""
+    PLAIN = "plain"
+    """A name and a line feed for each row."""
+
+
 class ListingTransport(Protocol):
     """Account and container databases on other nodes' devices. `partition` is the database's in its own ring."""
 
@@ -233,6 +242,12 @@ class ListingTransport(Protocol):
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
         """One page of a container's listing with its totals, from one view of the database; NotFound."""
+        ...
+
+    async def list_text(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
+    ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
+        """As `list_objects`, with the page as text in UTF-8 unless its rows are needed to make it; NotFound."""
         ...
 
     async def update_rows(

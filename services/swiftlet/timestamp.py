@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 TICKS_PER_SECOND = 100_000
 NONCE_BITS = 14
@@ -86,8 +85,9 @@ class Timestamp:
     def isoformat(self) -> str:
         """As in listings' `last_modified`: UTC, microseconds, no zone."""
         whole, fraction = divmod(self.ticks, TICKS_PER_SECOND)
-        moment = datetime.fromtimestamp(whole, UTC).replace(microsecond=fraction * 10)
-        return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")
+        at = time.gmtime(whole)
+        day = f"{at.tm_year:04d}-{at.tm_mon:02d}-{at.tm_mday:02d}"
+        return f"{day}T{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}.{fraction:05d}0"
 
     @property
     def http_seconds(self) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from aiohttp import web
 
 from swiftlet.api import version_listing
 from swiftlet.api.core import Call
-from swiftlet.api.listings import choose_type, parse_listing, render
+from swiftlet.api.listings import FORMS, choose_type, parse_listing, render, render_text
 from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
 from swiftlet.api.versioning import bytes_of_versions, delete_versions_container, mode_changes, settle
-from swiftlet.model import ContainerInfo
+from swiftlet.model import ContainerInfo, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
 
 
@@ -52,8 +53,15 @@ async def get(call: Call) -> web.Response:
         return await _versions(call)
     query = parse_listing(call.query, call.api.options.limits.container_listing_limit)
     media_type = choose_type(call.query, call.request.headers.get("Accept"))
-    info, rows = await call.api.listings.list_objects(call.path.account, call.container, query)
+    place, form = (call.path.account, call.container), FORMS.get(media_type)
+    rows: bytes | Sequence[ObjectRow | Subdir]
+    if form is None:
+        info, rows = await call.api.listings.list_objects(*place, query)
+    else:
+        info, rows = await call.api.listings.list_text(*place, query, form)
     info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
+    if isinstance(rows, bytes):
+        return render_text(rows, media_type, container_headers(call, info))
     return render(rows, media_type, "container", call.container, container_headers(call, info))
 
 

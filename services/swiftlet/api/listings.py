@@ -16,6 +16,7 @@ from swiftlet.api.content_types import split_link, split_mark
 from swiftlet.api.link_rows import LINK_FIELDS, link_fields
 from swiftlet.api.problems import ApiError
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.peers import PageForm
 
 Row = ObjectRow | ContainerRow | Subdir
 
@@ -128,6 +129,17 @@ def _xml(rows: Sequence[Row], element: str, name: str) -> str:
     if _NOT_XML.search(text):
         raise ApiError(406, "a name in this listing can't be written in XML; ask for format=json")
     return text
+
+
+FORMS = {"text/plain": PageForm.PLAIN, "application/json": PageForm.JSON}
+"""The media types whose pages may be written where the rows are."""
+
+
+def render_text(text: bytes, media_type: str, headers: Mapping[str, str]) -> web.Response:
+    """A listing's response whose page was written where the rows are, in the form that `FORMS` names."""
+    if media_type == "text/plain" and not text:
+        return web.Response(status=204, headers=headers)
+    return web.Response(body=text, content_type=media_type, charset="utf-8", headers=headers)
 
 
 def render(rows: Sequence[Row], media_type: str, element: str, name: str, headers: Mapping[str, str]) -> web.Response:

@@ -29,6 +29,7 @@ from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.handle import Handle, Limits, Summary
 from swiftlet.listing.layout import database_path, databases_in, entries, own
+from swiftlet.listing.page_text import page_text
 from swiftlet.listing.schema import sync_directories
 from swiftlet.model import (
     AccountInfo,
@@ -43,6 +44,7 @@ from swiftlet.model import (
     Usage,
 )
 from swiftlet.names import HashPath
+from swiftlet.peers import PageForm
 from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
@@ -127,6 +129,17 @@ class ListingStore:
 
         def page(database: ContainerDb) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
             return database.info(), database.list_page(query)
+
+        return await self.read(self._container(partition, account, container), page)
+
+    async def list_text(
+        self, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
+    ) -> tuple[ContainerInfo, bytes] | None:
+        """As `list_objects`, as text; None when the page's rows are needed to make it."""
+
+        def page(database: ContainerDb) -> tuple[ContainerInfo, bytes] | None:
+            info, text = database.info(), page_text(database, query, form)
+            return None if text is None else (info, text)
 
         return await self.read(self._container(partition, account, container), page)
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from swiftlet.errors import StoreFormatError
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.model import DatabaseKind, DatabaseName
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import NONCE_BITS, Timestamp
 
 SCHEMA_VERSION = 1
 """`user_version` of the files; an older program refuses newer files."""
@@ -30,6 +30,8 @@ APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x5
 BUSY_TIMEOUT_S = 10.0
 """How long a connection waits while another one closes or recovers the same database."""
 _OFFSET = 1 << 63
+TICKS_BELOW_ZERO = _OFFSET >> NONCE_BITS
+"""What a column's ticks lack to a timestamp's."""
 
 _COMMON = f"""
 CREATE TABLE info (

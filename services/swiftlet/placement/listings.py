@@ -8,7 +8,7 @@ from typing import TypeVar
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import HashPath
-from swiftlet.peers import ListingTransport
+from swiftlet.peers import ListingTransport, PageForm
 from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
@@ -174,6 +174,19 @@ class ClusterListings:
             partition,
             what,
             lambda device: self._transport.list_objects(device, partition, account, container, query),
+            _page_put_at,
+        )
+
+    async def list_text(
+        self, account: str, container: str, query: ListingQuery, form: PageForm
+    ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
+        """As `list_objects`, with the page as text in UTF-8 unless its rows are needed to make it."""
+        ring, partition, what = self._container(account, container)
+        return await self._read(
+            ring,
+            partition,
+            what,
+            lambda device: self._transport.list_text(device, partition, account, container, query, form),
             _page_put_at,
         )
 

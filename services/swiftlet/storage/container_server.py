@@ -111,10 +111,15 @@ class ContainerServer:
         store, place = self.store(request), self._container(request)
         return wire.container_info_to_wire(await store.container_info(*place))
 
-    async def list_container(self, request: web.Request, _fields: Answer) -> Answer:
-        """Totals, metadata and `entries`."""
-        place = self._container(request)
-        info, entries = await self.containers(request).list_objects(*place, wire.listing_query_from_wire(request.query))
+    async def list_container(self, request: web.Request, _fields: Answer) -> Answer | bytes:
+        """Totals, metadata and `entries`, or the page as text where that is asked for and can be."""
+        place, query = self._container(request), wire.listing_query_from_wire(request.query)
+        form = wire.form_from_wire(request.query)
+        if form is not None:
+            page = await self.store(request).list_text(*place, query, form)
+            if page is not None:
+                return wire.page_to_wire(*page)
+        info, entries = await self.containers(request).list_objects(*place, query)
         return {**wire.container_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
 
     async def update_container(self, request: web.Request, fields: Answer) -> Answer:
@@ -217,14 +222,14 @@ class ContainerServer:
             await self._reporter.report_now(request.match_info["device"], id)
 
     def handler(
-        self, operation: str, work: Callable[[web.Request, Answer], Awaitable[Answer]], max_body: int
+        self, operation: str, work: Callable[[web.Request, Answer], Awaitable[Answer | bytes]], max_body: int
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """`work` as aiohttp calls it: with the body read, checked and parsed, counted and timed."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.perf_counter()
 
-            async def run() -> Answer:
+            async def run() -> Answer | bytes:
                 return await work(request, parsed(await read_signed(request, max_body, self.key)))
 
             response = await answered(run)

@@ -63,9 +63,10 @@ def refusal(error: SwiftletError) -> web.Response:
     return web.Response(status=status, body=json.dumps(fields).encode(), content_type=JSON_TYPE)
 
 
-async def answered(work: Callable[[], Awaitable[Answer]]) -> web.Response:
-    """What `work` answers, or its domain error."""
+async def answered(work: Callable[[], Awaitable[Answer | bytes]]) -> web.Response:
+    """What `work` answers, as JSON unless it is bytes already, or its domain error."""
     try:
-        return answer(await work())
+        found = await work()
+        return web.Response(body=found) if isinstance(found, bytes) else answer(found)
     except SwiftletError as error:
         return refusal(error)

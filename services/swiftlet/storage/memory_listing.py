@@ -33,6 +33,7 @@ from swiftlet.model import (
     Settled,
     Subdir,
 )
+from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
 from swiftlet.storage.claims import Claims
 from swiftlet.storage.memory_shards import MemoryShards
@@ -175,6 +176,18 @@ class MemoryListingTransport(MemoryShards):
             device,
             lambda store: self._containers(device, store).list_objects(partition, account, container, query),
         )
+
+    async def list_text(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
+    ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
+        """See `ListingTransport.list_text`."""
+
+        async def page(store: ListingStore) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
+            place = partition, account, container
+            found = await store.list_text(*place, query, form)
+            return found or await self._containers(device, store).list_objects(*place, query)
+
+        return await self._ask(device, page)
 
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]

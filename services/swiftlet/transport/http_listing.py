@@ -24,6 +24,7 @@ from swiftlet.model import (
     RowPage,
     Subdir,
 )
+from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
@@ -139,6 +140,21 @@ class HttpListingTransport(HttpClaims, HttpShards):
         with _well_formed(device):
             entries = [wire.object_entry_from_wire(entry) for entry in array(answer, "entries")]
             return wire.container_info_from_wire(answer), entries
+
+    async def list_text(
+        self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
+    ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
+        """See `ListingTransport.list_text`. A server of an older version does not know of it and answers with rows."""
+        names = {"account": account, "container": container}
+        fields = wire.query_text({**names, **wire.listing_query_to_wire(query), wire.FORM: form.value})
+        target = f"/v1/containers/{device.device}/{partition}/listing?{fields}"
+        answer = await self._client.call(device, "GET", target)
+        with _well_formed(device):
+            head, text = wire.page_from_wire(answer)
+            info = wire.container_info_from_wire(head)
+            if text is not None:
+                return info, text
+            return info, [wire.object_entry_from_wire(entry) for entry in array(head, "entries")]
 
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]

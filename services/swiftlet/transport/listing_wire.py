@@ -31,8 +31,9 @@ from swiftlet.model import (
     ObjectRow,
     Subdir,
 )
+from swiftlet.peers import PageForm
 from swiftlet.timestamp import MAX_VALUE, Timestamp
-from swiftlet.transport.wire import WireError, array, json_bytes, number, text, texts, timestamp
+from swiftlet.transport.wire import WireError, array, json_bytes, json_object, number, text, texts, timestamp
 
 MAX_UPDATE_BODY = 4 * 1024 * 1024
 """Bytes of a request's JSON from object servers and proxies."""
@@ -42,9 +43,12 @@ MAX_SYNC_BODY = 32 * 1024 * 1024
 """Bytes of a request's JSON between replicas."""
 MAX_LISTING = 10_000
 """Rows in one page of a listing."""
+FORM = "form"
+"""The query field that asks for a page as text."""
 _SENT_ROWS_BYTES = 1_000_000
 """Bytes of rows in one request that we send: what goes over a socket without holding up the event loop."""
 _MAX_STAMP = MAX_VALUE
+_OBJECT_ROW = (str, int, int, str, str, bool)
 _MAX_POLICY = 0xFFFF
 _MAX_QUANTITY = 1 << 53
 
@@ -64,6 +68,8 @@ def checked_name(name: object, what: str) -> str:
 
 
 def _encodable(value: str, what: str) -> str:
+    if value.isascii():
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -92,9 +98,12 @@ def object_row_to_wire(row: ObjectRow) -> list[Any]:
 
 def object_row_from_wire(row: object) -> ObjectRow:
     """The row; WireError, InvalidName."""
-    name, stamp, size, etag, content_type, deleted, *_ = _fields(row, (str, int, int, str, str, bool))
+    if not isinstance(row, list) or tuple(map(type, row[:6])) != _OBJECT_ROW:
+        row = _fields(row, _OBJECT_ROW)
+    name, stamp, size, etag, content_type, deleted = row[:6]
+    if not 0 <= stamp <= _MAX_STAMP or not 0 <= size <= _MAX_QUANTITY:
+        raise WireError(f"{stamp} or {size} in a row is more than any timestamp or size")
     checked_name(name, "an object's name")
-    _checked(size)
     _encodable(etag, "an ETag")
     return ObjectRow(name, Timestamp(stamp), size, etag, _encodable(content_type, "a content type"), deleted)
 
@@ -174,6 +183,17 @@ def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
     }
 
 
+def page_to_wire(info: ContainerInfo, text: bytes) -> bytes:
+    """A page as text: JSON of totals and metadata, a line feed, and the text as it is."""
+    return json_bytes(container_info_to_wire(info)) + b"\n" + text
+
+
+def page_from_wire(data: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """The same, or an answer with rows, in which there is no line feed; WireError."""
+    head, feed, text = data.partition(b"\n")
+    return json_object(head), text if feed else None
+
+
 def container_info_from_wire(fields: Mapping[str, Any]) -> ContainerInfo:
     """The same; WireError."""
     return ContainerInfo(
@@ -241,6 +261,14 @@ def listing_query_from_wire(fields: Mapping[str, str]) -> ListingQuery:
         path=fields.get("path"),
         reverse=fields.get("reverse") == "1",
     )
+
+
+def form_from_wire(fields: Mapping[str, str]) -> PageForm | None:
+    """The form of text that a page is asked for in; None for rows, also where the form is not known."""
+    try:
+        return PageForm(fields[FORM])
+    except (KeyError, ValueError):
+        return None
 
 
 def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
