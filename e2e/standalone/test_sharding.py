@@ -41,6 +41,8 @@ SEED = int(os.environ.get("SEED", "1"))
 ABOVE_ROWS = 700
 STILL = 4000
 """Rows that are there from the beginning and stay."""
+KILLS = 5
+"""At least, however slow the machine is."""
 SPLITS = 4
 """Splits that must be done in the end."""
 SETTLE_S = 120.0
@@ -233,7 +235,7 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
         steps = [*(writer.step for writer in writers), *(lister.step for lister in listers)]
         work = [pool.submit(repeat, step) for step in steps]
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until and not over.wait(randomness.uniform(0.1, 6.0)):
+        while (time.monotonic() < until or kills < KILLS) and not over.wait(randomness.uniform(0.1, 6.0)):
             service = randomness.choice(SERVERS)
             splitting.kill(service)
             kills += 1
@@ -246,7 +248,6 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
             done.result()
     answers = [writer.answers for writer in writers]
     print(f"{kills} kills, {answers}, {[(one.whole, one.refused) for one in listers]} listings read and refused")
-    assert kills >= 5
     assert all(lister.whole for lister in listers)
     sizes = dict.fromkeys(still_names(), 3)
     for writer in writers:

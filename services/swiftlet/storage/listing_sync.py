@@ -36,6 +36,7 @@ from swiftlet.errors import NodeError, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing import replica, sethash
 from swiftlet.listing.database import POINT
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.shards import SHARD
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -312,6 +313,7 @@ class ListingSync:
         """Bring a peer's replica and ours into agreement (of a handoff: only the peer's); False: later.
 
         Rows above the first split point are on their way to a shard, each replica's own; a handoff stays until its are.
+        Those of a shard's handoff nobody moves any more: they go to its primaries, and on from there.
         """
         store, id = self._stores[copy.device], copy.id
         ours = await replica.state_of(store, id)
@@ -325,7 +327,7 @@ class ListingSync:
             ours = await replica.merge_state(store, id, theirs)
         if ours.rows_digest == theirs.rows_digest:
             return True
-        end = first_point(ours)
+        end = "" if copy.handoff and (ours.name.container or "").startswith(SHARD) else first_point(ours)
         if copy.handoff and end and (await replica.rows_page(store, id, end, "")).rows:
             return False
         after = ""

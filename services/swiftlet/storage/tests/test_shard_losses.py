@@ -292,3 +292,25 @@ async def test_what_sync_brought_back_is_trusted_in_a_split_after_a_while(cluste
     await cluster.settle()
     assert len(await cluster.points(holder)) > len(points)
     await assert_listed(cluster, model)
+
+
+async def test_a_shards_handoff_goes_home_with_what_lies_above_its_end(tmp_path: Path) -> None:
+    async with sharded_cluster(tmp_path, count=4) as cluster:
+        await cluster.make()
+        model = await settled(cluster, 150)
+        low, high, *_ = await cluster.points(cluster.holders[0])
+        sharded = cluster.transport.sharded[cluster.holders[0].name]
+        partition, holders = sharded.shard_holders(cluster.id, NAME, low)
+        handoff = next(own for own in cluster.devices if own not in holders)
+        shard = shards.shard_name(NAME, low)
+        await cluster.transport.shard_found(handoff, partition, shard, True)
+        late = [ObjectRow(low + "x", at(5), 1), ObjectRow(high + "x", at(5), 1)]
+        await cluster.transport.shard_merge(handoff, partition, shard, late)
+        await cluster.transport.shard_points(handoff, partition, shard, at(5), [high], False)
+        model |= {row.name: row for row in late}
+        for _ in range(3):
+            await cluster.sync()
+            await cluster.settle(range(4))
+        with pytest.raises(NotFound):
+            await cluster.transport.shard_look(handoff, partition, shard)
+        await assert_listed(cluster, model)
