@@ -12,7 +12,7 @@ import json
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 
 from prometheus_client import Gauge
@@ -42,15 +42,16 @@ class Progress:
         self.rounds: deque[dict[str, object]] = deque(maxlen=_ROUNDS_KEPT)
         """The last ones, the newest last."""
 
-    def begin(self, work: Iterable[tuple[Share, int]]) -> None:
-        """A round begins that has this to do."""
+    def begin(self, work: Iterable[tuple[Share, Collection[int]]]) -> None:
+        """A round begins that has these partitions to do."""
         self._began, self._done, self._total = self._clock(), 0, 0
         self._bits = {}
-        for share, partition in work:
-            self._total += 1
+        for share, partitions in work:
+            self._total += len(partitions)
             bits = self._bits.setdefault(_key(share), bytearray())
-            if len(bits) * 8 <= partition:
-                bits.extend(bytes(partition // 8 + 1 - len(bits)))
+            highest = max(partitions, default=-1)
+            if len(bits) * 8 <= highest:
+                bits.extend(bytes(highest // 8 + 1 - len(bits)))
         self._show()
 
     def done(self, share: Share, partition: int, whole: bool) -> None:

@@ -39,7 +39,7 @@ from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.rounds import EVERYTHING, Round, Selection
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
-from swiftlet.sync.share import Share
+from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standings
 
 _log = structlog.get_logger("replicator")
@@ -85,6 +85,7 @@ class Replicator:
         )
         """Who is left out."""
         self._mode = mode
+        self._places: dict[tuple[int, int], Places] = {}
         self.progress = Progress(now_s=now_s)
         """Of the round that is going on."""
         self._reclaim_age_s = reclaim_age_s
@@ -153,6 +154,8 @@ class Replicator:
             return []
         devices = self._local(ring)
         self.neighbours.know(policy, ring.devices)
+        ids = {device.id for device in devices}
+        self._places = {key: kept for key, kept in self._places.items() if key[1] != policy or key[0] in ids}
         self.standings.keep(policy, {device.name for device in devices})
         begun = [await self._begin_device(device, policy, ring, report) for device in devices]
         return [found for found in begun if found is not None]
@@ -160,7 +163,7 @@ class Replicator:
     async def _begin_device(
         self, device: Device, policy: int, ring: Ring, report: RoundReport
     ) -> tuple[Share, list[int]] | None:
-        assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
+        assigned = self._places_of(device, policy, ring).assigned
         try:
             held = await self._transport.partitions(device, policy)
         except SwiftletError as error:
@@ -169,9 +172,15 @@ class Replicator:
             _log.warning("local device not readable", device=device.name, error=str(error))
             return None
         standing = self.standings.of(device.name, policy)
-        share = Share(device, policy, ring, standing, assigned.difference(held))
+        share = Share(device, policy, self._places_of(device, policy, ring), standing, assigned.difference(held))
         standing.begin(ring, held, share.misplaced(held), assigned)
         return share, held
+
+    def _places_of(self, device: Device, policy: int, ring: Ring) -> Places:
+        places = self._places.get((device.id, policy))
+        if places is None or places.ring is not ring:
+            places = self._places[device.id, policy] = Places(ring, device)
+        return places
 
     async def _end(self, share: Share, began_s: float, report: RoundReport) -> None:
         """Look once more at what the device holds, now that the round is over."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -34,8 +34,8 @@ from swiftlet.sync.report import PROVED, RoundReport
 from swiftlet.sync.session.effects import Session, Settled, Terms
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.neighbour import differing_session, neighbour_session, proof_session
-from swiftlet.sync.session.queue import Homeward, plan
-from swiftlet.sync.session.topology import First, neighbours
+from swiftlet.sync.session.queue import Homeward, plan, unique
+from swiftlet.sync.session.topology import THOROUGH, First, neighbours
 from swiftlet.sync.share import Share
 
 MANY = 1024
@@ -162,16 +162,16 @@ class Round:
         """Plan what there is to do for a device that holds something of these partitions."""
         self._shares[id(share)] = share
         mode = self._terms(share).mode
-        away = {d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d))}
-        work = plan(share.ring, share.device.id, held, () if mode.pull else away, mode)
-        assigned = {partition for partition, _ in share.ring.partitions_of(share.device.id)}
+        assigned = share.places.assigned
         concerned = {partition for partition in assigned.union(held) if self._selection.has(partition)}
-        homeward = [home for home in work.homeward if home.partition in concerned and self._is_selected(share, home)]
+        homeward = self._homeward(share, concerned - assigned)
         concerned.difference_update(home.partition for home in homeward)
-        by_peer: dict[int, list[int]] = {}
-        for item in work.items:
-            if item.partition in concerned and self._selection.has_peer(share.device_of(item.peer)):
-                by_peer.setdefault(item.peer, []).append(item.partition)
+        away = self._away(share)
+        by_peer = {
+            peer: partitions & concerned
+            for peer, partitions in self._neighbours_of(share, held, away).items()
+            if self._selection.has_peer(share.device_of(peer))
+        }
         if mode.first is not First.SUFFIXES:
             await self._read_roots(share, sorted({p for partitions in by_peer.values() for p in partitions}))
         if mode.first is First.BATCH:
@@ -185,8 +185,30 @@ class Round:
         self._conclude_rest(share, concerned)
         self._homes.extend((share, home) for home in homeward)
 
-    def _is_selected(self, share: Share, home: Homeward) -> bool:
-        return any(self._selection.has_peer(share.device_of(peer)) for peer in home.primaries)
+    def _away(self, share: Share) -> frozenset[int]:
+        return frozenset(d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d)))
+
+    def _neighbours_of(self, share: Share, held: Sequence[int], away: Collection[int]) -> Mapping[int, frozenset[int]]:
+        """By peer, the partitions that are compared with it in this mode, before anything is selected."""
+        mode = self._terms(share).mode
+        if mode is THOROUGH:
+            # As the plan, which would be the same in each round.
+            return share.places.by_peer
+        found: dict[int, set[int]] = {}
+        for item in plan(share.ring, share.device.id, held, away, mode).items:
+            found.setdefault(item.peer, set()).add(item.partition)
+        return {peer: frozenset(partitions) for peer, partitions in found.items()}
+
+    def _homeward(self, share: Share, foreign: Iterable[int]) -> list[Homeward]:
+        """Handoffs among partitions that do not belong here; those that no ring has stay."""
+        found = [
+            Homeward(partition, unique(holder.id for holder in share.ring.primaries(partition)))
+            for partition in sorted(foreign)
+            if partition < share.ring.partition_count
+        ]
+        return [
+            home for home in found if any(self._selection.has_peer(share.device_of(peer)) for peer in home.primaries)
+        ]
 
     async def _read_roots(self, share: Share, partitions: Sequence[int]) -> None:
         try:
@@ -195,15 +217,15 @@ class Round:
             # Sessions ask again, each for its own.
             _log.warning("local device not readable", device=share.device.name, error=str(error))
 
-    async def _prove_all(self, share: Share, by_peer: dict[int, list[int]]) -> None:
+    async def _prove_all(self, share: Share, by_peer: Mapping[int, frozenset[int]]) -> None:
         slots = asyncio.Semaphore(self._pace.concurrency)
 
-        async def prove(peer: Device, partitions: list[int]) -> tuple[Device, set[int], Course | None]:
+        async def prove(peer: Device, partitions: frozenset[int]) -> tuple[Device, frozenset[int], Course | None]:
             async with slots:
                 if self._neighbours.skips(node_of(peer)):
-                    return peer, set(partitions), None
+                    return peer, partitions, None
                 session = proof_session(self._terms(share), peer.id, sorted(partitions))
-                return peer, set(partitions), await self._driver.drive(share, session)
+                return peer, partitions, await self._driver.drive(share, session)
 
         found = await asyncio.gather(*(prove(share.device_of(peer), asked) for peer, asked in by_peer.items()))
         random.shuffle(found)
@@ -217,10 +239,11 @@ class Round:
                 _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
             for partition in asked - course.proved:
                 self._case(share, partition).todo[peer.id] = course.error is None
-        for peer, asked, course in found:
-            for partition in asked if course is None else course.proved:
-                case = self._cases.get((id(share), partition))
-                if case is not None:
+        for (share_id, partition), case in self._cases.items():
+            if share_id != id(share):
+                continue
+            for peer, asked, course in found:
+                if partition in asked and peer.id not in case.todo:
                     case.found[peer.id] = _NOT_DONE if course is None else _EQUAL
 
     def _leave_out_failed(self, share: Share, away: Collection[int], partitions: Iterable[int]) -> None:
@@ -280,9 +303,9 @@ class Round:
         random.shuffle(homes)
         self._homes = deque(homes)
         cases = list(self._cases.values())
-        everything = [(share, partition) for share, done in self._concluded for partition in done]
-        everything += [(case.share, case.partition) for case in cases]
-        everything += [(share, home.partition) for share, home in homes]
+        everything: list[tuple[Share, Collection[int]]] = list(self._concluded)
+        everything += [(case.share, (case.partition,)) for case in cases]
+        everything += [(share, (home.partition,)) for share, home in homes]
         self._progress.begin(everything)
         for share, done in self._concluded:
             self._progress.done_all(share, done)
@@ -471,7 +494,7 @@ class Round:
 
     def _reopen(self, out: _LeftOut) -> None:
         share, mode = out.share, self._terms(out.share).mode
-        away = {d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d))}
+        away = self._away(share)
         still_out = {
             (other.peer.id, partition)
             for node in self._left_out.values()

@@ -10,6 +10,23 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.standing import Standing
 
 
+class Places:
+    """Where a ring puts the partitions of one of its devices; made once for a ring, and good as long as it is."""
+
+    def __init__(self, ring: Ring, device: Device) -> None:
+        """Looks at every partition of the device."""
+        self.ring = ring
+        self.assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
+        """Partitions that belong on the device."""
+        by_peer: dict[int, list[int]] = {}
+        for partition in self.assigned:
+            for peer in {holder.id for holder in ring.primaries(partition)}:
+                if peer != device.id:
+                    by_peer.setdefault(peer, []).append(partition)
+        self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
+        """What it has in common with each other device, by id."""
+
+
 @dataclass(slots=True)
 class Share:
     """One device in one policy's ring.
@@ -20,11 +37,16 @@ class Share:
 
     device: Device
     policy: int
-    ring: Ring
+    places: Places
     standing: Standing
     bare: frozenset[int] = frozenset()
     empty: set[int] = field(default_factory=set)
     roots: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def ring(self) -> Ring:
+        """The ring that the round began under."""
+        return self.places.ring
 
     def peers(self, partition: int) -> tuple[list[Device], bool]:
         """The partition's primaries without this device, and whether it is none of them.
@@ -39,7 +61,7 @@ class Share:
 
     def misplaced(self, held: Iterable[int]) -> int:
         """How many of these partitions the ring puts elsewhere."""
-        return sum(self.peers(partition)[1] for partition in held)
+        return len(set(held) - self.places.assigned)
 
     def device_of(self, id_: int) -> Device:
         """A device of the ring by its id."""

@@ -270,9 +270,13 @@ def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str
     _put_varint(out, len(numbers))
     last = -1
     for number in numbers:
-        if number <= last:
+        gap = number - last - 1
+        if gap < 0:
             raise WireError(f"the {what} are not in ascending order")
-        _put_varint(out, number - last - 1)
+        if gap < 0x80:
+            out.append(gap)
+        else:
+            _put_varint(out, gap)
         last = number
 
 
@@ -430,8 +434,14 @@ class _Reader:
     def ascending(self, limit: int, highest: int, what: str) -> list[int]:
         numbers: list[int] = []
         last = -1
+        data, end = self._data, len(self._data)
         for _ in range(self.count(limit, what)):
-            last += 1 + self.varint(MAX_NUMBER)
+            if self._at < end and data[self._at] < 0x80:
+                # As nearly all are, and they are many.
+                last += 1 + data[self._at]
+                self._at += 1
+            else:
+                last += 1 + self.varint(MAX_NUMBER)
             if last > highest:
                 raise WireError(f"{last} is over {highest}, the highest of {what}")
             numbers.append(last)

@@ -20,7 +20,7 @@ from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.report import RoundReport
 from swiftlet.sync.rounds import Selection
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
-from swiftlet.sync.share import Share
+from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standing
 from swiftlet.sync.tests.test_replicator import NAMES
 
@@ -106,7 +106,8 @@ async def test_a_dead_node_is_asked_a_few_times_then_left_out_and_counted_as_not
     with cluster.down(dead):
         report = await watched.round()
         assert watched.proofs.count(dead.id) == 2, "for a proof, and for what was not proved"
-        assert (report.failed, report.skipped) == (0, shared)
+        assert report.failed <= 1, "a session about one partition that was not tried again"
+        assert report.failed + report.skipped == shared
         assert not report.clean
         assert watched.worker.standings.of(watched.device.name, 0).unchecked == shared
         again = await watched.round()
@@ -183,7 +184,7 @@ async def test_what_a_killed_replicator_had_done_comes_last(
     successor = Watched(cluster, monkeypatch)
     successor.worker.progress.recall(text)
     ring = cluster.ring
-    share = Share(successor.device, 0, ring, Standing())
+    share = Share(successor.device, 0, Places(ring, successor.device), Standing())
     known = {partition for partition in done if successor.worker.progress.was_done(share, partition)}
     assert 0 < len(known) < len(done)
     fill(cluster, successor.device, 3)
@@ -200,16 +201,16 @@ async def test_what_a_killed_replicator_had_done_comes_last(
 def test_a_text_that_can_not_be_read_is_nothing(cluster: MemoryCluster, text: str | None) -> None:
     progress = Progress()
     progress.recall(text)
-    share = Share(cluster.devices[0], 0, cluster.ring, Standing())
+    share = Share(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
     assert not any(progress.was_done(share, partition) for partition in range(20))
 
 
 def test_the_estimate_follows_the_mean_speed(cluster: MemoryCluster) -> None:
     now = [100.0]
     progress = Progress(clock=lambda: now[0], now_s=lambda: 5000.0)
-    share = Share(cluster.devices[0], 0, cluster.ring, Standing())
+    share = Share(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
     assert not progress.report()
-    progress.begin([(share, partition) for partition in range(10)])
+    progress.begin([(share, range(10))])
     assert not progress.remaining_s
     now[0] += 4
     for partition in range(2):
