@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,10 @@ class Cluster:
         return self.process.wait(END_WITHIN_S)
 
 
-def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster:
-    """Start a store on `data` and wait until it is ready."""
+def start_cluster(
+    data: Path, *options: str, port: int | None = None, settings: Mapping[str, str] | None = None
+) -> Cluster:
+    """Start a store on `data` and wait until it is ready; `settings` as services take them from the environment."""
     data.mkdir(parents=True, exist_ok=True)
     ready_file = data / "ready.json"
     ready_file.unlink(missing_ok=True)
@@ -102,7 +105,7 @@ def start_cluster(data: Path, *options: str, port: int | None = None) -> Cluster
     began = time.monotonic()
     output = data / "standalone.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment())
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**environment(), **(settings or {})})
     try:
         _wait(lambda: ready_file.exists() or process.poll() is not None, START_WITHIN_S, "the store to be ready")
         if not ready_file.exists():

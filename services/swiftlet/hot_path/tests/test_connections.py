@@ -1,0 +1,232 @@
+"""Connections in any state, clients of any kind, and devices in trouble: an answer is whole and right, or Python's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from prometheus_client import REGISTRY
+
+from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
+from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
+
+DATA = b"some data"
+
+
+class Raw:
+    """A client that says exactly what it is told to."""
+
+    def __init__(self, hot: Hot, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._hot = hot
+        self.reader = reader
+        self.writer = writer
+
+    def request(self, *more: str, method: str = "GET", name: str = "o", line: str = "") -> bytes:
+        token = self._hot.proxy.token["X-Auth-Token"]
+        head = [line or f"{method} /v1/{ACCOUNT}/c/{name} HTTP/1.1", "Host: h", f"X-Auth-Token: {token}", *more]
+        return "\r\n".join([*head, "", ""]).encode()
+
+    async def answer(self, method: str = "GET") -> tuple[int, bytes]:
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
+            size = int(headers.get("content-length", "0")) if method != "HEAD" else 0
+            return int(head[0].split()[1]), await self.reader.readexactly(size)
+
+    async def ask(self, *more: str, method: str = "GET", name: str = "o") -> tuple[int, bytes]:
+        self.writer.write(self.request(*more, method=method, name=name))
+        return await self.answer(method)
+
+    async def heat(self) -> None:
+        """Until the front has the connection, and answers on it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                before = self._hot.answered
+                assert await self.ask() == (200, DATA)
+                if self._hot.answered > before:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(PATIENCE_S):
+            with contextlib.suppress(ConnectionError):
+                return await self.reader.read() == b""
+            return True
+
+
+Connect = Callable[[], Awaitable[Raw]]
+
+
+@pytest.fixture
+async def connect(hot: Hot) -> AsyncIterator[Connect]:
+    opened = []
+
+    async def connect() -> Raw:
+        opened.append(Raw(hot, *await asyncio.open_connection("127.0.0.1", hot.proxy.port)))
+        return opened[-1]
+
+    assert (await hot.proxy.call("PUT", "c/o", data=DATA)).status == 201
+    yield connect
+    for one in opened:
+        one.writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await one.writer.wait_closed()
+
+
+@pytest.fixture
+async def raw(connect: Connect) -> Raw:
+    return await connect()
+
+
+async def test_there_and_back_many_times(hot: Hot, raw: Raw) -> None:
+    for _ in range(5):
+        await raw.heat()
+        assert (await raw.ask("Range: bytes=1-2"))[0] == 206
+        assert (await raw.ask("If-None-Match: *"))[0] == 304
+        assert await raw.ask(method="HEAD") == (200, b"")
+
+
+async def test_bodies_go_along(hot: Hot, raw: Raw) -> None:
+    await raw.heat()
+    body = b"x" * 300_000
+    raw.writer.write(raw.request(f"Content-Length: {len(body)}", method="PUT", name="p") + body)
+    assert (await raw.answer())[0] == 201
+    assert (await raw.ask(name="p")) == (200, body)
+    await raw.heat()
+    raw.writer.write(raw.request("Transfer-Encoding: chunked", method="PUT", name="q") + b"3\r\nabc\r\n0\r\n\r\n")
+    assert (await raw.answer())[0] == 201
+    assert await raw.ask(name="q") == (200, b"abc")
+
+
+async def test_pipelined(hot: Hot, raw: Raw) -> None:
+    await raw.heat()
+    before = hot.answered
+    raw.writer.write(raw.request() * 20 + raw.request("Range: bytes=0-0") + raw.request() * 3)
+    for _ in range(20):
+        assert await raw.answer() == (200, DATA)
+    assert await raw.answer() == (206, DATA[:1])
+    for _ in range(3):
+        assert await raw.answer() == (200, DATA)
+    assert hot.answered - before >= 20
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+async def test_heads_that_come_in_pieces(hot: Hot, raw: Raw, size: int) -> None:
+    await raw.heat()
+    request = raw.request()
+    for start in range(0, len(request), size):
+        raw.writer.write(request[start : start + size])
+        await asyncio.sleep(0.001)
+    assert await raw.answer() == (200, DATA)
+    await raw.heat()
+
+
+async def test_close_is_kept(hot: Hot, raw: Raw) -> None:
+    await raw.heat()
+    before = hot.answered
+    assert await raw.ask("Connection: close") == (200, DATA)
+    assert await raw.is_closed()
+    assert hot.answered == before + 1
+
+
+async def test_half_closed(hot: Hot, raw: Raw) -> None:
+    await raw.heat()
+    raw.writer.write(raw.request())
+    raw.writer.write_eof()
+    assert await raw.answer() == (200, DATA)
+    assert await raw.is_closed()
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02", b"GET / HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"GET \x00\r\n\r\n"])
+async def test_no_request_at_all(connect: Connect, raw: Raw, data: bytes) -> None:
+    await raw.heat()
+    raw.writer.write(data)
+    raw.writer.write_eof()
+    async with asyncio.timeout(PATIENCE_S):
+        with contextlib.suppress(ConnectionError):
+            await raw.reader.read()
+    assert await (await connect()).ask() == (200, DATA)
+
+
+async def test_clients_that_vanish(hot: Hot, raw: Raw, connect: Connect) -> None:
+    await raw.heat()
+    for _ in range(50):
+        one = await connect()
+        one.writer.write(one.request() * 3)
+        one.writer.transport.abort()
+    await until(lambda: hot.connections <= 2)
+    assert await raw.ask() == (200, DATA)
+
+
+async def test_a_client_that_takes_nothing_holds_one_answer(hot: Hot, raw: Raw) -> None:
+    big = b"x" * 65_536
+    assert (await hot.proxy.call("PUT", "c/big", data=big)).status == 201
+    await raw.heat()
+    before, count = hot.answered, 500
+    raw.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    raw.writer.write(raw.request(name="big") * count)
+    await asyncio.sleep(0.5)
+    assert hot.answered - before < count, "the kernel's buffers are full, and the front waits"
+    raw.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    for _ in range(count):
+        assert await raw.answer() == (200, big)
+
+
+async def test_devices_that_are_gone(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+    await raw.heat()
+    for device in cluster.devices[:2]:
+        hot.devices.stop(device, cluster)
+    for _ in range(30):
+        assert await raw.ask() == (200, DATA)
+    await raw.heat()
+    hot.devices.stop(cluster.devices[2], cluster)
+    for _ in range(5):
+        assert await raw.ask() == (200, DATA), "the stores are still there, and Python asks them"
+
+
+async def test_devices_that_are_not_native(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+    await raw.heat()
+    hot.devices.away = {device.address for device in cluster.devices}
+    await asyncio.sleep(0.5)
+    before = hot.answered
+    for _ in range(20):
+        assert await raw.ask() == (200, DATA)
+    assert hot.answered == before
+
+
+async def test_a_replica_that_lacks_it(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+    await raw.heat()
+    first, second, _ = cluster.primaries(PATH)
+    for device in (first, second):
+        found = cluster.entry(device)
+        assert found is not None
+        cluster.store(device).remove(cluster.key(PATH), found)
+    for _ in range(20):
+        assert await raw.ask() == (200, DATA)
+
+
+async def test_logged_and_counted(hot: Hot, raw: Raw, caplog: pytest.LogCaptureFixture) -> None:
+    def counted() -> float:
+        labels = {"service": "proxy", "method": "GET", "status": "200"}
+        return REGISTRY.get_sample_value("swiftlet_http_requests_total", labels) or 0.0
+
+    await raw.heat()
+    before, answered = counted(), hot.answered
+    with caplog.at_level(logging.INFO):
+        for _ in range(10):
+            await raw.ask()
+    assert hot.answered - answered == 10
+    assert counted() - before == 10
+
+
+async def test_the_end(hot: Hot, raw: Raw, connect: Connect) -> None:
+    await raw.heat()
+    await hot.path.leave()
+    assert await raw.is_closed()
+    late = await connect()  # The listening socket is the caller's to close.
+    late.writer.write(late.request())
+    await asyncio.sleep(0.2)
+    assert hot.connections == 0
