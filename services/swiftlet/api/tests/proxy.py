@@ -31,7 +31,7 @@ from swiftlet.web.app import create_base_app
 POLICIES = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
 SMALL = 1000
 """Larger objects are streamed."""
-HOT_VARIABLE = "SWIFTLET_TEST_HOT_PATH"
+HOT_VARIABLE = "API_TESTS_HOT_PATH"
 """Environment variable: set, reads come through the native front, and each is made twice, cold and hot."""
 _OF_ONE_ANSWER = ("Date", "X-Trans-Id", "X-Openstack-Request-Id")
 LOGIN, SECRET = "test:tester", "secret"
