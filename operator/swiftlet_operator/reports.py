@@ -15,6 +15,7 @@ from typing import Any
 
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
 """Who has a report; containers are named as their services are."""
+_MOST = 2**63 - 1
 SERVING = "serving"
 """State of a device that takes requests."""
 
@@ -49,12 +50,29 @@ class DeviceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What an account holds, by one of its replicas."""
+
+    containers: int
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsReport:
+    """The accounts that hold most on a container server's devices, as counted then; seconds since the epoch."""
+
+    counted_at_s: float
+    held: Mapping[str, Held] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one service of one pod says.
 
     `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
     `transports`: peers connected by transport. `users`, `quotas`: digests of the files in use. `devices`: by the name
-    that the service gives them, `d0` or `POD/d0`.
+    that the service gives them, `d0` or `POD/d0`. `accounts`: None where nobody has counted yet.
     """
 
     service: str
@@ -66,6 +84,7 @@ class Report:
     users: str | None = None
     quotas: str | None = None
     devices: Mapping[str, DeviceReport] = field(default_factory=dict)
+    accounts: AccountsReport | None = None
 
 
 Reports = Mapping[str, Mapping[str, Report]]
@@ -91,7 +110,26 @@ def parse_report(service: str, body: bytes) -> Report | None:
         users=_text(fields.get("users")),
         quotas=_text(fields.get("quotas")),
         devices={name: _device(one) for name, one in _objects(fields.get("devices")).items()},
+        accounts=_accounts(fields.get("accounts")),
     )
+
+
+def _accounts(fields: object) -> AccountsReport | None:
+    counted_at_s = _moment(fields.get("countedAt")) if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or counted_at_s is None:
+        return None
+    held = fields.get("held")
+    found = {name: _held(counts) for name, counts in held.items()} if isinstance(held, dict) else {}
+    return AccountsReport(counted_at_s, {name: one for name, one in found.items() if one is not None})
+
+
+def _held(counts: object) -> Held | None:
+    known = [_count(one) for one in counts] if isinstance(counts, list) else []
+    if len(known) != 3 or None in known:
+        return None
+    # What Kubernetes keeps as a number.
+    containers, objects, size = (min(one or 0, _MOST) for one in known)
+    return Held(containers, objects, size)
 
 
 def _device(fields: Mapping[str, Any]) -> DeviceReport:

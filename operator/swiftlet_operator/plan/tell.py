@@ -18,6 +18,7 @@ from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
 from swiftlet_operator.world import World
 
 _WAITS = (
@@ -67,11 +68,13 @@ def statuses(
         else:
             found.append(_simple(kind, one.meta.name, one.meta.generation, wrong, fields))
 
-    for kind, resources in ((POLICY, world.policies), (QUOTA, world.quotas)):
-        for one in resources:
-            told(kind, one, {})
+    usage = usage_of(world)
+    for policy in world.policies:
+        told(POLICY, policy, {})
+    for quota in world.quotas:
+        told(QUOTA, quota, quota_fields(world, quota, usage))
     for user in world.users:
-        told(USER, user, {"secretName": credentials_name(user)})
+        told(USER, user, {"secretName": credentials_name(user), **user_fields(world, user, usage)})
     for ring in world.ring_objects:
         state = outcomes.get(ring.spec.ring_name)
         if state is not None:

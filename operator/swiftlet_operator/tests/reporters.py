@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
-from swiftlet_operator.reports import SERVING, DeviceReport, Report, Reports, RingReport
+from swiftlet_operator.reports import SERVING, AccountsReport, DeviceReport, Report, Reports, RingReport
 
 GIB = 1024**3
 NEWEST = 1_000_000
@@ -30,7 +30,7 @@ class Told:
 
     `silent`: pods without a report. `failed`: devices that don't serve. `rounds`: what all
     devices say of a ring unless `said` has something else for the device and ring; `synced_at_s` None there means now.
-    `version`: of all rings in use. `full`: used share of a device.
+    `version`: of all rings in use. `accounts`: what container servers have counted. `full`: used share of a device.
     """
 
     now_s: Callable[[], int]
@@ -46,6 +46,7 @@ class Told:
     transports: dict[str, Mapping[str, int]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     devices_per_pod: int = 2
+    accounts: dict[str, AccountsReport] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -67,6 +68,7 @@ class Told:
             rings=dict.fromkeys(RINGS, self.versions.get(name, self.version)),
             transports=self.transports.get(name, {"http": 1}) if service in ("proxy", "replicator") else {},
             devices=self._devices(name, service),
+            accounts=self.accounts.get(name) if service == "container" else None,
         )
 
     def _devices(self, pod: str, service: str) -> dict[str, DeviceReport]:

@@ -52,6 +52,7 @@ class StorageQuotaSpec(View):
     levels: Annotated[tuple[Level, ...], Field(min_length=1, max_length=32)]
     precise: bool = False
     cache_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
+    usage_seconds: Annotated[int, Field(ge=60, le=86_400)] = 300
     assignments: Annotated[tuple[Assignment, ...], Field(max_length=1000)] = ()
 
     def level_of(self, account: str) -> Level | None:

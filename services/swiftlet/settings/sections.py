@@ -444,9 +444,9 @@ class ContainerSection(NodeTimeouts):
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
     )
     usage_interval_s: Seconds = Field(
-        default=300.0,
+        default=60.0,
         description="Seconds between walks over the account databases that find out which accounts hold most, for the "
-        "status of StorageQuota and StorageUser objects, which is not written more often than this.",
+        "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's usageSeconds.",
     )
     shard_above_rows: int = Field(
         default=0,

@@ -75,7 +75,7 @@ class AccountTally:
             account: [info.container_count, info.object_count, info.bytes_used]
             for account, info in sorted(self._most.items())
         }
-        return {"countedAt": self._counted_at_s, "everyS": self._interval_s, "held": held}
+        return {"countedAt": self._counted_at_s, "held": held}
 
 
 async def _accounts(store: ListingStore) -> AsyncIterator[AccountInfo]:

@@ -47,7 +47,7 @@ async def test_nothing_is_said_before_the_first_walk_and_then_what_was_held(stor
     await hold(store, ".reaping", 1, 1, 1)
     assert tally.report() is None
     await tally.walk()
-    said = {"countedAt": NOW_S, "everyS": 300.0, "held": {"AUTH_a": [2, 30, 400], "AUTH_b": [1, 5, 6]}}
+    said = {"countedAt": NOW_S, "held": {"AUTH_a": [2, 30, 400], "AUTH_b": [1, 5, 6]}}
     assert tally.report() == said
     await hold(store, "AUTH_c", 1, 1, 1)
     assert tally.report() == said
