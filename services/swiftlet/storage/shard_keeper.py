@@ -58,6 +58,8 @@ class ShardSettings:
     """Rows in one database beyond which it is split; 0 never."""
     interval_s: float = 5.0
     """Seconds between rounds."""
+    idle_s: float = 60.0
+    """Seconds between rounds of a container that needs nothing and whose own database does not change."""
     takeover_s: float = 60.0
     """Seconds after which the next holder splits what the one before has not."""
     moves_per_round: int = 50
@@ -94,6 +96,7 @@ class ShardKeeper:
         self._candidates: set[DatabaseId] = set()
         self._large_since: dict[DatabaseId, float] = {}
         self._moving_since: dict[DatabaseId, float] = {}
+        self._idle_until: dict[DatabaseId, float] = {}
         self._lost_since: dict[tuple[DatabaseId, str], float] = {}
         self._sizes: dict[DatabaseId, tuple[DatabaseName, int]] = {}
 
@@ -101,6 +104,7 @@ class ShardKeeper:
         """A container's database has changed."""
         if summary.split or (0 < self._settings.above_rows < summary.rows):
             self._candidates.add(id)
+            self._idle_until.pop(id, None)
 
     async def scan(self) -> None:
         """Find what is split or large by looking at every container."""
@@ -127,8 +131,13 @@ class ShardKeeper:
         """One round; how many containers have something left to do."""
         left = 0
         for id in sorted(self._candidates, key=str):
+            if self._now_s() < self._idle_until.get(id, 0.0):
+                continue
             try:
-                left += await self._keep(id)
+                busy = await self._keep(id)
+                left += busy
+                if not busy:
+                    self._idle_until[id] = self._now_s() + self._settings.idle_s
             except (NotFound, StoreFormatError):
                 self._forget(id)
             except SwiftletError as error:
@@ -152,7 +161,7 @@ class ShardKeeper:
 
     def _forget(self, id: DatabaseId) -> None:
         self._candidates.discard(id)
-        for known in (self._large_since, self._moving_since, self._sizes):
+        for known in (self._large_since, self._moving_since, self._sizes, self._idle_until):
             known.pop(id, None)
         self._lost_since = {key: since for key, since in self._lost_since.items() if key[0] != id}
 

@@ -172,7 +172,7 @@ async def sharded_cluster(
     transport = MemoryListingTransport(stores)
     rows = [array("H", [(replica + partition) % count for partition in range(PARTITIONS)]) for replica in range(3)]
     ring = Ring(1, 2, 3, devices, rows)
-    settings = ShardSettings(above_rows, 0.0, takeover_s, 5)
+    settings = ShardSettings(above_rows, interval_s=0.0, idle_s=0.0, takeover_s=takeover_s, moves_per_round=5)
     kills = {index: Kills() for index in range(count)}
     cluster = ShardedCluster(root, devices, ring, stores, transport, settings, batch_rows, kills)
     for index in range(count):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -120,8 +121,20 @@ class History:
     async def sync(self) -> None:
         await self.cluster.sync(1)
 
+    async def delete(self) -> None:
+        """Empty it, delete it where that is possible now, make it again at once."""
+        await self.bring(list(range(120)), 1.0)
+        self.now += 1
+        for holder in self.cluster.holders:
+            with suppress(SwiftletError):
+                await self.cluster.transport.delete_container(holder, *self.place, at(self.now))
+        self.now += 1
+        for holder in self.cluster.holders:
+            with suppress(SwiftletError):
+                await self.cluster.transport.put_container(holder, *self.place, at(self.now), {}, None, 0)
+
     async def remake(self) -> None:
-        """Empty it, delete it, make it again."""
+        """Empty it when all is settled, delete it, make it again."""
         if self.away is not None or not self.whole:
             return
         await self.settle()
@@ -169,9 +182,9 @@ async def test_a_random_history(tmp_path: Path, seed: int) -> None:
     async with sharded_cluster(tmp_path, 20, rows, takeover_s=takeover_s) as cluster:
         await cluster.make()
         history = History(cluster, randomness)
-        doings = [history.write, history.keep, history.ail, history.sync, history.lose, history.remake]
+        doings = [history.write, history.keep, history.ail, history.sync, history.lose, history.remake, history.delete]
         for _ in range(STEPS):
-            [do] = randomness.choices(doings, [8, 14, 2, 3, 1.0, 0.3])
+            [do] = randomness.choices(doings, [8, 14, 2, 3, 1.0, 0.3, 0.5])
             await do()
             await history.look()
         if history.away is not None:

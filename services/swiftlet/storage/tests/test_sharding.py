@@ -505,3 +505,33 @@ async def test_rows_that_wait_for_a_shard_are_limited(cluster: ShardedCluster, m
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert None in results
     assert await cluster.listed(holder, ListingQuery(prefix="z")) == [row.name for row in new]
+
+
+async def test_a_container_that_needs_nothing_is_left_alone_for_a_while(
+    cluster: ShardedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.write(rows(100))
+    await cluster.settle()
+    holder = cluster.holders[0]
+    keeper = cluster.keepers[holder.id]
+    keeper._settings = replace(keeper._settings, idle_s=60.0)
+    looks = 0
+    ask = cluster.transport.shard_look
+
+    async def counted(*call: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await ask(*call)
+
+    monkeypatch.setattr(cluster.transport, "shard_look", counted)
+    await keeper.run_once()
+    first = looks
+    assert first == len(await cluster.points(holder))
+    await keeper.run_once()
+    assert looks == first
+    cluster.now_s += 61
+    await keeper.run_once()
+    assert looks == 2 * first
+    await cluster.write([ObjectRow("d1/new", at(5), 1)])
+    await keeper.run_once()
+    assert looks == 3 * first
