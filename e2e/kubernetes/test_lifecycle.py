@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -239,6 +240,19 @@ def test_users_policies_and_quotas_take_effect_without_restarts(namespace: Names
     eventually("the new user stores with the new policy", DONE_WITHIN_S, ben_stores)
     delivered = namespace.get("configmap", f"{NAME}-quotas")["data"]["quotas.yaml"]
     assert "L1" in delivered
+
+    def usage_is_told() -> str | None:
+        # At rest the operator looks every few minutes; a changed object makes it look now.
+        namespace.kubectl("annotate", "--overwrite", "storagequota", "levels", f"looked={time.monotonic()}")
+        statuses = [
+            namespace.get(*one).get("status", {}) for one in (("storagequota", "levels"), ("storageuser", "ben"))
+        ]
+        told = [one.get("usage", {}) for one in statuses]
+        (listed,) = [one for one in told[0].get("accounts", []) if one["account"] == "arts"] or [{}]
+        good = listed.get("level") == "L1" and listed["objects"] >= 1 and listed["percent"] == 10 * listed["containers"]
+        return None if good and told[1].get("objects", 0) >= 1 else f"the statuses tell {told}"
+
+    eventually("usage is told", DONE_WITHIN_S, usage_is_told)
     namespace.kubectl("delete", "storageuser", "ben")
 
     def ben_is_refused() -> str | None:

@@ -581,6 +581,24 @@ def test_two_hands_can_each_apply_a_pool(apiserver: ApiServer, namespace: str) -
     assert [pool["name"] for pool in apiserver.get(path).body["spec"]["pools"]] == ["one", "two"]
 
 
+def test_usage_is_kept_and_held_to_its_form(apiserver: ApiServer, namespace: str) -> None:
+    counts = {"containers": 1, "objects": 2**62, "bytes": 3}
+    account = {"account": "press", "level": "L1", **counts, "percent": 999}
+    quota = {"countedAt": "2027-01-15T08:00:00Z", "accounts": [account]}
+    user = {"countedAt": "2027-01-15T08:00:00Z", **counts}
+    for kind, usage in (("StorageQuota", quota), ("StorageUser", user)):
+        path = collection(kind, namespace)
+        apiserver.create(path, manifest(kind, {}))
+        kept = apiserver.patch(f"{path}/photos/status", {"status": {"usage": usage}})
+        assert kept.status == 200, kept.message
+        assert kept.body["status"]["usage"] == usage
+        refused = apiserver.patch(f"{path}/photos/status", {"status": {"usage": {**usage, "countedAt": "now"}}})
+        assert refused.status == 422
+    twice = {**quota, "accounts": [account, account]}
+    path = collection("StorageQuota", namespace)
+    assert apiserver.patch(f"{path}/photos/status", {"status": {"usage": twice}}).status == 422
+
+
 def test_conditions_are_held_to_their_form(apiserver: ApiServer, namespace: str) -> None:
     path = collection("Ring", namespace)
     apiserver.create(path, manifest("Ring", {}))
