@@ -44,6 +44,7 @@ def commit_number() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # A minute of two processors; a machine that is shared takes several.
 def test_the_seeds_of_ci_hold(capsys: pytest.CaptureFixture[str]) -> None:
     first = BASE_SEED + (commit_number() if os.environ.get("CI") else 0)
     status = main(["--seed", str(first), "--seeds", str(CI_SEEDS), "--workers", "2"])
