@@ -21,17 +21,17 @@ use crate::transport::{config, listen, os_error, report};
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct ObjectServer {
     server: Arc<Server>,
-    /// None once it was stopped.
-    node: Mutex<Option<Node>>,
+    /// None once it was stopped. RDMA's thread ends with the last of both.
+    node: Mutex<Option<(Node, Rdma)>>,
     directory: Option<PathBuf>,
     name: String,
-    rdma: Rdma,
 }
 
 impl ObjectServer {
-    fn with<T>(&self, work: impl FnOnce(&Node) -> PyResult<T>) -> PyResult<T> {
+    fn with<T>(&self, work: impl FnOnce(&Node, &Rdma) -> PyResult<T>) -> PyResult<T> {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        work(node.as_ref().ok_or_else(|| PyValueError::new_err("the server has been stopped"))?)
+        let (node, rdma) = node.as_ref().ok_or_else(|| PyValueError::new_err("the server has been stopped"))?;
+        work(node, rdma)
     }
 }
 
@@ -94,19 +94,19 @@ impl ObjectServer {
                 Ok((rdma, server, node))
             })
             .map_err(os_error)?;
-        Ok(Self { server, node: Mutex::new(Some(node)), directory: socket_directory, name, rdma })
+        Ok(Self { server, node: Mutex::new(Some((node, rdma))), directory: socket_directory, name })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        self.with(|node| listen(node, &self.rdma, &self.name, self.directory.as_deref(), host, port))
+        self.with(|node, rdma| listen(node, rdma, &self.name, self.directory.as_deref(), host, port))
     }
 
     /// From now on handshakes use these keys.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
-        self.with(|node| {
+        self.with(|node, _| {
             node.set_keys(keys.iter().map(|key| Key::new(key)).collect());
             Ok(())
         })
@@ -119,12 +119,12 @@ impl ObjectServer {
 
     /// Counters of each client.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.with(|node| report(py, node))
+        self.with(|node, _| report(py, node))
     }
 
     /// Take no more connections, and ask clients for no more requests; those under way are answered.
     fn leave(&self) -> PyResult<()> {
-        self.with(|node| {
+        self.with(|node, _| {
             node.leave();
             Ok(())
         })
