@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from swiftlet.errors import SwiftletError
+from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.sync.driver import Course, Driver, Outdated
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
@@ -42,6 +42,8 @@ MANY = 1024
 """Partitions of a session whose messages are about many at a time."""
 FEW = 32
 """Partitions of a session whose messages are about one at a time."""
+MAX_TRIES = 10
+"""How often a peer that can't be reached is asked for proofs, while it is not left out: not for a few partitions."""
 _LESS = 8
 """By how much sessions get smaller after a failure."""
 _LOOK_S = 0.05
@@ -83,6 +85,18 @@ class _Found:
 
 _EQUAL = _Found(equal=True)
 _NOT_DONE = _Found(done=False, proof=False)
+
+
+@dataclass(slots=True)
+class _Proofs:
+    """What one peer has proved. `whole`: what is not proved is known to differ; `out`: the peer is left out."""
+
+    peer: Device
+    asked: frozenset[int]
+    proved: set[int] = field(default_factory=set)
+    whole: bool = False
+    out: bool = False
+    tries: int = 0
 
 
 @dataclass(slots=True)
@@ -220,31 +234,43 @@ class Round:
     async def _prove_all(self, share: Share, by_peer: Mapping[int, frozenset[int]]) -> None:
         slots = asyncio.Semaphore(self._pace.concurrency)
 
-        async def prove(peer: Device, partitions: frozenset[int]) -> tuple[Device, frozenset[int], Course | None]:
+        async def prove(peer: Device, asked: frozenset[int]) -> _Proofs:
             async with slots:
-                if self._neighbours.skips(node_of(peer)):
-                    return peer, partitions, None
-                session = proof_session(self._terms(share), peer.id, sorted(partitions))
-                return peer, partitions, await self._driver.drive(share, session)
+                return await self._prove(share, peer, asked)
 
         found = await asyncio.gather(*(prove(share.device_of(peer), asked) for peer, asked in by_peer.items()))
         random.shuffle(found)
-        found.sort(key=lambda one: node_of(one[0]) not in self._first)
-        for peer, asked, course in found:
-            if course is None:
-                self._leave_out(share, peer, asked)
+        found.sort(key=lambda proofs: node_of(proofs.peer) not in self._first)
+        for proofs in found:
+            self._count_proved(share, proofs.proved)
+            unproved = proofs.asked - proofs.proved
+            if proofs.out:
+                self._leave_out(share, proofs.peer, unproved)
                 continue
-            self._count_proved(share, course.proved)
-            if course.error and not isinstance(course.error, Outdated):
-                _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
-            for partition in asked - course.proved:
-                self._case(share, partition).todo[peer.id] = course.error is None
+            for partition in unproved:
+                self._case(share, partition).todo[proofs.peer.id] = proofs.whole
         for (share_id, partition), case in self._cases.items():
             if share_id != id(share):
                 continue
-            for peer, asked, course in found:
-                if partition in asked and peer.id not in case.todo:
-                    case.found[peer.id] = _NOT_DONE if course is None else _EQUAL
+            for proofs in found:
+                if partition in proofs.asked and proofs.peer.id not in case.todo:
+                    case.found[proofs.peer.id] = _EQUAL if partition in proofs.proved else _NOT_DONE
+
+    async def _prove(self, share: Share, peer: Device, asked: frozenset[int]) -> _Proofs:
+        """Ask a peer for proofs; one that refuses to be asked is tried until that is enough to leave it out."""
+        proofs = _Proofs(peer, asked)
+        while not self._neighbours.skips(node_of(peer)):
+            session = proof_session(self._terms(share), peer.id, sorted(asked - proofs.proved))
+            course = await self._driver.drive(share, session)
+            proofs.proved |= course.proved
+            proofs.whole = course.error is None
+            if course.error and not isinstance(course.error, Outdated):
+                _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
+            proofs.tries += 1
+            if not isinstance(course.error, NodeUnreachable) or proofs.tries >= min(MAX_TRIES, len(asked)):
+                return proofs
+        proofs.out = True
+        return proofs
 
     def _leave_out_failed(self, share: Share, away: Collection[int], partitions: Iterable[int]) -> None:
         """Where a mode turns to the next healthy one: who was passed over."""

@@ -105,9 +105,8 @@ async def test_a_dead_node_is_asked_a_few_times_then_left_out_and_counted_as_not
     assert shared > 2
     with cluster.down(dead):
         report = await watched.round()
-        assert watched.proofs.count(dead.id) == 2, "for a proof, and for what was not proved"
-        assert report.failed <= 1, "a session about one partition that was not tried again"
-        assert report.failed + report.skipped == shared
+        assert watched.proofs.count(dead.id) == 2
+        assert (report.failed, report.skipped) == (0, shared)
         assert not report.clean
         assert watched.worker.standings.of(watched.device.name, 0).unchecked == shared
         again = await watched.round()

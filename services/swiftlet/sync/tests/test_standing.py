@@ -18,9 +18,11 @@ from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.sync_answers import PlacedBy, placed_by
 from swiftlet.sync.compare import IN_FLIGHT_S
+from swiftlet.sync.failures.neighbours import Neighbours
+from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
-from swiftlet.sync.replicator import Replicator
+from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.tests.test_replicator import NAMES, Before, in_one_partition
 
 NOW_S = 1_000_000.0
@@ -51,7 +53,15 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncI
 class Worker:
     """A replicator of one device, with a ring of its own that may be another than the others'."""
 
-    def __init__(self, cluster: MemoryCluster, device: Device, clock: Clock, reclaim_age_s: float = 1e9) -> None:
+    def __init__(
+        self,
+        cluster: MemoryCluster,
+        device: Device,
+        clock: Clock,
+        reclaim_age_s: float = 1e9,
+        limit: int = 1_000_000,
+    ) -> None:
+        """After `limit` exceptions in a row a node is left out, until it answers a probe."""
         self.ring = cluster.ring
         self.device = device
         self.replicator = Replicator(
@@ -60,6 +70,7 @@ class Worker:
             cluster.transport,
             reclaim_age_s=reclaim_age_s,
             now_s=clock,
+            neighbours=Neighbours(Observer("", ""), FailureTable(limit), lambda peer: probe(cluster.transport, peer)),
         )
 
     async def round(self) -> Any:
@@ -226,7 +237,7 @@ async def test_a_peer_that_does_not_answer_is_not_waited_for_all_round(cluster: 
             if holder != away:
                 cluster.place(holder, 2, path=path)
     cluster.transport.link(away).silent = True
-    worker = Worker(cluster, device, clock)
+    worker = Worker(cluster, device, clock, limit=FailureTable().limit)
     await worker.round()
     assert cluster.transport.link(away).calls <= FailureTable().limit + Pace().concurrency, (
         "a few at once, not one for each partition"
