@@ -77,8 +77,7 @@ class Bench:
         points = [f"photos/{part * 1000 // parts:03}" for part in range(1, parts)]
         name = DatabaseName(*NAMES)
         await self.transport.shard_points(self.device, self.partition, name, Timestamp(3), points, True)
-        while await self.keeper.run_once():
-            pass
+        await self.settle()
         assert await self.shards() == parts - 1
 
     async def fill(self, label: str, numbers: range, batch: int, writers: int) -> None:
@@ -97,6 +96,38 @@ class Bench:
         seconds, cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
         rows = len(numbers)
         print(f"{label:58} {rows / seconds:8.0f} rows/s  CPU {cpu_s / rows * 1e6:5.0f} us per row", flush=True)
+
+    async def split(self, rows: int) -> float:
+        """Until nothing is too large, while one client lists and one updates; seconds."""
+        begun = time.perf_counter()
+        splitting = asyncio.create_task(self.settle())
+        pages, updates = await asyncio.gather(
+            self.while_under_way(splitting, self.page(ListingQuery(limit=1000, marker=row(rows // 2).name))),
+            self.while_under_way(splitting, self.update_one),
+        )
+        await splitting
+        for label, times in (("page of 1,000", pages), ("update of one row", updates)):
+            shown = f"median {statistics.median(times):7.1f}  worst {max(times):7.1f} ms of {len(times)}"
+            print(f"{f'{label} while it is split':46} {shown}", flush=True)
+        return time.perf_counter() - begun
+
+    async def settle(self) -> None:
+        while await self.keeper.run_once():
+            pass
+
+    async def update_one(self) -> None:
+        rows = [row(random.randrange(100_000))]
+        await self.transport.update_rows(self.device, self.partition, *NAMES, rows)
+
+    async def while_under_way(self, task: asyncio.Task[None], work: Callable[[], Awaitable[object]]) -> list[float]:
+        """How many milliseconds each took."""
+        times = []
+        while not task.done():
+            begun = time.perf_counter()
+            await work()
+            times.append((time.perf_counter() - begun) * 1000)
+            await asyncio.sleep(0.02)
+        return times
 
     def page(self, query: ListingQuery) -> Callable[[], Awaitable[object]]:
         return lambda: self.transport.list_objects(self.device, self.partition, *NAMES, query)
@@ -133,10 +164,7 @@ async def measure(root: Path, rows: int, above: int, parts: int, writers: int) -
             await bench.divide(parts)
         await bench.fill(f"fill with {rows} rows, 1000 in a request, {writers} writers", range(rows), 1000, writers)
         if above:
-            begun = time.perf_counter()
-            while await bench.keeper.run_once():
-                pass
-            seconds = time.perf_counter() - begun
+            seconds = await bench.split(rows)
             print(
                 f"split into {await bench.shards() + 1} databases of at most {above} rows: {seconds:.1f} s", flush=True
             )
