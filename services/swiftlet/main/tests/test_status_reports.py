@@ -210,7 +210,7 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
         assert before["held"] > 0
         report = await machine.report(machine.objects[0])
         device = report["devices"]["d0"]
-        assert (report["service"], report["rings"]) == ("object", {"container": 1})
+        assert (report["service"], report["rings"]) == ("object", {"container": 1, "object-0": 1})
         assert (device["state"], device["reason"], device["outbox"]) == ("serving", None, 0)
         assert device["capacityBytes"] > device["freeBytes"] > 0
 
