@@ -71,8 +71,9 @@ class Report:
     """What one service of one pod says.
 
     `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
-    `transports`: peers connected by transport. `users`, `quotas`: digests of the files in use. `devices`: by the name
-    that the service gives them, `d0` or `POD/d0`. `accounts`: None where nobody has counted yet.
+    `transports`: peers connected by transport. `rdma_missing`: why it has no RDMA, if it says so. `users`,
+    `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
+    `accounts`: None where nobody has counted yet.
     """
 
     service: str
@@ -81,6 +82,7 @@ class Report:
     keys: tuple[str, ...] = ()
     rings: Mapping[str, int] = field(default_factory=dict)
     transports: Mapping[str, int] = field(default_factory=dict)
+    rdma_missing: str | None = None
     users: str | None = None
     quotas: str | None = None
     devices: Mapping[str, DeviceReport] = field(default_factory=dict)
@@ -107,6 +109,7 @@ def parse_report(service: str, body: bytes) -> Report | None:
         keys=tuple(keys) if isinstance(keys, list) and all(isinstance(one, str) for one in keys) else (),
         rings=_counts(fields.get("rings")),
         transports=_counts(fields.get("transports")),
+        rdma_missing=_text(_object(fields.get("rdma")).get("missing")),
         users=_text(fields.get("users")),
         quotas=_text(fields.get("quotas")),
         devices={name: _device(one) for name, one in _objects(fields.get("devices")).items()},
@@ -156,6 +159,10 @@ def _ring(fields: Mapping[str, Any]) -> RingReport:
 
 def _objects(value: object) -> dict[str, Mapping[str, Any]]:
     return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _counts(value: object) -> dict[str, int]:

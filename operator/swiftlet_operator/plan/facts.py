@@ -19,6 +19,8 @@ from swiftlet_operator.world import World
 _RDMA = "rdma"
 _FALLBACKS = frozenset({"http", "tcp"})
 """Transports between nodes that are used when RDMA can't be."""
+_MAX_REASON = 300
+"""Characters of what a pod says that stand in a condition."""
 READY_NEEDS = ("SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable")
 """Ready is true when all of these are."""
 
@@ -263,9 +265,15 @@ def rdma_available(world: World) -> Fact:
         and _RDMA not in used
     )
     if fallen:
-        message = f"{named(fallen)} was given RDMA but reaches its peers without; see its log and the device's state"
+        reports = world.reports.get(fallen[0], {}).values()
+        why = next((one.rdma_missing for one in reports if one.rdma_missing), "see its log and the device's state")
+        message = f"{named(fallen)} was given RDMA but reaches its peers without: {_shortened(why)}"
         return Fact("RDMAAvailable", "False", "FellBack", message)
     return Fact("RDMAAvailable", "True", "Available", "all pools that want RDMA ask for it")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}..."
 
 
 def ready(facts: Sequence[Fact]) -> Fact:

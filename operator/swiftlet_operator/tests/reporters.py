@@ -44,6 +44,7 @@ class Told:
     keys: tuple[str, ...] = ("00000000",)
     keys_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     transports: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    rdma_missing: dict[str, str] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     devices_per_pod: int = 2
     accounts: dict[str, AccountsReport] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Told:
             keys=self.keys_of.get(name, self.keys),
             rings=dict.fromkeys(RINGS, self.versions.get(name, self.version)),
             transports=self.transports.get(name, {"http": 1}) if service in ("proxy", "replicator") else {},
+            rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),
             accounts=self.accounts.get(name) if service == "container" else None,
         )

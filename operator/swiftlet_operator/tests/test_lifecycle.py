@@ -709,6 +709,11 @@ async def test_transports_are_counted_and_a_pod_that_fell_back_is_named() -> Non
     await scene.step()
     assert scene.condition("RDMAAvailable") == ("False", "FellBack")
     assert "store-disks-1 " in scene.message("RDMAAvailable")
+    assert "see its log" in scene.message("RDMAAvailable")
+    scene.told.rdma_missing["store-disks-1"] = "the pool can't be registered" + "!" * 1000
+    await scene.step()
+    assert "the pool can't be registered!" in scene.message("RDMAAvailable")
+    assert len(scene.message("RDMAAvailable")) < 500
     scene.told.transports = {key: {"rdma": 2} for key in scene.told.transports}
     await scene.step()
     assert scene.cluster["status"]["transports"] == {"rdma": 3}

@@ -24,6 +24,7 @@ FULL = {
     "keys": ["0badcafe", "deadbeef"],
     "rings": {"object-0": 7, "container": 3},
     "transports": {"http": 4},
+    "rdma": {"mode": "auto", "ready": False, "missing": "no device"},
     "somethingNew": {"x": [1]},
     "devices": {
         "store-disks-0/d0": {
@@ -50,6 +51,7 @@ def test_all_fields_are_read_and_others_left_alone() -> None:
     assert report.keys == ("0badcafe", "deadbeef")
     assert report.rings == {"object-0": 7, "container": 3}
     assert report.transports == {"http": 4}
+    assert report.rdma_missing == "no device"
     ring = report.devices["store-disks-0/d0"].rings["object-0"]
     assert ring == RingReport(held=12, misplaced=0, behind=1, unchecked=2, synced_at_s=None, ring_version=7)
 
