@@ -138,8 +138,6 @@ class ShardKeeper:
                 left += busy
                 if not busy:
                     self._idle_until[id] = self._now_s() + self._settings.idle_s
-            except (NotFound, StoreFormatError):
-                self._forget(id)
             except SwiftletError as error:
                 left += 1
                 _log.info("a container's shards wait", database=str(id), error=str(error))
@@ -167,7 +165,10 @@ class ShardKeeper:
 
     async def _keep(self, id: DatabaseId) -> bool:
         """One container's round; whether something is left to do."""
-        view = await self._replicas.store.read(id, _view)
+        try:
+            view = await self._replicas.store.read(id, _view)
+        except (NotFound, StoreFormatError):
+            view = None
         if view is None:
             self._forget(id)
             return False

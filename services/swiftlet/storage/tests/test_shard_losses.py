@@ -314,3 +314,26 @@ async def test_a_shards_handoff_goes_home_with_what_lies_above_its_end(tmp_path:
         with pytest.raises(NotFound):
             await cluster.transport.shard_look(handoff, partition, shard)
         await assert_listed(cluster, model)
+
+
+async def test_a_split_goes_on_by_itself_once_a_lost_shard_is_back(tmp_path: Path) -> None:
+    async with sharded_cluster(tmp_path, above_rows=60, batch_rows=5) as cluster:
+        await cluster.make()
+        model = {row.name: row for row in rows(100)}
+        await cluster.write(list(model.values()))
+        first = cluster.holders[0]
+        await cluster.round(first.id)
+        for holder in cluster.holders:
+            await cluster.round(holder.id)
+        [point] = await cluster.points(first)
+        await lose_shard(cluster, first.id, point)
+        for _ in range(3):
+            cluster.transport.sharded[first.name]._paused.clear()
+            assert await cluster.round(first.id) == 1
+        await cluster.sync()
+        cluster.transport.sharded[first.name]._paused.clear()
+        await cluster.settle()
+        assert await cluster.stores[first.name].read(cluster.id, lambda database: shards.layout(database).moved)
+        await cluster.sync()
+        await cluster.settle()
+        await assert_listed(cluster, model)
