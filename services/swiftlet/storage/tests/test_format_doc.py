@@ -25,7 +25,7 @@ from swiftlet.storage.object_put import parse_small
 from swiftlet.storage.object_server import ObjectServerSettings, create_object_app
 from swiftlet.storage.outbox import Outbox
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport import http_client, listing_wire, object_messages, wire
+from swiftlet.transport import http_client, listing_wire, object_messages, row_wire, wire
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.object_messages import put_from
 from swiftlet.transport.signing import ClusterKey
@@ -37,6 +37,7 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs/wire.md").read_text("utf-8")
 MODULES: dict[str, ModuleType] = {
     "wire": wire,
     "listing_wire": listing_wire,
+    "row_wire": row_wire,
     "http_client": http_client,
     "object_messages": object_messages,
     "object_put": object_put,
