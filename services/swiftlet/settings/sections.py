@@ -449,12 +449,13 @@ class ContainerSection(NodeTimeouts):
         "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's usageSeconds.",
     )
     shard_above_rows: int = Field(
-        default=0,
+        default=1_000_000,
         ge=0,
         le=1_000_000_000,
         description="Objects in one container's database beyond which it is split into ranges of names, each in a "
         "database of its own on other devices; the same on all container servers. 0: containers are never split, and "
-        "those that were split stay so. Programs from before this setting can't read a container that was split.",
+        "those that were split stay so. Programs from before this setting can't read a container that was split; nothing "
+        "is split while one of its holders runs such a program.",
     )
     shard_takeover_s: Seconds = Field(
         default=60.0,
