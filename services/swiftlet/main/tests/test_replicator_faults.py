@@ -30,6 +30,7 @@ from swiftlet.placement.tests.cluster import HASH_PATH, footer_of, record_of
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.failures.tests.redis_server import RedisServer
+from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_objects import HttpObjectTransport
 
@@ -71,6 +72,14 @@ class Faulty(Machine):
     async def start_replicator(self, number: int) -> None:
         settings = ReplicatorSettings.model_validate(self.settings(self.replicators[number], number))
         await self._serve(replicator.create_app(settings), self.replicators[number])
+
+    async def round_of_each(self, mode: str = "batched", leave_out: int | None = None) -> None:
+        """One round of each replicator, one after the other."""
+        for number in range(COUNT):
+            if number != leave_out:
+                settings = self.settings(self.replicators[number], number)
+                settings["replicator"]["mode"] = mode
+                await replicator.run_once(ReplicatorSettings.model_validate(settings), (), None, None)
 
     async def failures(self, number: int) -> dict[str, Any]:
         return dict((await self.report(self.replicators[number]))["failures"])
@@ -244,6 +253,38 @@ async def test_rounds_go_on_without_a_node_and_without_redis_and_a_returned_node
         reports = [await machine.report(machine.replicators[number]) for number in range(3)]
         assert all(report["lastRounds"] for report in reports)
         assert all(report["failures"]["cutOff"] is False for report in reports)
+
+
+async def test_a_server_that_was_stopped_while_writes_and_deletions_went_on_has_all_after_one_round_of_each(
+    machine: Faulty,
+) -> None:
+    for number in range(COUNT):
+        await machine.start_object(number)
+    async with transports() as (objects, _):
+        written = Written(machine, objects, random.Random(SEED))
+        await written.write(40)
+        await machine.round_of_each()
+        assert await written.is_everywhere()
+        await machine.stop(machine.objects[2])
+        await written.write(60, avoid=2)
+        await machine.round_of_each(leave_out=2)
+        assert await written.is_everywhere(avoid=2)
+        assert not await written.is_everywhere()
+        await machine.start_object(2)
+        await machine.round_of_each()
+        assert await written.is_everywhere()
+
+
+@pytest.mark.parametrize("mode", ROUND_MODES)
+async def test_real_servers_become_equal_in_every_mode(machine: Faulty, mode: str) -> None:
+    for number in range(COUNT):
+        await machine.start_object(number)
+    async with transports() as (objects, _):
+        written = Written(machine, objects, random.Random(SEED))
+        await written.write(30)
+        for _ in range(2):
+            await machine.round_of_each(mode)
+        assert await written.is_everywhere()
 
 
 async def test_status_and_rounds_by_hand(machine: Faulty) -> None:
