@@ -76,7 +76,7 @@ def still_names() -> list[str]:
     return [f"d{number % DIRECTORIES:02}/still-{number:05}" for number in range(STILL)]
 
 
-async def put_still_rows(cluster: Cluster, account: str) -> None:
+async def bring_still_rows(cluster: Cluster, account: str, deleted: bool = False) -> None:
     """Rows at all three holders, as object servers bring them."""
     etc = cluster.data / "etc"
     ring = load(next(etc.parent.rglob("container.ring")))
@@ -84,7 +84,7 @@ async def put_still_rows(cluster: Cluster, account: str) -> None:
     partition = ring.partition_of(HashPath(b"", suffix.encode())(account, CONTAINER))
     transport = HttpListingTransport(NodeClient(key=ClusterKey((etc / "cluster.key").read_bytes().strip())))
     at = Timestamp.at(time.time())
-    rows = [ObjectRow(name, at, 3, "e" * 32, "text/plain") for name in still_names()]
+    rows = [ObjectRow(name, at, 3, "e" * 32, "text/plain", deleted) for name in still_names()]
     try:
         for holder in ring.primaries(partition):
             for start in range(0, len(rows), 1000):
@@ -217,7 +217,8 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
     randomness = random.Random(SEED)
     client = Client(splitting.endpoint, splitting.user, splitting.key)
     assert client.call("PUT", CONTAINER).status == 201
-    asyncio.run(put_still_rows(splitting, client.base.rpartition("/")[2]))
+    account = client.base.rpartition("/")[2]
+    asyncio.run(bring_still_rows(splitting, account))
     writers = [Writer(client, number, random.Random(SEED * 100 + number)) for number in range(5)]
     listers = [Lister(client, writers, random.Random(SEED * 100 + 50 + number)) for number in range(2)]
     over = threading.Event()
@@ -254,6 +255,8 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
         sizes |= writer.listed
     wait_for(lambda: settled(splitting), SETTLE_S)
     check_in_the_end(client, sizes)
+    asyncio.run(bring_still_rows(splitting, account, deleted=True))
+    check_that_it_can_be_deleted(client, [name for writer in writers for name in writer.listed])
 
 
 def settled(cluster: Cluster) -> str:
@@ -311,3 +314,22 @@ def check_in_the_end(client: Client, sizes: dict[str, int]) -> None:
         return ""
 
     wait_for(counted, SETTLE_S)
+
+
+def check_that_it_can_be_deleted(client: Client, objects: list[str]) -> None:
+    """A container that was split is deleted once it is empty, not before, and is empty when it is made again."""
+    for name in objects[1:]:
+        assert client.call("DELETE", f"{CONTAINER}/{name}").status == 204
+    assert client.call("DELETE", CONTAINER).status == 409
+    assert client.call("DELETE", f"{CONTAINER}/{objects[0]}").status == 204
+
+    def refused() -> str:
+        answer = client.call("DELETE", CONTAINER)
+        return "" if answer.status == 204 else str(answer)
+
+    wait_for(refused, SETTLE_S)
+    assert client.call("GET", CONTAINER).status == 404
+    assert client.call("PUT", CONTAINER).status == 201
+    assert page_of(client.call("GET", CONTAINER, query=asked(ListingQuery()))) == []
+    assert client.call("PUT", f"{CONTAINER}/{objects[0]}", body=b"again").status == 201
+    wait_for(lambda: "" if client.call("GET", CONTAINER).text == f"{objects[0]}\n" else "not listed", SETTLE_S)

@@ -178,27 +178,21 @@ async def test_no_delete_while_a_part_is_being_moved(tmp_path: Path) -> None:
             await cluster.transport.delete_container(holder, cluster.partition, ACCOUNT, CONTAINER, at(9))
 
 
-async def test_a_container_of_the_longest_name_is_split(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["\u00e9" * 128, "\0versions\0c"])
+async def test_a_container_of_the_longest_name_and_a_hidden_one_are_split(tmp_path: Path, name: str) -> None:
     # The shards' databases have longer names than any container.
-    name = "\u00e9" * 128
     async with sharded_cluster(tmp_path) as cluster:
-        holder = cluster.devices[0]
         place = cluster.ring.partition_of(HASH_PATH(ACCOUNT, name)), ACCOUNT, name
-        for one in cluster.ring.primaries(place[0]):
-            await cluster.transport.put_container(one, *place, at(1), {}, None, 0)
-            await cluster.transport.update_rows(one, *place, rows(100))
+        for holder in cluster.ring.primaries(place[0]):
+            await cluster.transport.put_container(holder, *place, at(1), {}, None, 0)
+            await cluster.transport.update_rows(holder, *place, rows(100))
         await cluster.settle()
-        _, entries = await cluster.transport.list_objects(holder, *place, ListingQuery())
+        own = cluster.devices[0]
+        _, entries = await cluster.transport.list_objects(own, *place, ListingQuery())
         assert len(entries) == 100
-        assert (
-            len(
-                await cluster.stores[holder.name].read(
-                    cluster.stores[holder.name].id_of(place[0], DatabaseName(ACCOUNT, name)),
-                    lambda db: db.points(),
-                )
-            )
-            >= 2
-        )
+        store = cluster.stores[own.name]
+        id = store.id_of(place[0], DatabaseName(ACCOUNT, name))
+        assert len(await store.read(id, lambda database: database.points())) >= 2
 
 
 async def test_a_shard_that_came_back_by_sync_while_others_still_move_is_not_trusted(tmp_path: Path) -> None:
