@@ -5,25 +5,31 @@ https://docs.openstack.org/swift/latest/middleware.html#versioned-writes. A PUT 
 DELETE does the same and adds a delete marker (history), or brings the newest one back (stack). Rights are asked for
 at the object only.
 
-Fault model: of two writers at the same time, the one that is overtaken may replace or be replaced without a copy; a
-container that is written to by several at once wants `X-Versions-Enabled`. A proxy that stops after the copy leaves one
-copy more, under the same name as the next attempt's; one that stops in the middle of bringing a version back
-leaves it in both places.
+Of writers at the same time none is lost (in the reference they may be): each has a turn of its own (`taking_turns`)
+from the last look at what it replaces until that is replaced. The copy is made before the body comes, and once more in
+the turn only if somebody else was faster meanwhile. A large object that began to come before what is there then is
+refused (409).
+
+Fault model: a proxy that stops, or is refused, after the copy leaves one copy more, under the same name as the next
+attempt's; one that stops in the middle of bringing a version back leaves it in both places. Without a quorum of account
+servers there are no turns, and nothing is replaced (503).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place, duplicate
 from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
-from swiftlet.api.storing import Held, NewObject, store
+from swiftlet.api.storing import Held, Incoming, NewObject, store
+from swiftlet.api.taking_turns import turn
 from swiftlet.api.version_writes import look_again
 from swiftlet.api.versioning import DELETE_MARKER, Archive
 from swiftlet.errors import NotFound
-from swiftlet.model import ListingQuery, ObjectRow, Subdir
+from swiftlet.model import ListingQuery, ObjectRow, PutFooter, PutRecord, Subdir
 from swiftlet.names import Path
 from swiftlet.timestamp import Timestamp
 
@@ -35,19 +41,67 @@ def archive_prefix(obj: str) -> str:
     return f"{len(obj.encode()):03x}{obj}/"
 
 
-async def archive_current(call: Call, main: Place, archive: Archive) -> bool:
-    """Copy what is at `main` to the archive; whether there was anything. 412 when there is no archive."""
+async def archive_current(
+    call: Call, main: Place, archive: Archive, known: Timestamp | None = None
+) -> Timestamp | None:
+    """Copy what is at `main` to the archive, unless it is the version `known`; which version it is, None for nothing.
 
-    async def attempt() -> bool:
+    412 when there is no archive.
+    """
+
+    async def attempt() -> Timestamp | None:
         try:
             info = await call.api.objects.head(main.path, main.policy, newest=True)
         except NotFound:
-            return False
-        target = await _place(call, main.path, archive, info.timestamp)
-        await duplicate(call, main, info, target, info.timestamp)
-        return True
+            return None
+        if info.timestamp != known:
+            target = await _place(call, main.path, archive, info.timestamp)
+            await duplicate(call, main, info, target, info.timestamp)
+        return info.timestamp
 
     return await look_again(attempt)
+
+
+class _InTurn:
+    """A body at whose end the writer's turn has come, and what it replaces has been copied."""
+
+    def __init__(self, body: Incoming, begin: Callable[[], Awaitable[None]]) -> None:
+        self._body = body
+        self._begin = begin
+        self.announced = body.announced
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body's."""
+        async for piece in self._body.pieces():
+            yield piece
+        await self._begin()
+
+
+async def put_in_turn(new: NewObject, main: Place, archive: Archive) -> tuple[PutRecord, PutFooter]:
+    """Store a new object in place of one that is kept."""
+    call = new.call
+    copied = await archive_current(call, main, archive)
+    assert new.body is not None
+    async with AsyncExitStack() as stack:
+
+        async def begin() -> None:
+            mine = await stack.enter_async_context(turn(call.api, main.path))
+            await archive_current(call, main, archive, known=copied)
+            mine.check()
+
+        new.body, new.is_last = _InTurn(new.body, begin), True
+        return await store(new, main.policy)
+
+
+async def delete_in_turn(call: Call, main: Place, archive: Archive, delete: Callable[[], Awaitable[None]]) -> None:
+    """What a DELETE does; `delete` removes what is there, and is not called when an older version took its place."""
+    async with turn(call.api, main.path) as mine:
+        if archive.history:
+            await push_deletion(call, main, archive)
+        elif await pop(call, main, archive):
+            return
+        mine.check()
+        await delete()
 
 
 async def _place(call: Call, path: Path, archive: Archive, timestamp: Timestamp) -> Place:

@@ -68,6 +68,9 @@ class NewObject:
     """Called when all is done, whatever became of it."""
     shown: dict[str, str] = field(default_factory=dict)
     """Headers of the answer, beside or instead of the usual ones."""
+    is_last: bool = False
+    """Whether it comes after all that is stored when its body ends, whatever their timestamps say: an older one is
+    never taken for stored before. Small objects get a newer one; a large one has to be sent again (Superseded)."""
 
 
 def overtaken(clock: TimestampClock, error: Superseded) -> bool:
@@ -133,7 +136,7 @@ async def _store_small(
         try:
             return record, await new.call.api.objects.put(new.path, policy, record, data, footer)
         except Superseded as error:
-            if fixed or overtaken(clock, error):
+            if fixed or (overtaken(clock, error) and not new.is_last):
                 break
             if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
                 raise
@@ -159,7 +162,7 @@ async def _store_large(
         footer = _footer(new, hasher)
         return record, footer, await upload.commit(footer)
     except Superseded as error:
-        if not overtaken(new.call.api.clock, error):
+        if new.is_last or not overtaken(new.call.api.clock, error):
             new.call.api.clock.observe(error.timestamp)
             raise
         return record, await _rest(new, pieces, hasher), Written(existed=True, container_missing=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place
-from swiftlet.api.legacy_versions import archive_current, pop, push_deletion
+from swiftlet.api.legacy_versions import delete_in_turn, put_in_turn
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import NewObject, store
 from swiftlet.api.version_writes import delete_current, put_version
@@ -20,7 +20,7 @@ async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecor
         return await put_version(new, container)
     archive = archive_of(new.call.api, container)
     if archive is not None:
-        await archive_current(new.call, Place(new.path, container.policy), archive)
+        return await put_in_turn(new, Place(new.path, container.policy), archive)
     return await store(new, container.policy)
 
 
@@ -30,15 +30,15 @@ async def delete_object(call: Call, path: Path) -> None:
     if keeps_versions(container):
         await delete_current(call, path, container)
         return
-    main, archive = Place(path, container.policy), archive_of(call.api, container)
-    if archive is not None and archive.history:
-        await push_deletion(call, main, archive)
-    elif archive is not None and await pop(call, main, archive):
-        return
 
     async def delete(policy: int) -> None:
         written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
         if not written.existed:
             raise NotFound(f"object {path.obj!r} does not exist")
 
-    await with_policy(call.api, path, delete)
+    archive = archive_of(call.api, container)
+    if archive is None:
+        await with_policy(call.api, path, delete)
+    else:
+        main = Place(path, container.policy)
+        await delete_in_turn(call, main, archive, lambda: with_policy(call.api, path, delete))

@@ -5,12 +5,14 @@ Fault model: archives that are not there, versions in them that are gone, a prox
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
 from typing import Any
 
 import pytest
 
+from swiftlet.api import taking_turns
 from swiftlet.api.legacy_versions import archive_prefix
 from swiftlet.api.tests.large import WHOLE, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
@@ -222,3 +224,60 @@ async def test_a_proxy_that_stops_after_the_copy(proxy: Proxy, monkeypatch: pyte
     assert (await body(proxy), await archived(proxy)) == (b"1", [b"1"])
     await put(proxy, b"2")
     assert await archived(proxy) == [b"1"], "the same copy, not another"
+
+
+class TestWritersAtOnce:
+    @BOTH
+    @pytest.mark.parametrize("size", [10, 2 * SMALL])
+    async def test_no_version_is_lost(self, proxy: Proxy, header: str, size: int) -> None:
+        await use(proxy, header)
+        sent = [f"{number:02}".encode() * (size // 2) for number in range(8)]
+        answers = await asyncio.gather(*(proxy.call("PUT", "c/o", data=data) for data in sent))
+        stored = [data for data, answer in zip(sent, answers, strict=True) if answer.status == 201]
+        # A large one that began before what is there has to be sent again; it is not said to be stored when it is not.
+        assert {answer.status for answer in answers} <= ({201} if size < SMALL else {201, 409, 503})
+        assert stored
+        current, older = await body(proxy), await archived(proxy)
+        if len(stored) < len(sent) and current in older:
+            # One that was refused had copied what it would have replaced.
+            older.remove(current)
+        assert sorted(stored) == sorted(one or b"" for one in (*older, current))
+
+    @BOTH
+    async def test_nor_by_deletions(self, proxy: Proxy, header: str) -> None:
+        await use(proxy, header, "old")
+        await put(proxy, b"first", "c/o")
+        sent = [f"{number:02}".encode() for number in range(5)]
+        calls = [proxy.call("PUT", "c/o", data=data) for data in sent]
+        answers = await asyncio.gather(*calls, proxy.call("DELETE", "c/o"), proxy.call("DELETE", "c/o"))
+        assert {answer.status for answer in answers} <= {201, 204, 404}
+        kept = {one for one in [*await archived(proxy), await body(proxy)] if one is not None}
+        # A stack gives up what is deleted; a history keeps everything.
+        assert kept == {b"first", *sent} if header == HISTORY else len(kept) >= len(sent) - 1
+
+    async def test_a_turn_that_is_not_ended_ends_by_its_time(
+        self, proxy: Proxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await use(proxy, STACK)
+        await put(proxy, b"first", "c/o")
+        monkeypatch.setattr(taking_turns, "LIFE_S", 1)
+        dead = taking_turns.Turn(proxy.api, Path("AUTH_test", "c", "o"))
+        await dead.wait(5.0)
+        assert (await proxy.call("PUT", "c/o", data=b"second")).status == 201
+        assert await archived(proxy) == [b"first"]
+
+    async def test_without_a_turn_nothing_is_replaced(self, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+        await use(proxy, STACK)
+        await put(proxy, b"first", "c/o")
+
+        async def away(*_: Any) -> None:
+            raise Unavailable("too few account servers")
+
+        monkeypatch.setattr(proxy.cluster.listings.claims, "take", away)
+        assert (await proxy.call("PUT", "c/o", data=b"second")).status == 503
+        assert (await proxy.call("DELETE", "c/o")).status == 503
+        assert await body(proxy) == b"first"
+        monkeypatch.undo()
+        monkeypatch.setattr(taking_turns, "SAFE_S", -1)
+        assert (await proxy.call("PUT", "c/o", data=b"second")).status == 503
+        assert await body(proxy) == b"first"
