@@ -17,7 +17,9 @@ from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.questions import OLDER
 from swiftlet.sync.replicator import Replicator, probe
+from swiftlet.sync.session.messages import AskManyEntries, decode_request
 
 PATHS = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(40)]
 
@@ -126,3 +128,27 @@ async def test_a_peer_that_is_away_leaves_its_partitions_unchecked(cluster: Memo
     standing = worker.standings.of(me.name, 0)
     assert (standing.unchecked, standing.synced_at_s) == (shared, None)
     assert not report.clean
+
+
+async def test_peers_that_know_some_questions_only_are_compared_as_before(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, old, *_ = cluster.devices
+    ask = cluster.transport.ask
+
+    async def asking(device: Device, message: bytes) -> bytes:
+        if device == old and isinstance(decode_request(message), AskManyEntries):
+            raise NodeError("a sync message of the unknown type 4")
+        return await ask(device, message)
+
+    monkeypatch.setattr(cluster.transport, "ask", asking)
+    before = OLDER.labels("questions")._value.get()
+    paths = [path for path in PATHS if {me, old} <= set(cluster.primaries(path))]
+    cluster.place(old, 9, b"newer", paths[0])
+    cluster.place(me, 9, b"newer", paths[1])
+    report = await worker_of(cluster, me).run_round([0])
+    assert (report.pulled, report.failed) == (1, 0)
+    assert report.pushed >= 2
+    assert OLDER.labels("questions")._value.get() == before + 1
+    for path in paths:
+        assert len({cluster.entry(device, cluster.key(path)) for device in cluster.primaries(path)}) == 1

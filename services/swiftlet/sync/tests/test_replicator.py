@@ -326,6 +326,22 @@ class TestHandoffs:
         assert (report.pushed, report.removed) == (1, 1)
         assert cluster.holders() == {device.host for device in cluster.primaries()}
 
+    async def test_while_they_wait_they_take_tombstones(self, cluster: MemoryCluster) -> None:
+        handoff, (away, second, third) = cluster.handoffs()[0], cluster.primaries()
+        cluster.place(handoff, 2)
+        for device in (second, third):
+            cluster.place_tombstone(device, 3)
+        with cluster.down(away):
+            report = await round_of(cluster, handoff)
+        assert report.removed == 0
+        assert cluster.entry(handoff) == Entry(cluster.key().digest, Kind.TOMBSTONE, at(3))
+        for device in (second, third):
+            entry = cluster.entry(device)
+            assert entry is not None
+            cluster.store(device).remove(cluster.key(), entry)
+        await round_of(cluster, handoff)
+        assert cluster.holders() == set(), "also after the others have forgotten it"
+
     @pytest.mark.parametrize("ailment", ["broken", "full"])
     async def test_they_stay_while_one_primary_cannot_take_them(self, cluster: MemoryCluster, ailment: str) -> None:
         handoff = cluster.handoffs()[0]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
+from typing import Any
 
 import pytest
 
+from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.sync import rounds
+from swiftlet.sync.driver import MAX_REFUSED
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
@@ -22,7 +25,7 @@ from swiftlet.sync.rounds import Selection
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
 from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standing
-from swiftlet.sync.tests.test_replicator import NAMES
+from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
 
 
 @pytest.fixture
@@ -235,3 +238,49 @@ async def test_rounds_keep_to_the_budget_of_bytes(cluster: MemoryCluster, monkey
     assert report.pushed == 2
     assert max(slept) == pytest.approx(6000)
     assert len(slept) > 10, "piece by piece"
+
+
+async def test_a_partition_in_trouble_keeps_no_other_back(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster, monkeypatch)
+    fill(cluster, watched.device)
+    peer = cluster.devices[1]
+    shared = watched.partitions_with(peer)
+    bad = min(shared)
+
+    async def fails(device: Device, partition: int) -> None:
+        if device == peer and (peer.id, bad) in watched.asked:
+            watched.asked.remove((peer.id, bad))
+            raise NodeBusy("too many requests at work")
+
+    monkeypatch.setattr(watched, "on_asking", fails)
+    report = await watched.round()
+    assert report.failed == 1
+    assert watched.worker.standings.of(watched.device.name, 0).unchecked == 1
+    assert set(cluster.store(peer).partitions(0)) == shared - {bad}
+
+
+async def test_a_device_that_takes_nothing_is_not_tried_with_every_object(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(cluster, monkeypatch, Pace(concurrency=1))
+    paths = in_one_partition(cluster, 200)
+    first, second, third = cluster.primaries(paths[0])
+    for path in paths:
+        cluster.place(first, 2, path=path)
+    watched.device = first
+    tried: list[Device] = []
+    put = cluster.transport.put
+
+    async def broken(device: Device, *arguments: Any) -> Any:
+        if device == second:
+            tried.append(device)
+            raise NodeError("its disk is broken")
+        return await put(device, *arguments)
+
+    monkeypatch.setattr(cluster.transport, "put", broken)
+    report = await watched.round()
+    assert report.failed
+    assert MAX_REFUSED < len(tried) < 2 * MAX_REFUSED
+    assert all(cluster.info(third, path) for path in paths)
