@@ -62,7 +62,7 @@ def by_scenario(found: Found, objects: int, replicas: int, name: str, label: str
     if name in {"kilobytes", "messages"}:
         axes.set_yscale("log")
     axes.set_title(f"5 nodes, r = {replicas}, {objects:,} objects, 2^14 partitions")
-    axes.legend(ncols=len(MODES), fontsize="small")
+    axes.legend(ncols=len(MODES), fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.08))
     axes.grid(axis="y", alpha=0.3)
     save(figure, path)
 
