@@ -1,9 +1,10 @@
 """Rows on their way to container servers, many in one request when many come at once.
 
 While a request to a container replica is on its way, further rows for it gather and go together in the next one.
-Where several rows went together others are about to come: the next request then begins `GATHER_S` after that one at
-the earliest, so that a busy container costs its server few requests, not one per object. A writer alone never waits:
-its rows go one by one. Proxies send the rows of their writes this way, and object servers those that are left to
+Those whose rows a request has brought are likely to have more soon: so the next request waits for as many rows as
+were there, those that waited included, but for half of the time that the last one took at most, or until `GATHER_S`
+after its beginning if that is later. A busy container then costs its server few requests, not one per object; a
+writer alone never waits. Proxies send the rows of their writes this way, and object servers those that are left to
 them.
 
 Fault model: a container server may refuse, hang until the transport's deadline, or be gone. Its rows then fail with
@@ -30,7 +31,9 @@ from swiftlet.ring.lookup import Ring
 MAX_BATCH = 1000
 """Rows in one request."""
 GATHER_S = 0.004
-"""Seconds between the beginnings of requests to a container replica that several writers have rows for."""
+"""Seconds after the beginning of a request for which the next one may be held back, however fast the answer came."""
+MAX_GATHER_S = 0.01
+"""Seconds after an answer for which the next request may be held back."""
 ENOUGH = 64
 """Rows that are not held back for others: what a request costs beside its rows is little among so many."""
 MAX_WAITING = 20_000
@@ -56,8 +59,10 @@ class _Lane:
 
     rows: deque[_Waiting] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
+    enough: int = 1
+    """Rows that a request which is held back waits for."""
     more: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there are enough rows to go, or the process ends."""
+    """Set when they are there, or the process ends."""
 
 
 class RowLanes:
@@ -108,7 +113,7 @@ class RowLanes:
         self._waiting += 1
         if lane.task is None:
             lane.task = asyncio.create_task(self._serve(place, lane))
-        elif len(lane.rows) >= ENOUGH:
+        elif len(lane.rows) >= lane.enough:
             lane.more.set()
         return future
 
@@ -134,8 +139,10 @@ class RowLanes:
             while lane.rows:
                 batch, begun_s = self._take(lane), clock()
                 await self._send_batch(place, batch)
-                if len(batch) > 1:
-                    await self._gather(lane, begun_s + GATHER_S - clock())
+                took_s = clock() - begun_s
+                lane.enough = min(len(batch) + len(lane.rows), ENOUGH)
+                if lane.enough > 1:
+                    await self._gather(lane, min(max(GATHER_S - took_s, took_s / 2), MAX_GATHER_S))
         finally:
             self._lanes.pop(place, None)
             self._waiting -= len(lane.rows)
@@ -144,7 +151,7 @@ class RowLanes:
 
     async def _gather(self, lane: _Lane, wait_s: float) -> None:
         """Let rows come for so long, or until there are enough."""
-        if wait_s <= 0 or len(lane.rows) >= ENOUGH or self._ending:
+        if len(lane.rows) >= lane.enough or self._ending:
             return
         lane.more.clear()
         with contextlib.suppress(TimeoutError):

@@ -60,21 +60,40 @@ async def test_rows_that_come_together_go_together() -> None:
 
 async def test_writers_together_wait_for_each_other_and_one_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_lanes, "GATHER_S", 60.0)
+    monkeypatch.setattr(row_lanes, "MAX_GATHER_S", 60.0)
     listing = SlowListing()
     lanes = lanes_to(listing)
+
+    async def sizes() -> list[int]:
+        await asyncio.sleep(0.01)
+        return [count for _, count in listing.batches]
+
     for number in range(3):
         await lanes.send("a", "c", 0, row(f"alone {number}"))
     await asyncio.gather(lanes.send("a", "c", 0, row("1")), lanes.send("a", "c", 0, row("2")))
-    assert [count for _, count in listing.batches] == [1, 1, 1, 2]
-    gathering = [lanes.submit("a", "c", 0, row(str(number))) for number in range(row_lanes.ENOUGH - 1)]
-    await asyncio.sleep(0.01)
-    assert len(listing.batches) == 4, "others are about to come"
-    await lanes.send("a", "c", 0, row("enough"))
-    await asyncio.gather(*gathering)
-    assert [count for _, count in listing.batches[4:]] == [row_lanes.ENOUGH]
+    again = [lanes.submit("a", "c", 0, row("3"))]
+    assert await sizes() == [1, 1, 1, 2], "the other one is likely to come again, too"
+    again.append(lanes.submit("a", "c", 0, row("4")))
+    await asyncio.gather(*again)
+    assert await sizes() == [1, 1, 1, 2, 2]
+    many = [lanes.submit("a", "c", 0, row(f"many {number}")) for number in range(2 * row_lanes.ENOUGH)]
+    await asyncio.gather(*many)
+    many = [lanes.submit("a", "c", 0, row(f"more {number}")) for number in range(row_lanes.ENOUGH)]
+    await asyncio.gather(*many)
+    assert (await sizes())[-1] == row_lanes.ENOUGH, "so many need nobody else"
     last = lanes.submit("a", "c", 0, row("last"))
+    assert not last.done()
     await lanes.drain(10)
     assert last.done(), "at the end nothing is held back"
+
+
+async def test_nobody_is_waited_for_longer_than_a_request_takes() -> None:
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    await asyncio.gather(*(lanes.send("a", "c", 0, row(str(number))) for number in range(5)))
+    async with asyncio.timeout(10):
+        await lanes.send("a", "c", 0, row("one of five"))
+    assert [count for _, count in listing.batches] == [5, 1]
 
 
 async def test_rows_that_may_wait_share_the_news_that_they_are_durable() -> None:
