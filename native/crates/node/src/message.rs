@@ -328,6 +328,9 @@ impl Request {
                 let (key, row) = (take_key(from)?, from.u32()?);
                 let (timestamp, delete_at, metadata) = (from.u64()?, from.u64()?, from.pairs()?);
                 let (typed, content_type) = (from.flag()?, from.text()?);
+                if !typed && !content_type.is_empty() {
+                    return Err(Malformed("a content type that is not set"));
+                }
                 let content_type = typed.then_some(content_type);
                 let meta =
                     PostMeta { timestamp, metadata, content_type, content_type_timestamp: from.u64()?, delete_at };

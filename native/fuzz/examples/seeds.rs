@@ -1,0 +1,156 @@
+//! True messages, records and checkpoints, where libFuzzer begins: `seeds DIRECTORY` writes them, a folder per target.
+#![allow(clippy::unwrap_used, reason = "a tool for people, who see what went wrong")]
+
+use std::path::Path;
+
+use swiftlet_fuzz::lived;
+use swiftlet_node::message::{Found, Request, Written, encode_footer, lists};
+use swiftlet_node::{Refusal, Status};
+use swiftlet_store::disk::Disk;
+use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta};
+use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
+use swiftlet_wire::message::{
+    Offer, Place, Reason, Reply, Request as Call, encode_cancel, encode_region, encode_tried,
+};
+
+/// What a volume's head takes, and what a record's header does.
+const BLOCK: usize = 4096;
+const HEADER: usize = 128;
+
+fn save(root: &Path, target: &str, name: &str, parts: &[&[u8]]) {
+    let folder = root.join(target);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), parts.concat()).unwrap();
+}
+
+fn wire(root: &Path) {
+    let call = Call { method: 1, deadline_ms: 1000, body_bytes: 7, trace: "tx1", header: b"" }.encode();
+    let reply = Reply { status: 0, body_bytes: 7, header: b"" }.encode();
+    let offer = Offer { offset: 0, length: 9, place: None }.encode();
+    let lent = Offer { offset: 0, length: 9, place: Some(Place { region: 1, address: 4096 }) }.encode();
+    let number = 7_u64.to_be_bytes();
+    let parts: [(Kind, u8, u64, &[u8]); 12] = [
+        (Kind::Request, END, 1, &call),
+        (Kind::Reply, 0, 1, &reply),
+        (Kind::Offer, LENT, 1, &lent),
+        (Kind::Grant, 0, 1, &number),
+        (Kind::Data, 0, 1, &number),
+        (Kind::Done, 0, 1, &number),
+        (Kind::End, 0, 1, b"footer"),
+        (Kind::Cancel, 0, 1, &encode_cancel(Reason::Deadline, "late")),
+        (Kind::Ping, 0, 0, &number),
+        (Kind::Pong, 0, 0, &number),
+        (Kind::Region, 0, 0, &encode_region(1, 1 << 20, b"card")),
+        (Kind::Tried, 0, 0, &encode_tried(1, true)),
+    ];
+    let (mut all, mut encoder) = (Vec::new(), Encoder::default());
+    for (at, (kind, flags, stream, meta)) in parts.iter().enumerate() {
+        save(root, "messages", &format!("{kind:?}").to_lowercase(), &[&[at as u8, *flags], meta]);
+        let mut one = Vec::new();
+        encoder.encode(&mut one, *kind, *flags, *stream, &[meta], 0);
+        save(root, "frames", &format!("{kind:?}").to_lowercase(), &[&one]);
+        all.extend(one);
+    }
+    save(root, "messages", "offer-sent", &[&[2, 0], &offer]);
+    save(root, "frames", "all", &[&all]);
+    for message in 0..3_u8 {
+        for (at, with) in [(0, &b""[..]), (8, &[0, 2]), (12, &[9; 32]), (60, &[0xff; 12])] {
+            save(root, "handshake", &format!("change-{message}-{at}"), &[&[message, at], with]);
+        }
+    }
+    let stranger = [&b"swiftlet\0\x01\0\x01"[..], &[7; 32], b"\x01c\x01m\x06server", &[0; 13], &[1, 1, 2, 3, 4]];
+    save(root, "handshake", "hello-of-a-stranger", &stranger);
+}
+
+fn node(root: &Path) {
+    let key = Key { policy: 1, partition: 7, digest: [3; 16] };
+    let pairs = vec![(b"name".to_vec(), b"value".to_vec())];
+    let footer = Footer { size: 7, etag: b"etag".to_vec(), xxh3: 9 };
+    let meta = PutMeta {
+        name: b"/a/c/o".to_vec(),
+        timestamp: 5,
+        content_type: b"text/plain".to_vec(),
+        metadata: pairs.clone(),
+        sysmeta: pairs.clone(),
+        delete_at: 0,
+    };
+    let post =
+        PostMeta { timestamp: 6, metadata: pairs.clone(), content_type: Some(b"x".to_vec()), ..Default::default() };
+    let entry =
+        Entry { digest: [3; 16], kind: EntryKind::Data, timestamp: 5, meta_timestamp: 6, content_type_timestamp: 0 };
+    let requests = [
+        Request::Put { key, meta, footer: Some(footer.clone()), row: 3 },
+        Request::Get { key, start: 0, stop: 7 },
+        Request::Head(key),
+        Request::Post { key, meta: post, row: 0 },
+        Request::Delete { key, timestamp: 7, name: b"/a/c/o".to_vec(), row: 1 },
+        Request::Remove { key, entry },
+        Request::Policies,
+        Request::Partitions(1),
+        Request::Suffixes(1, 7),
+        Request::Entries(1, 7, 3),
+        Request::Settle(vec![(key, 5), (key, 6)]),
+        Request::Prepare { key, timestamp: 5, row: 1, size: Some(7) },
+    ];
+    for request in requests {
+        let number = request.method() as u8;
+        save(root, "objects", &format!("method-{number}"), &[&[number], &request.encode("d1").unwrap()]);
+    }
+    let info = Info {
+        name: b"/a/c/o".to_vec(),
+        timestamp: 5,
+        size: 7,
+        etag: b"etag".to_vec(),
+        xxh3: 9,
+        content_type: b"text/plain".to_vec(),
+        metadata: pairs.clone(),
+        sysmeta: pairs,
+        meta_timestamp: 6,
+        content_type_timestamp: 6,
+        delete_at: 0,
+    };
+    save(root, "objects", "found", &[&[0], &Found { info, body_xxh3: Some(9) }.encode().unwrap()]);
+    save(root, "objects", "written", &[&[0], &Written { owed: true, existed: false }.encode()]);
+    save(root, "objects", "footer", &[&[0], &encode_footer(&footer).unwrap()]);
+    save(root, "objects", "numbers", &[&[0], &lists::encode_numbers(&[1, 2])]);
+    save(root, "objects", "suffixes", &[&[0], &lists::encode_suffixes(&[(1, 2), (3, 4)])]);
+    save(root, "objects", "entries", &[&[0], &lists::encode_entries(&[entry, entry])]);
+    let refusal = Refusal { status: Status::Superseded, timestamp: 9, text: "newer".to_owned() };
+    save(root, "objects", "refusal", &[&[Status::Superseded as u8], &refusal.encode()]);
+}
+
+fn store(root: &Path) {
+    let disk = lived().unwrap();
+    let (mut kinds, files) = (std::collections::BTreeSet::new(), disk.files());
+    for (path, size) in &files {
+        let mut raw = vec![0; *size as usize];
+        disk.open(path).unwrap().read_at(&mut raw, 0).unwrap();
+        if path.starts_with("index/") {
+            save(root, "checkpoint", "true", &[&raw]);
+            for cut in 1..8 {
+                save(root, "checkpoint", &format!("cut-{cut}"), &[&raw[..raw.len() * cut / 8]]);
+            }
+        } else if path.starts_with("volumes/") {
+            for at in (BLOCK..raw.len().saturating_sub(HEADER)).step_by(64) {
+                if raw[at..].starts_with(b"SWLR") {
+                    let (kind, metadata) = (raw[at + 5], u32::from_be_bytes(*raw[at + 12..].first_chunk().unwrap()));
+                    kinds.insert(kind);
+                    let name = format!("kind-{kind}-{}", at / 64 % 4);
+                    save(root, "record", &name, &[&raw[at..at + HEADER + metadata as usize]]);
+                }
+            }
+        }
+    }
+    assert!(kinds.len() >= 4, "{kinds:?}");
+    for number in 0..files.len() as u8 {
+        save(root, "device", &format!("file-{number}"), &[&[number, 0, 0, 0, 20, 1, 0xff]]);
+        save(root, "device", &format!("record-{number}"), &[&[number, 0, 0, 16, 24, 8, 0, 0, 0, 0, 0, 0, 0, 9]]);
+    }
+}
+
+fn main() {
+    let root = std::env::args().nth(1).expect("a directory");
+    wire(Path::new(&root));
+    node(Path::new(&root));
+    store(Path::new(&root));
+}

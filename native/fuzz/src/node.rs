@@ -1,0 +1,34 @@
+//! What is asked of object servers and what they answer; Python has the same codec.
+
+use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, lists};
+use swiftlet_node::{Refusal, Status};
+
+/// A message: its number (a method, a status), then its bytes. What is accepted is, made anew, the same bytes.
+pub fn objects(data: &[u8]) {
+    let [number, raw @ ..] = data else { return };
+    let number = u16::from(*number);
+    if let Ok((device, request)) = Request::decode(number, raw) {
+        assert_eq!(request.method(), number);
+        assert_eq!(request.encode(&device).as_deref(), Ok(raw));
+    }
+    if let Ok(found) = Found::decode(raw) {
+        // A checksum that is not said to be one is not kept.
+        assert_eq!(found.encode().map(|again| Found::decode(&again)), Ok(Ok(found)));
+    }
+    if let Ok(written) = Written::decode(raw) {
+        assert_eq!(written.encode(), raw);
+    }
+    if let Ok(footer) = decode_footer(raw) {
+        assert_eq!(encode_footer(&footer).as_deref(), Ok(raw));
+    }
+    if let Ok(numbers) = lists::decode_numbers(raw) {
+        assert_eq!(lists::encode_numbers(&numbers), raw);
+    }
+    if let Ok(suffixes) = lists::decode_suffixes(raw) {
+        assert_eq!(lists::encode_suffixes(&suffixes), raw);
+    }
+    if let Ok(entries) = lists::decode_entries(raw) {
+        assert_eq!(lists::encode_entries(&entries), raw);
+    }
+    assert_ne!(Refusal::decode(number, raw).status, Status::Ok, "a refusal that is none");
+}
