@@ -21,5 +21,6 @@ cat /tmp/client
 kill $proxy
 wait $proxy
 status=$((status | $?))
+[[ $status -eq 0 ]] || exit $status
 check_received "the proxy" "$(sed -n 's/^the proxy has fetched \([0-9]*\) bytes.*/\1/p' /tmp/client)"
 exit $status

@@ -14,6 +14,7 @@
 mod card;
 mod engine;
 mod link;
+mod registering;
 mod ucx;
 
 pub use engine::{Engine, Settings};

@@ -16,6 +16,8 @@ use std::ptr::{self, NonNull};
 
 use ucx_rs::{decode_status_ptr, status_string, sys};
 
+use crate::registering;
+
 thread_local! {
     /// Numbers of operations that are over, with what became of them, until [`Library::completed`] takes them.
     static COMPLETED: RefCell<Vec<(u64, io::Result<()>)>> = const { RefCell::new(Vec::new()) };
@@ -92,6 +94,9 @@ impl Library {
     /// `settings`: as in UCX's environment, without the prefix `UCX_`. They win over the environment. `software`:
     /// with emulated remote memory access, see above.
     pub(crate) fn open(settings: &[(&str, &str)], software: bool) -> io::Result<Self> {
+        if !registering::is_linked() {
+            return Err(io::Error::other("libibverbs has no ibv_reg_mr_iova2: it is older than rdma-core 28"));
+        }
         let mut config = ptr::null_mut();
         // SAFETY: no prefix and no file are allowed; `config` is where the result goes.
         check(unsafe { sys::ucp_config_read(ptr::null(), ptr::null(), &mut config) })?;
@@ -171,7 +176,7 @@ impl Library {
         Ok(copy)
     }
 
-    /// Register memory for peers to read and for ourselves to fetch into. It has to live longer than the library.
+    /// Register memory for peers to read and for ourselves to fetch into; see [`registering`]. It has to live longer than the library.
     pub(crate) fn register(&mut self, address: NonNull<u8>, bytes: usize) -> io::Result<Memory> {
         let mut params: sys::ucp_mem_map_params_t = zeroed();
         params.field_mask = u64::from(
@@ -285,4 +290,125 @@ pub fn version() -> &'static str {
     // SAFETY: a constant string.
     let version = unsafe { CStr::from_ptr(sys::ucp_get_version_string()) };
     version.to_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::{Duration, Instant};
+
+    use swiftlet_transport::{Buffer, Pool};
+
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+
+    /// One end: its memory goes after its library.
+    struct End {
+        library: Library,
+        memory: Memory,
+        buffer: Buffer,
+        pool: Pool,
+    }
+
+    impl End {
+        fn new(transports: &str, content: u8) -> Self {
+            let of_ucx =
+                [("TLS", transports), ("PROTO_EMULATION_ENABLE", "n"), ("RNDV_THRESH", "inf"), ("RCACHE_ENABLE", "n")];
+            let mut library = Library::open(&of_ucx, false).unwrap();
+            let pool = Pool::new(16 << 20).unwrap();
+            let memory = library.register(pool.region().address(), pool.region().bytes()).unwrap();
+            let mut buffer = pool.chunk(BYTES).unwrap();
+            buffer.as_mut_slice().fill(content);
+            Self { library, memory, buffer, pool }
+        }
+
+        /// What becomes of an operation that was begun.
+        fn wait(&self, other: &Self, number: u64, begun: io::Result<Begun>) -> io::Result<()> {
+            if begun? == Begun::Over {
+                return Ok(());
+            }
+            let end = Instant::now() + Duration::from_secs(60);
+            while Instant::now() < end {
+                let _ = self.library.progress() | other.library.progress();
+                if let Some((_, result)) = self.library.completed().into_iter().find(|(over, _)| *over == number) {
+                    return result;
+                }
+            }
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    /// Write to a peer's memory, and hear whether that has come to pass.
+    fn put(from: &mut End, to: &End, endpoint: &Endpoint, remote: &Remote, address: u64) -> io::Result<()> {
+        let mut params: sys::ucp_request_param_t = zeroed();
+        params.op_attr_mask =
+            sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_CALLBACK | sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_USER_DATA;
+        params.cb.send = Some(over);
+        params.user_data = ptr::without_provenance_mut(2);
+        let data = from.buffer.as_mut_slice().as_ptr().cast();
+        // SAFETY: all of it outlives the operation, which is waited for.
+        let written = begun(unsafe { sys::ucp_put_nbx(endpoint.0, data, BYTES, address, remote.0, &params) });
+        from.wait(to, 2, written)?;
+        params.user_data = ptr::without_provenance_mut(3);
+        // SAFETY: the connection is open.
+        let flushed = begun(unsafe { sys::ucp_ep_flush_nbx(endpoint.0, &params) });
+        from.wait(to, 3, flushed)
+    }
+
+    /// Read from an end, and write to it; whether the writing changed anything there.
+    fn is_written(transports: &str) -> bool {
+        let (mut to, mut from) = (End::new(transports, 1), End::new(transports, 2));
+        let endpoint = from.library.connect(&to.library.address().unwrap()).unwrap();
+        let remote = endpoint.unpack(&to.library.pack(to.memory).unwrap()).unwrap();
+        let address = to.buffer.as_mut_slice().as_ptr().addr() as u64;
+        let mut into = from.pool.chunk(BYTES).unwrap();
+        // SAFETY: the buffer is of the memory, and the operation is waited for.
+        let read = unsafe { endpoint.get(1, (into.as_mut_slice(), from.memory), (address, &remote)) };
+        from.wait(&to, 1, read).unwrap();
+        assert!(into.as_mut_slice().iter().all(|byte| *byte == 1));
+        let result = put(&mut from, &to, &endpoint, &remote, address);
+        let changed = to.buffer.as_mut_slice().iter().any(|byte| *byte != 1);
+        assert_eq!(result.is_ok(), changed, "{result:?}");
+        drop(remote);
+        let closed = endpoint.close(4);
+        from.wait(&to, 4, closed).unwrap();
+        changed
+    }
+
+    /// Does nothing without a device. By itself `rc` brings datagrams along, which connect queue pairs and nothing else;
+    /// with nothing but queue pairs UCX does not connect, so there is no doing without them.
+    #[test]
+    fn without_datagrams_ucx_does_not_connect() {
+        if std::env::var("SWIFTLET_RDMA").is_err() {
+            return;
+        }
+        let (mut to, mut from) = (End::new("rc_verbs", 1), End::new("rc_verbs", 2));
+        let address = to.buffer.as_mut_slice().as_ptr().addr() as u64;
+        let endpoint = match from.library.connect(&to.library.address().unwrap()) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return println!("it says so at once: {error}"),
+        };
+        let remote = endpoint.unpack(&to.library.pack(to.memory).unwrap()).unwrap();
+        let mut into = from.pool.chunk(BYTES).unwrap();
+        // SAFETY: the buffer is of the memory; whatever becomes of the operation, both are there until the end.
+        let read = unsafe { endpoint.get(1, (into.as_mut_slice(), from.memory), (address, &remote)) };
+        println!("{:?}", from.wait(&to, 1, read).unwrap_err());
+        drop(remote);
+        let closed = endpoint.close(2);
+        from.wait(&to, 2, closed).unwrap();
+    }
+
+    /// Does nothing without a device: only its driver checks rights.
+    #[test]
+    fn others_read_our_memory_and_can_not_write_it() {
+        let Ok(transports) = std::env::var("SWIFTLET_RDMA") else { return };
+        assert!(!is_written(&transports));
+        // It is the rights that keep them from it.
+        registering::WRITABLE.store(true, Relaxed);
+        let changed = is_written(&transports);
+        registering::WRITABLE.store(false, Relaxed);
+        assert!(changed);
+    }
 }
