@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measure the native store beside the disk below it; RESULTS.md says what it came to.
 #
-#   bench/store/run.sh DIRECTORY            puts, gets, large objects (a minute or two; needs 4 GiB there)
+#   bench/store/run.sh DIRECTORY            puts, gets, large objects, few objects and many (three minutes; needs 4 GiB)
 #   bench/store/run.sh DIRECTORY many       ten million objects (needs 6 GiB there)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -20,7 +20,7 @@ if [[ ${2:-} == many ]]; then
     run fill 0 10000000
     run open
 else
-    for what in puts gets large; do
+    for what in puts gets large flat; do
         run "$what"
         rm -rf "$directory"
     done

@@ -1,7 +1,7 @@
-//! How fast a store is, beside what the disk does in the same run. `bench/store/run` runs it, `bench/store/RESULTS.md`
+//! How fast a store is, beside what the disk does in the same run. `bench/store/run.sh` runs it, `bench/store/RESULTS.md`
 //! has what it came to.
 //!
-//!     store_bench DIRECTORY puts|gets|large|fill FROM TO|open
+//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO|open
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
 
 use std::fs::File;
@@ -110,92 +110,192 @@ fn puts(root: &Path) {
             rate / loop_rate
         );
     }
-    ratios.sort_by(f64::total_cmp);
-    println!("median ratio {:.2}", ratios[ratios.len() / 2]);
+    println!("median ratio {:.2}", median(ratios));
+}
+
+/// Operations per second, on the clock and of processor time.
+fn timed(span: Duration, mut operation: impl FnMut(u64)) -> (f64, f64) {
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    let mut count = 0;
+    while begun.elapsed() < span {
+        for _ in 0..100 {
+            count += 1;
+            operation(count);
+        }
+    }
+    (count as f64 / begun.elapsed().as_secs_f64(), count as f64 / (cpu_seconds() - cpu))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Store objects of 10 KiB.
+fn put_small(store: &Store, numbers: std::ops::Range<u64>) {
+    let data = bytes(SMALL);
+    for number in numbers.clone() {
+        let done: swiftlet_store::Done = Box::new(|done| assert!(done.unwrap()));
+        store.submit_put(key(number), &meta(number, 1 << 40), &footer(&data), data.clone(), done);
+    }
+    store.put(key(numbers.end), &meta(numbers.end, 1 << 40), &footer(&data), data).unwrap();
 }
 
 fn gets(root: &Path) {
     let store = open(root);
-    let data = bytes(SMALL);
     let objects = 10_000;
-    for number in 0..objects {
-        let key = key(number);
-        store.submit_put(
-            key,
-            &meta(number, 1 << 40),
-            &footer(&data),
-            data.clone(),
-            Box::new(|done| assert!(done.unwrap())),
+    put_small(&store, 0..objects);
+    let file = File::open(root.join("volumes/00000001")).unwrap();
+    let mut buffer = vec![0; SMALL];
+    let mut all = Vec::new();
+    for _ in 0..7 {
+        let (rate, cpu) = timed(Duration::from_secs(1), |count| {
+            let object = store.get(&key(count.wrapping_mul(7919) % objects)).unwrap();
+            assert_eq!(object.bytes().unwrap().len(), SMALL);
+        });
+        let (plain, plain_cpu) = timed(Duration::from_secs(1), |count| {
+            file.read_exact_at(&mut buffer, 4096 + count.wrapping_mul(7919) % objects * SMALL as u64).unwrap();
+            std::hint::black_box(swiftlet_hash::xxh3_64(&buffer));
+        });
+        println!(
+            "gets {rate:8.0}/s, {cpu:8.0} per second of processor; pread and xxh3 alone {plain:8.0}/s, {plain_cpu:8.0}"
         );
+        all.push((cpu, plain_cpu));
     }
-    store.put(key(objects), &meta(objects, 1 << 40), &footer(&data), data.clone()).unwrap();
-    for _ in 0..5 {
-        let (begun, mut count) = (Instant::now(), 0_u64);
-        while begun.elapsed() < Duration::from_secs(2) {
-            for _ in 0..100 {
-                count += 1;
-                let object = store.get(&key(count.wrapping_mul(7919) % objects)).unwrap();
-                assert_eq!(object.bytes().unwrap().len(), SMALL);
-            }
-        }
-        let rate = count as f64 / begun.elapsed().as_secs_f64();
-        let file = File::open(root.join("volumes/00000001")).unwrap();
-        let (begun, mut plain) = (Instant::now(), 0_u64);
-        let mut buffer = vec![0; SMALL];
-        while begun.elapsed() < Duration::from_secs(1) {
-            for _ in 0..100 {
-                plain += 1;
-                file.read_exact_at(&mut buffer, 4096 + plain.wrapping_mul(7919) % objects * SMALL as u64).unwrap();
-                std::hint::black_box(swiftlet_hash::xxh3_64(&buffer));
-            }
-        }
-        let plain = plain as f64 / begun.elapsed().as_secs_f64();
-        println!("gets {rate:8.0}/s on one core; pread and xxh3 alone {plain:8.0}/s");
+    let (store_cpu, plain_cpu) =
+        (median(all.iter().map(|one| one.0).collect()), median(all.iter().map(|one| one.1).collect()));
+    println!("medians per second of processor: gets {store_cpu:.0}, alone {plain_cpu:.0}");
+}
+
+/// Send a part of a file into a socket, as the kernel does it.
+fn send_all(socket: &std::os::unix::net::UnixStream, file: &impl std::os::fd::AsFd, mut offset: u64, mut left: u64) {
+    while left > 0 {
+        let sent = rustix::fs::sendfile(socket, file, Some(&mut offset), left as usize).unwrap();
+        assert!(sent > 0, "the file ends too soon");
+        left -= sent as u64;
     }
+}
+
+/// How long `send` takes to bring so many bytes to somebody who reads them; seconds on the clock and of the processor.
+fn drained(size: u64, send: impl FnOnce(&std::os::unix::net::UnixStream)) -> (f64, f64) {
+    let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut buffer = vec![0; 1 << 20];
+            let mut left = size;
+            while left > 0 {
+                let read = std::io::Read::read(&mut there, &mut buffer).unwrap();
+                assert!(read > 0, "too little was sent");
+                left -= read as u64;
+            }
+        });
+        send(&here);
+    });
+    (begun.elapsed().as_secs_f64(), cpu_seconds() - cpu)
 }
 
 fn large(root: &Path) {
     let store = open(root);
     let piece = bytes(1 << 20);
-    let pieces = 1024_u64;
+    let pieces = 512_u64;
     let size = pieces << 20;
     let mut hasher = swiftlet_hash::Hasher::new(swiftlet_hash::Digests { md5: false, xxh3: true });
     (0..pieces).for_each(|_| hasher.update(&piece));
     let footer = Footer { size, etag: Vec::new(), xxh3: hasher.xxh3_64().unwrap() };
-    for round in 0..3 {
-        let begun = Instant::now();
-        let mut plain = File::create(root.join("plain")).unwrap();
-        (0..pieces).for_each(|_| plain.write_all(&piece).unwrap());
-        plain.sync_data().unwrap();
-        let disk = begun.elapsed().as_secs_f64();
-        let begun = Instant::now();
-        let mut writer = store.create(key(round), Some(size), None).unwrap();
-        (0..pieces).for_each(|_| writer.write(&piece).unwrap());
-        writer.commit(&meta(round, 1 << 40), &footer).unwrap();
-        let stored = begun.elapsed().as_secs_f64();
-        println!(
-            "write: store {:.2} GB/s, plain file {:.2} GB/s; ratio {:.2}",
-            gb(size, stored),
-            gb(size, disk),
-            disk / stored
-        );
-        let plain = File::open(root.join("plain")).unwrap();
-        let (mut buffer, begun) = (vec![0; 1 << 20], Instant::now());
-        (0..pieces).for_each(|at| plain.read_exact_at(&mut buffer, at << 20).unwrap());
-        let disk = begun.elapsed().as_secs_f64();
+    let (mut writes, mut reads, mut sends, mut sends_cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in 0..7 {
+        let written = || {
+            let begun = Instant::now();
+            let mut writer = store.create(key(round), Some(size), None).unwrap();
+            (0..pieces).for_each(|_| writer.write(&piece).unwrap());
+            writer.commit(&meta(round, 1 << 40), &footer).unwrap();
+            begun.elapsed().as_secs_f64()
+        };
+        let plain = || {
+            let begun = Instant::now();
+            let mut plain = File::create(root.join("plain")).unwrap();
+            (0..pieces).for_each(|_| plain.write_all(&piece).unwrap());
+            plain.sync_data().unwrap();
+            begun.elapsed().as_secs_f64()
+        };
+        // In turns: whoever comes second writes while the disk still has the first one's.
+        let (stored, disk) = if round % 2 == 0 {
+            let stored = written();
+            (stored, plain())
+        } else {
+            let disk = plain();
+            (written(), disk)
+        };
+        let file = File::open(root.join("plain")).unwrap();
         let object = store.get(&key(round)).unwrap();
+        let range = object.range().unwrap().unwrap();
+        let (mut buffer, begun) = (vec![0; 1 << 20], Instant::now());
+        (0..pieces).for_each(|at| file.read_exact_at(&mut buffer, at << 20).unwrap());
+        let plain_read = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         (0..pieces).for_each(|at| drop(object.read(at << 20, 1 << 20).unwrap()));
-        let stored = begun.elapsed().as_secs_f64();
+        let checked = begun.elapsed().as_secs_f64();
+        let (plain_sent, plain_cpu) = drained(size, |socket| send_all(socket, &file, 0, size));
+        let (sent, sent_cpu) = drained(size, |socket| send_all(socket, &range.file, range.offset, range.len));
         println!(
-            "read, checked: store {:.2} GB/s, plain pread {:.2} GB/s; ratio {:.2}",
+            "write: store {:.2} GB/s, plain file {:.2} GB/s; read, checked {:.2}, plain {:.2}; sendfile {:.2}, plain {:.2}",
             gb(size, stored),
             gb(size, disk),
-            disk / stored
+            gb(size, checked),
+            gb(size, plain_read),
+            gb(size, sent),
+            gb(size, plain_sent)
         );
+        writes.push(disk / stored);
+        reads.push(plain_read / checked);
+        sends.push(plain_sent / sent);
+        sends_cpu.push(plain_cpu / sent_cpu);
         std::fs::remove_file(root.join("plain")).unwrap();
         store.delete(key(round), 1 << 41, Vec::new()).unwrap();
     }
+    println!(
+        "median ratios: write {:.2}, read and checked {:.2}, sendfile {:.2}, sendfile by processor time {:.2}",
+        median(writes),
+        median(reads),
+        median(sends),
+        median(sends_cpu)
+    );
+}
+
+/// The same operations on a store with few objects and on one with many, in turn.
+fn flat(root: &Path) {
+    let (sizes, read) = ([10_000, 1_000_000], 1 << 50);
+    let stores = sizes.map(|size| {
+        let store = open(&root.join(size.to_string()));
+        put_many(&store, 0..size);
+        put_small(&store, read..read + 1000);
+        store
+    });
+    let mut costs: [[Vec<f64>; 3]; 2] = Default::default();
+    for round in 0..9 {
+        for (at, store) in stores.iter().enumerate() {
+            let (puts, _) = timed_puts(store, Duration::from_secs(2), round);
+            let (gets, gets_cpu) = timed(Duration::from_millis(500), |count| {
+                let object = store.get(&key(read + count.wrapping_mul(7919) % 1000)).unwrap();
+                assert_eq!(object.bytes().unwrap().len(), SMALL);
+            });
+            let (_, stats_cpu) = timed(Duration::from_millis(500), |count| {
+                drop(store.stat(&key(count.wrapping_mul(7919) % sizes[at])).unwrap());
+            });
+            println!("{:8} objects: durable puts {puts:6.0}/s, gets {gets:7.0}/s", sizes[at]);
+            for (all, one) in costs[at].iter_mut().zip([1e6 / puts, 1e6 / gets_cpu, 1e6 / stats_cpu]) {
+                all.push(one);
+            }
+        }
+    }
+    let [few, many] = costs.map(|costs| costs.map(median));
+    for (what, (few, many)) in
+        ["durable put, of the clock", "get, of processor", "stat, of processor"].iter().zip(few.iter().zip(&many))
+    {
+        println!("{what}: {few:.2} us with {}, {many:.2} us with {}: {:.2}", sizes[0], sizes[1], many / few);
+    }
+    std::process::exit(0);
 }
 
 fn gb(size: u64, seconds: f64) -> f64 {
@@ -280,6 +380,7 @@ fn main() {
         "puts" => puts(root),
         "gets" => gets(root),
         "large" => large(root),
+        "flat" => flat(root),
         "fill" => fill(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap()),
         "open" => reopen(root),
         other => panic!("what is {other}?"),
