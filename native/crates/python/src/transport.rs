@@ -221,7 +221,7 @@ impl TransportUpload {
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         let mut chunk = payload(data)?;
         if let Some(uploads) = &self.uploads {
-            chunk = uploads.piece(data.py(), &self.peer, chunk);
+            chunk = uploads.piece(data.py(), &self.peer, chunk, false);
         }
         let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(upload.as_ref().is_some_and(|upload| upload.send(chunk).is_ok()))
@@ -272,7 +272,7 @@ impl TransportPeer {
     ) -> PyResult<TransportTicket> {
         let mut piece = payload(body)?;
         if let Some(uploads) = &self.uploads {
-            piece = uploads.piece(body.py(), &self.peer, piece);
+            piece = uploads.piece(body.py(), &self.peer, piece, true);
         }
         let body = if piece.is_empty() { Body::Empty } else { Body::Chunk(piece) };
         let header = header.as_slice().to_vec();

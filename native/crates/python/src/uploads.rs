@@ -10,6 +10,9 @@ use pyo3::prelude::*;
 use swiftlet_transport::limits::{CHUNK_BYTES, INLINE_BYTES};
 use swiftlet_transport::{Carrier, Chunk, Peer, Pool};
 
+/// What is shorter goes in a frame as it is: a fetch has its price too.
+const LEAST_BYTES: usize = 4096;
+
 /// Brings uploads into the pool of a node that has RDMA.
 pub(crate) struct Uploads {
     pool: Pool,
@@ -22,9 +25,10 @@ impl Uploads {
         Self { pool: pool.clone(), last: Mutex::default() }
     }
 
-    /// A piece as this peer should be given it.
-    pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk) -> Chunk {
-        let fits = piece.len() > INLINE_BYTES && piece.len() <= CHUNK_BYTES;
+    /// A piece as this peer should be given it; `whole`: it is all of the body, which travels in the request if it is short.
+    pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk, whole: bool) -> Chunk {
+        let least = if whole { INLINE_BYTES + 1 } else { LEAST_BYTES };
+        let fits = (least..=CHUNK_BYTES).contains(&piece.len());
         if !fits || peer.metrics().snapshot().carrier != Some(Carrier::Rdma) {
             return piece;
         }
