@@ -440,7 +440,7 @@ class Round:
             self._give_up(unsettled)
         elif len(cases) == 1:
             _log.info("peer skipped", peer=peer.name, partition=cases[0].partition, error=str(course.error))
-            self._report.count("failed")
+            self._count(cases[0], peer, "failed")
             behind = course.lacking[cases[0].partition]
             self._conclude(cases[0], peer, _Found(done=False, proof=False, behind=behind))
         else:
@@ -470,12 +470,21 @@ class Round:
         if course.pulled[partition]:
             self._compare_again(case, peer)
         if settled is None:
-            self._count_proved(case.share, (partition,))
+            PROVED.inc()
+            if partition not in case.share.bare:
+                self._count(case, peer, "equal")
             self._conclude(case, peer, _EQUAL)
             return True
-        self._report.count("failed" if settled.behind or settled.unsent else "differs")
+        self._count(case, peer, "failed" if settled.behind or settled.unsent else "differs")
         self._conclude(case, peer, self._found(case, settled))
         return True
+
+    def _count(self, case: _Case, peer: Device, result: str) -> None:
+        """Count a comparison; one that was made once more is the same one, unless it failed this time."""
+        if peer.id not in case.again:
+            self._report.count(result)
+        elif result == "failed":
+            self._report.failed += 1
 
     def _found(self, case: _Case, settled: Settled) -> _Found:
         # Who only pushes has not seen what the peer has besides.

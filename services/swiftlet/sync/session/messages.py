@@ -329,8 +329,8 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
     if kind == _TYPES[Equal]:
         return Equal(policy, ring)
     if kind == _TYPES[Roots]:
-        count = reader.count(MAX_PARTITIONS, "roots")
-        return Roots(policy, ring, tuple(reader.take(HASH_SIZE) for _ in range(count)))
+        roots = reader.take(reader.count(MAX_PARTITIONS, "roots") * HASH_SIZE)
+        return Roots(policy, ring, tuple(roots[start : start + HASH_SIZE] for start in range(0, len(roots), HASH_SIZE)))
     if kind == _TYPES[Suffixes]:
         return _decode_suffixes(reader, policy, ring)
     if kind == _TYPES[Entries]:
