@@ -25,12 +25,12 @@ from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
+from swiftlet.sync.cases import Selection
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
-from swiftlet.sync.rounds import Selection
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger

@@ -29,6 +29,7 @@ from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavail
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
+from swiftlet.sync.cases import EVERYTHING, Selection
 from swiftlet.sync.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
@@ -36,7 +37,7 @@ from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import Progress
 from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
-from swiftlet.sync.rounds import EVERYTHING, Round, Selection
+from swiftlet.sync.rounds import Round
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
 from swiftlet.sync.share import Places, Share

@@ -20,12 +20,12 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import structlog
 
 from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
+from swiftlet.sync.cases import EQUAL, EVERYTHING, NOT_DONE, Case, Errand, Found, LeftOut, Proofs, Selection
 from swiftlet.sync.driver import Course, Driver, Outdated
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.pacing import Pace
@@ -50,87 +50,6 @@ _LOOK_S = 0.05
 """Seconds between looks whether load lets one more session begin."""
 
 _log = structlog.get_logger("replicator")
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a round is confined to: some partitions, and some peers; None for all."""
-
-    partitions: frozenset[int] | None = None
-    peers: Callable[[Device], bool] | None = None
-
-    def has(self, partition: int) -> bool:
-        """Whether a partition is selected."""
-        return self.partitions is None or partition in self.partitions
-
-    def has_peer(self, device: Device) -> bool:
-        """Whether a peer is selected."""
-        return self.peers is None or self.peers(device)
-
-
-EVERYTHING = Selection()
-
-
-@dataclass(slots=True)
-class _Found:
-    """What the last comparison with a peer came to."""
-
-    done: bool = True
-    proof: bool = True
-    """Whether it shows that nothing is lacking here that the peer has."""
-    equal: bool = False
-    behind: int = 0
-    unsent: int = 0
-
-
-_EQUAL = _Found(equal=True)
-_NOT_DONE = _Found(done=False, proof=False)
-
-
-@dataclass(slots=True)
-class _Proofs:
-    """What one peer has proved. `whole`: what is not proved is known to differ; `out`: the peer is left out."""
-
-    peer: Device
-    asked: frozenset[int]
-    proved: set[int] = field(default_factory=set)
-    whole: bool = False
-    out: bool = False
-    tries: int = 0
-
-
-@dataclass(slots=True)
-class _Case:
-    """A partition that is not known to be equal everywhere. `todo`: peers, and whether a difference is known."""
-
-    share: Share
-    partition: int
-    late: bool
-    todo: dict[int, bool] = field(default_factory=dict)
-    found: dict[int, _Found] = field(default_factory=dict)
-    again: set[int] = field(default_factory=set)
-    """Peers that have been compared once more."""
-    waits: bool = True
-    """Whether it is in a queue or a session."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Errand:
-    """A session to be: cases with a peer. `differs`: all are known to differ."""
-
-    share: Share
-    peer: Device
-    differs: bool
-    cases: list[_Case]
-
-
-@dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """What was not compared because a node is out of reach."""
-
-    share: Share
-    peer: Device
-    partitions: frozenset[int]
 
 
 class Round:
@@ -158,14 +77,14 @@ class Round:
         self._selection = selection
         self._first: set[str] = set(neighbours.take_back())
         """Nodes that are back."""
-        self._cases: dict[tuple[int, int], _Case] = {}
+        self._cases: dict[tuple[int, int], Case] = {}
         self._concluded: list[tuple[Share, frozenset[int]]] = []
         """What needs no session any more: all proved, or left out."""
-        self._ready: dict[tuple[bool, int, int, bool], list[_Case]] = {}
+        self._ready: dict[tuple[bool, int, int, bool], list[Case]] = {}
         self._shares: dict[int, Share] = {}
-        self._retries: deque[_Errand] = deque()
+        self._retries: deque[Errand] = deque()
         self._homes: deque[tuple[Share, Homeward]] = deque()
-        self._left_out: dict[str, list[_LeftOut]] = {}
+        self._left_out: dict[str, list[LeftOut]] = {}
         self._waiting_homes: dict[str, list[tuple[Share, Homeward]]] = {}
         self._under_way = 0
         self._news = asyncio.Event()
@@ -234,7 +153,7 @@ class Round:
     async def _prove_all(self, share: Share, by_peer: Mapping[int, frozenset[int]]) -> None:
         slots = asyncio.Semaphore(self._pace.concurrency)
 
-        async def prove(peer: Device, asked: frozenset[int]) -> _Proofs:
+        async def prove(peer: Device, asked: frozenset[int]) -> Proofs:
             async with slots:
                 return await self._prove(share, peer, asked)
 
@@ -254,11 +173,11 @@ class Round:
                 continue
             for proofs in found:
                 if partition in proofs.asked and proofs.peer.id not in case.todo:
-                    case.found[proofs.peer.id] = _EQUAL if partition in proofs.proved else _NOT_DONE
+                    case.found[proofs.peer.id] = EQUAL if partition in proofs.proved else NOT_DONE
 
-    async def _prove(self, share: Share, peer: Device, asked: frozenset[int]) -> _Proofs:
+    async def _prove(self, share: Share, peer: Device, asked: frozenset[int]) -> Proofs:
         """Ask a peer for proofs; one that refuses to be asked is tried until that is enough to leave it out."""
-        proofs = _Proofs(peer, asked)
+        proofs = Proofs(peer, asked)
         while not self._neighbours.skips(node_of(peer)):
             session = proof_session(self._terms(share), peer.id, sorted(asked - proofs.proved))
             course = await self._driver.drive(share, session)
@@ -314,10 +233,10 @@ class Round:
             share.standing.compared_all(rest & left, checked=False)
             share.standing.compared_all(rest - left, checked=True)
 
-    def _case(self, share: Share, partition: int) -> _Case:
+    def _case(self, share: Share, partition: int) -> Case:
         case = self._cases.get((id(share), partition))
         if case is None:
-            case = _Case(share, partition, self._progress.was_done(share, partition))
+            case = Case(share, partition, self._progress.was_done(share, partition))
             self._cases[id(share), partition] = case
         return case
 
@@ -381,7 +300,7 @@ class Round:
             self._under_way -= 1
             self._news.set()
 
-    def _pop(self) -> _Errand | None:
+    def _pop(self) -> Errand | None:
         if not self._ready:
             return None
         keys = list(self._ready)
@@ -394,14 +313,14 @@ class Round:
         del waiting[-size:]
         if not waiting:
             del self._ready[key]
-        return _Errand(share, share.device_of(peer_id), differs, cases)
+        return Errand(share, share.device_of(peer_id), differs, cases)
 
     def _rank(self, key: tuple[bool, int, int, bool]) -> tuple[bool, bool]:
         """Who is back comes first, what a former life did comes last."""
         late, share_id, peer_id, _ = key
         return node_of(self._shares[share_id].device_of(peer_id)) not in self._first, late
 
-    def _advance(self, case: _Case) -> None:
+    def _advance(self, case: Case) -> None:
         """On to the case's next peer, or to its end."""
         case.waits = bool(case.todo)
         if case.todo:
@@ -410,7 +329,7 @@ class Round:
             self._news.set()
             return
         peers = case.share.peers(case.partition)[0]
-        found = [case.found.get(peer.id, _NOT_DONE) for peer in peers]
+        found = [case.found.get(peer.id, NOT_DONE) for peer in peers]
         self._progress.done(case.share, case.partition, all(one.done for one in case.found.values()))
         if self._selection.peers is None and peers:
             case.share.standing.compared(
@@ -421,7 +340,7 @@ class Round:
                 checked=all(one.done and one.proof for one in found),
             )
 
-    async def _hold(self, errand: _Errand) -> None:
+    async def _hold(self, errand: Errand) -> None:
         """Hold a session."""
         share, peer, cases = errand.share, errand.peer, errand.cases
         if self._outdated(share):
@@ -430,7 +349,7 @@ class Round:
         if self._neighbours.skips(node_of(peer)):
             self._leave_out(share, peer, {case.partition for case in cases})
             for case in cases:
-                self._conclude(case, peer, _NOT_DONE)
+                self._conclude(case, peer, NOT_DONE)
             return
         course = await self._driver.drive(share, self._session(errand))
         unsettled = [case for case in cases if not self._settle(case, peer, course)]
@@ -442,26 +361,26 @@ class Round:
             _log.info("peer skipped", peer=peer.name, partition=cases[0].partition, error=str(course.error))
             self._count(cases[0], peer, "failed")
             behind = course.lacking[cases[0].partition]
-            self._conclude(cases[0], peer, _Found(done=False, proof=False, behind=behind))
+            self._conclude(cases[0], peer, Found(done=False, proof=False, behind=behind))
         else:
             size = max(1, len(cases) // _LESS)
             for start in range(0, len(unsettled), size):
-                self._retries.append(_Errand(share, peer, False, unsettled[start : start + size]))
+                self._retries.append(Errand(share, peer, False, unsettled[start : start + size]))
 
-    def _session(self, errand: _Errand) -> Session:
+    def _session(self, errand: Errand) -> Session:
         terms = self._terms(errand.share)
         partitions = [case.partition for case in errand.cases]
         make = differing_session if errand.differs else neighbour_session
         return make(terms, errand.peer.id, partitions)
 
-    def _give_up(self, cases: Iterable[_Case]) -> None:
+    def _give_up(self, cases: Iterable[Case]) -> None:
         """There is a newer ring: its own round will look at these."""
         for case in cases:
             case.todo.clear()
             case.waits = False
             self._progress.done(case.share, case.partition, False)
 
-    def _settle(self, case: _Case, peer: Device, course: Course) -> bool:
+    def _settle(self, case: Case, peer: Device, course: Course) -> bool:
         """Note what a session has told of a case; False if it has not."""
         partition = case.partition
         settled = course.settled.get(partition)
@@ -473,25 +392,25 @@ class Round:
             PROVED.inc()
             if partition not in case.share.bare:
                 self._count(case, peer, "equal")
-            self._conclude(case, peer, _EQUAL)
+            self._conclude(case, peer, EQUAL)
             return True
         self._count(case, peer, "failed" if settled.behind or settled.unsent else "differs")
         self._conclude(case, peer, self._found(case, settled))
         return True
 
-    def _count(self, case: _Case, peer: Device, result: str) -> None:
+    def _count(self, case: Case, peer: Device, result: str) -> None:
         """Count a comparison; one that was made once more is the same one, unless it failed this time."""
         if peer.id not in case.again:
             self._report.count(result)
         elif result == "failed":
             self._report.failed += 1
 
-    def _found(self, case: _Case, settled: Settled) -> _Found:
+    def _found(self, case: Case, settled: Settled) -> Found:
         # Who only pushes has not seen what the peer has besides.
         proof = self._terms(case.share).mode.pull
-        return _Found(True, proof, False, settled.behind, settled.unsent)
+        return Found(True, proof, False, settled.behind, settled.unsent)
 
-    def _compare_again(self, case: _Case, source: Device) -> None:
+    def _compare_again(self, case: Case, source: Device) -> None:
         """Something came from a peer: others may have it as well, and those compared before may lack it."""
         for peer in case.todo:
             case.todo[peer] = False
@@ -500,7 +419,7 @@ class Round:
                 case.again.add(peer)
                 case.todo[peer] = found.equal
 
-    def _conclude(self, case: _Case, peer: Device, found: _Found) -> None:
+    def _conclude(self, case: Case, peer: Device, found: Found) -> None:
         case.found[peer.id] = found
         case.todo.pop(peer.id, None)
         self._advance(case)
@@ -513,7 +432,7 @@ class Round:
 
     def _leave_out(self, share: Share, peer: Device, partitions: Collection[int]) -> None:
         self._report.count("skipped", len(partitions))
-        self._left_out.setdefault(node_of(peer), []).append(_LeftOut(share, peer, frozenset(partitions)))
+        self._left_out.setdefault(node_of(peer), []).append(LeftOut(share, peer, frozenset(partitions)))
 
     def _take_up(self) -> None:
         """Put what was left out because of nodes that are back at the head."""
@@ -527,7 +446,7 @@ class Round:
                 if not self._outdated(out.share):
                     self._reopen(out)
 
-    def _reopen(self, out: _LeftOut) -> None:
+    def _reopen(self, out: LeftOut) -> None:
         share, mode = out.share, self._terms(out.share).mode
         away = self._away(share)
         still_out = {
@@ -546,7 +465,7 @@ class Round:
                 case = self._case(share, partition)
                 case.waits = False
                 for peer in share.peers(partition)[0]:
-                    case.found[peer.id] = _NOT_DONE if (peer.id, partition) in still_out else _EQUAL
+                    case.found[peer.id] = NOT_DONE if (peer.id, partition) in still_out else EQUAL
             case.todo[out.peer.id] = False
             if not case.waits:
                 self._progress.again(1)

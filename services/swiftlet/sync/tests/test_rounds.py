@@ -13,6 +13,7 @@ from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.sync import rounds
+from swiftlet.sync.cases import Selection
 from swiftlet.sync.driver import MAX_REFUSED
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
@@ -21,7 +22,6 @@ from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import MAX_TEXT_BYTES, Progress
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.report import RoundReport
-from swiftlet.sync.rounds import Selection
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
 from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standing
