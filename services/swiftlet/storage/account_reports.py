@@ -102,8 +102,8 @@ class AccountReporter:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def report_now(self, device: str, id: DatabaseId) -> None:
-        """Report within `wait_s`; what fails or takes longer is retried in the background."""
+    async def report_now(self, device: str, id: DatabaseId) -> bool:
+        """Report within `wait_s`; what fails or takes longer (False) is retried in the background."""
         try:
             async with asyncio.timeout(self._settings.wait_s):
                 delivered = await self._report(device, id)
@@ -113,6 +113,7 @@ class AccountReporter:
             self._forget((device, id))
         else:
             self.schedule(device, id)
+        return delivered
 
     def schedule(self, device: str, id: DatabaseId) -> None:
         """Report in a while, if that is not planned already."""

@@ -41,8 +41,8 @@ from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
 AnyDb = ContainerDb | AccountDb
-Report = Callable[[DatabaseId], Awaitable[None]]
-"""Brings a container's totals to its account, within a bounded time."""
+Report = Callable[[DatabaseId], Awaitable[bool]]
+"""Brings a container's totals, as they are now, to its account within a bounded time; whether that worked."""
 
 
 class Finder(Protocol):
@@ -88,8 +88,8 @@ class Claims:
         self._report = report
         self._clock = clock
         self._books: dict[DatabaseId, _Book] = {}
-        self._reporting: dict[DatabaseId, asyncio.Task[None]] = {}
-        self._next_report: dict[DatabaseId, asyncio.Task[None]] = {}
+        self._reporting: dict[DatabaseId, asyncio.Task[bool]] = {}
+        self._next_report: dict[DatabaseId, asyncio.Task[bool]] = {}
 
     async def take(
         self, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: float
@@ -119,7 +119,8 @@ class Claims:
         """
         id = self._store.id_of(partition, name)
         async with _at_work(self._books, id) as book:
-            listed = await self._read(id, lambda database: _has(database, row, timestamp), False)
+            # One look for all that is asked in most cases: each costs a turn of a thread while others wait.
+            listed, told = await self._read(id, lambda database: _stands(database, row, timestamp), (False, True))
             listed = listed or await self._elsewhere(id, row, timestamp)
             if listed:
                 book.held.pop(claim_id, None)
@@ -127,29 +128,30 @@ class Claims:
                 book.held[claim_id] = replace(book.held[claim_id], row=(row, timestamp))
         if not report or not listed:
             return Settled(listed, False)
-        if self._report is not None:
-            await self._report_once(id, self._report)
-        return Settled(listed, await self._read(id, lambda database: not database.head.unreported, True))
+        if told or self._report is None:
+            return Settled(listed, told)
+        # What was listed since may be unreported again; that is for those whose rows they are.
+        return Settled(listed, await self._report_once(id, self._report))
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
         """A write came to nothing, or is counted elsewhere."""
         async with _at_work(self._books, self._store.id_of(partition, name)) as book:
             book.held.pop(claim_id, None)
 
-    async def _report_once(self, id: DatabaseId, report: Report) -> None:
+    async def _report_once(self, id: DatabaseId, report: Report) -> bool:
         """Report what is listed now; those who ask while a report is under way share the next one."""
         task = self._next_report.get(id)
         if task is None:
             task = self._next_report[id] = asyncio.create_task(self._report_next(id, report))
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
 
-    async def _report_next(self, id: DatabaseId, report: Report) -> None:
+    async def _report_next(self, id: DatabaseId, report: Report) -> bool:
         before = self._reporting.get(id)
         if before is not None:
             await asyncio.wait([before])
         mine = self._reporting[id] = self._next_report.pop(id)
         try:
-            await report(id)
+            return await report(id)
         finally:
             if self._reporting.get(id) is mine:
                 del self._reporting[id]
@@ -217,6 +219,11 @@ def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
     if isinstance(row, ContainerRow):
         return row.put_timestamp >= timestamp
     return isinstance(row, ObjectRow) and row.timestamp >= timestamp
+
+
+def _stands(database: AnyDb, name: str, timestamp: Timestamp) -> tuple[bool, bool]:
+    """Whether the row is here, and whether the account has been told of the totals."""
+    return _has(database, name, timestamp), not database.head.unreported
 
 
 def _is_split(database: AnyDb) -> bool:

@@ -37,7 +37,7 @@ from swiftlet.transport.wire import WireError, array, timestamp
 class ContainerReporter(Protocol):
     """Who brings a container's totals to its account."""
 
-    async def report_now(self, device: str, id: DatabaseId) -> None:
+    async def report_now(self, device: str, id: DatabaseId) -> bool:
         """Report within a bounded time; what fails is retried later."""
         ...
 

@@ -63,7 +63,7 @@ class MemoryListingTransport(MemoryShards):
         """By device name; to be changed at any time."""
         self.after_container_change: Hook | None = None
         """What a container server does after a PUT or DELETE before it answers: report to the account."""
-        self.report: Callable[[str, DatabaseId], Awaitable[None]] | None = None
+        self.report: Callable[[str, DatabaseId], Awaitable[bool]] | None = None
         """How the totals of a container on the device of that name get to its account."""
         self.claims = {name: Claims(store, partial(self._report, name)) for name, store in stores.items()}
         """By device name; a new one is what a server has that was started anew."""
@@ -96,9 +96,8 @@ class MemoryListingTransport(MemoryShards):
         if self.after_container_change is not None:
             await self.after_container_change(device, DatabaseName(account, container))
 
-    async def _report(self, device: str, id: DatabaseId) -> None:
-        if self.report is not None:
-            await self.report(device, id)
+    async def _report(self, device: str, id: DatabaseId) -> bool:
+        return self.report is not None and await self.report(device, id)
 
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int

@@ -52,8 +52,8 @@ def connect_accounts(cluster: MemoryCluster) -> list[AccountReporter]:
         for device in cluster.devices
     }
 
-    async def report(name: str, id: DatabaseId) -> None:
-        await reporters[name].report_now("d", id)
+    async def report(name: str, id: DatabaseId) -> bool:
+        return await reporters[name].report_now("d", id)
 
     async def changed(device: Device, name: DatabaseName) -> None:
         partition = cluster.ring.partition_of(HASH_PATH(name.account, name.container))

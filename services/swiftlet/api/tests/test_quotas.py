@@ -157,6 +157,12 @@ async def test_versions_have_room_of_their_own_and_deletions_are_never_refused(
         assert (await proxy.call("PUT", "v/o", data=body)).status == 201
     assert (await proxy.call("PUT", "v/o", data=b"three")).status == 413
     assert (await proxy.call("GET", "v/o")).body == b"two"
+    # In the account each of the two counts, and so does the link that is listed as the object.
+    limit(proxy, account_object_count=4)
+    await asyncio.gather(*quota_checks._later)
+    assert (await proxy.call("PUT", "c/a", data=b"")).status == 201
+    assert (await proxy.call("PUT", "c/b", data=b"")).status == 413
+    limit(proxy, object_count=2, account_object_count=50)
     assert (await proxy.call("DELETE", "v/o")).status == 204
     assert (await proxy.call("GET", "v/o")).status == 404
     await asyncio.gather(*quota_checks._later)
@@ -331,7 +337,12 @@ async def test_fifty_who_make_containers_never_pass_a_precise_limit(pair: list[P
         limit(proxy, container_count=6)
     answers = await asyncio.gather(*(pair[n % 2].call("PUT", f"new-{n}") for n in range(50)))
     assert sorted({answer.status for answer in answers}) == [201, 413]
-    assert (await pair[0].api.listings.account_info(ACCOUNT)).container_count == 6
+    made = (await pair[0].api.listings.account_info(ACCOUNT)).container_count
+    assert made <= 6
+    # Nobody competes any more: the last room can be used.
+    for number in range(6 - made):
+        assert (await pair[0].call("PUT", f"last-{number}")).status == 201
+    assert (await pair[0].call("PUT", "over")).status == 413
 
 
 async def test_in_cached_mode_the_overshoot_is_bounded_by_the_room_that_each_process_saw(pair: list[Proxy]) -> None:

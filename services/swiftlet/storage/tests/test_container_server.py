@@ -43,8 +43,9 @@ class Reporter:
     def __init__(self) -> None:
         self.told: list[tuple[str, DatabaseId]] = []
 
-    async def report_now(self, device: str, id: DatabaseId) -> None:
+    async def report_now(self, device: str, id: DatabaseId) -> bool:
         self.told.append((device, id))
+        return True
 
 
 @pytest.fixture
