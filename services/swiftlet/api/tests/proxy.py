@@ -142,9 +142,13 @@ async def proxy_of(
     client_timeout_s: float = 10.0,
     storage_url: str | None = None,
     limits: LimitsSection | None = None,
+    may_be_hot: bool = False,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
-    """A proxy of this cluster; several share what is stored and nothing else."""
+    """A proxy of this cluster; several share what is stored and nothing else.
+
+    One that `may_be_hot` has the devices replaced by native ones, if reads are to come through the front.
+    """
     users = root / "users.yaml"
     entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
     users.write_text(yaml.safe_dump([entry]))
@@ -172,7 +176,7 @@ async def proxy_of(
     token = {"X-Auth-Token": tokens.issue(Identity(ACCOUNT, "tester", frozenset({Role.ADMIN})))[0]}
     async with AsyncExitStack() as stack:
         server = TestServer(app)
-        twice = bool(os.environ.get(HOT_VARIABLE))
+        twice = may_be_hot and bool(os.environ.get(HOT_VARIABLE))
         if twice:
             server, _, _ = await stack.enter_async_context(hot_server(app, api, cluster, root))
         client = await stack.enter_async_context(TestClient(server, auto_decompress=False))

@@ -15,10 +15,11 @@ from swiftlet_native import ObjectServer, TransportNode, TransportPeer
 from swiftlet.api.core import SwiftApi
 from swiftlet.hot_path.hot_path import HotPath, HotSettings
 from swiftlet.main.hot_path import use_hot_path
+from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
-from swiftlet.store.faults import FaultyStore
-from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
+from swiftlet.store.faults import Faults, FaultyStore
+from swiftlet.store.native import AGGREGATE_BELOW, NativeStore, NativeWriter
 from swiftlet.web.front import FRONT_DOOR
 
 KEYS = [b"k" * 32]
@@ -28,6 +29,18 @@ _VOLUME_BYTES = 16 << 20
 
 _DEVICES: dict[MemoryCluster, NativeDevices] = {}
 """Of clusters with several proxies: the first one's, which ends last."""
+
+
+class _Faulty(NativeStore):
+    """A native store that may be full, for whoever writes to it directly."""
+
+    def __init__(self, directory: Directory) -> None:
+        super().__init__(directory, volume_bytes=_VOLUME_BYTES, threads=False)
+        self.faults = Faults()
+
+    def create(self, key: ObjectKey, size: int | None = None, aggregate_below: int | None = None) -> NativeWriter:
+        self.faults.reach("create")
+        return super().create(key, size, aggregate_below)
 
 
 class NativeDevices:
@@ -44,7 +57,7 @@ class NativeDevices:
         for device in cluster.devices:
             directory = root / "native" / device.host
             directory.mkdir(parents=True)
-            store = NativeStore(directory, volume_bytes=_VOLUME_BYTES, threads=False)
+            store = _Faulty(directory)
             name = f"{device.host}:{device.port}"
             stores = {device.device: store.native}
             server = ObjectServer(
