@@ -178,15 +178,19 @@ class Round:
     async def _prove(self, share: Share, peer: Device, asked: frozenset[int]) -> Proofs:
         """Ask a peer for proofs; one that refuses to be asked is tried until that is enough to leave it out."""
         proofs = Proofs(peer, asked)
+        unreachable = False
         while not self._neighbours.skips(node_of(peer)):
-            session = proof_session(self._terms(share), peer.id, sorted(asked - proofs.proved))
-            course = await self._driver.drive(share, session)
+            # A long question is made again only once the peer is there.
+            knocking = unreachable
+            partitions = sorted(asked - proofs.proved)[: 1 if knocking else None]
+            course = await self._driver.drive(share, proof_session(self._terms(share), peer.id, partitions))
             proofs.proved |= course.proved
-            proofs.whole = course.error is None
-            if course.error and not isinstance(course.error, Outdated):
-                _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
+            proofs.whole = course.error is None and not knocking
             proofs.tries += 1
-            if not isinstance(course.error, NodeUnreachable) or proofs.tries >= min(MAX_TRIES, len(asked)):
+            unreachable = isinstance(course.error, NodeUnreachable)
+            if course.error and not knocking and not isinstance(course.error, Outdated):
+                _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
+            if proofs.tries >= min(MAX_TRIES, len(asked)) or not (unreachable or knocking):
                 return proofs
         proofs.out = True
         return proofs
