@@ -59,7 +59,7 @@ async def bench(arguments: argparse.Namespace, objects: int, replicas: int) -> l
             print(f"<!-- filled in {time.monotonic() - began:.0f} s -->", flush=True)
         for turn, mode in enumerate(arguments.modes):
             only_stable = arguments.generated or mode in arguments.stable
-            subject = Subject(cluster, mode, replicas, objects, arguments.working if only_stable else 0)
+            subject = Subject(cluster, mode, replicas, objects, arguments.working if only_stable else 0, arguments.nice)
             async for measured in scenarios(subject, turn, only_stable):
                 found.append(measured)
                 print(line(measured), flush=True)
@@ -78,6 +78,9 @@ def main() -> None:
     )
     parser.add_argument("--generated", action="store_true", help="indexes without objects; the stable scenario alone")
     parser.add_argument("--working", type=int, default=0, help="nodes that do rounds where only that is measured")
+    parser.add_argument(
+        "--nice", type=int, default=0, help="niceness in measured rounds; below 0 (root) on busy machines"
+    )
     parser.add_argument("--json", type=Path, help="add the figures to this file")
     arguments = parser.parse_args()
     configure_logging("bench", "error", "console")
