@@ -5,5 +5,7 @@ import sys
 
 for line in sys.stdin:
     message = json.loads(line)
-    if message["reason"] == "compiler-artifact" and message["executable"] and message["target"]["kind"] in (["test"], ["lib"]):
+    if message["reason"] != "compiler-artifact" or not message["executable"]:
+        continue
+    if message["target"]["kind"] in (["test"], ["lib"]):
         print(message["target"]["name"], message["executable"])
