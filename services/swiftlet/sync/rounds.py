@@ -191,8 +191,8 @@ class Round:
             if course.error and not knocking and not isinstance(course.error, Outdated):
                 _log.info("peer gave no proof", peer=peer.name, reason=str(course.error))
             if proofs.tries >= min(MAX_TRIES, len(asked)) or not (unreachable or knocking):
-                return proofs
-        proofs.out = True
+                break
+        proofs.out = self._neighbours.skips(node_of(peer))
         return proofs
 
     def _leave_out_failed(self, share: Share, away: Collection[int], partitions: Iterable[int]) -> None:
