@@ -605,6 +605,9 @@ class Front:
     def open(self) -> int:
         """Connections that are here."""
 
+    def is_alive(self) -> bool:
+        """Whether its thread runs; without it nobody accepts."""
+
     def leave(self) -> None:
         """Accept no more, close what is idle, and the rest when it is answered."""
 

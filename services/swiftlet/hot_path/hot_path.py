@@ -1,7 +1,8 @@
 """The hot path of one proxy process: grants for what is asked, renewed while they are used, withdrawn with changes.
 
 Fault model: the API may refuse, fail or not know at any time: then nothing is granted, and requests take the ordinary
-way. Between a decision and its grant something may be withdrawn: then the decision does not count.
+way. The front's thread may die: then the process has to end, for nobody would let clients in. Between a decision and
+its grant something may be withdrawn: then the decision does not count.
 """
 
 from __future__ import annotations
@@ -168,11 +169,12 @@ class HotPath:
                     await self._grant(running, token, prefix)
 
     async def record(self) -> None:
-        """Write down what the front answers, for ever."""
+        """Write down what the front answers, for ever; RuntimeError when its thread has died."""
         while True:
             await asyncio.sleep(TAKE_S)
             if self._running is not None:
                 self._running.records.take()
+                check_alive(self._running.front)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,12 @@ class _Running:
     routes: Routes
     door: Door
     records: Records
+
+
+def check_alive(front: Front) -> None:
+    """RuntimeError when nobody accepts connections any more: a successor of this process will."""
+    if not front.is_alive():
+        raise RuntimeError("the thread that accepts connections has died")
 
 
 def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:

@@ -233,6 +233,12 @@ impl Front {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// Whether the thread runs; without it nobody accepts.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Accept no more, close what is idle, and what is not when it is answered.
     pub fn leave(&self) {
         self.shared.post(Command::Leave);

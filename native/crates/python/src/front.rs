@@ -157,6 +157,11 @@ impl Front {
         self.0.open()
     }
 
+    /// Whether its thread runs.
+    fn is_alive(&self) -> bool {
+        self.0.is_alive()
+    }
+
     /// Accept no more, and close what is idle.
     fn leave(&self) {
         self.0.leave();

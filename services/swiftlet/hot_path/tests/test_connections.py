@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import pytest
 from prometheus_client import REGISTRY
+from swiftlet_native import Front
 
+from swiftlet.hot_path.hot_path import check_alive
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
 from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
 
@@ -220,6 +223,21 @@ async def test_logged_and_counted(hot: Hot, raw: Raw, caplog: pytest.LogCaptureF
             await raw.ask()
     assert hot.answered - answered == 10
     assert counted() - before == 10
+
+
+class Dead:
+    """A front whose thread has died."""
+
+    def is_alive(self) -> bool:
+        return False
+
+
+async def test_a_front_that_died_ends_the_process(hot: Hot, raw: Raw) -> None:
+    running = hot.path._running
+    assert running is not None
+    check_alive(running.front)
+    with pytest.raises(RuntimeError, match="has died"):
+        check_alive(cast("Front", Dead()))
 
 
 async def test_the_end(hot: Hot, raw: Raw, connect: Connect) -> None:
