@@ -338,8 +338,8 @@ class TransportNode:
     ) -> TransportNode:
         """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others.
 
-        OSError when the system has no thread, descriptor or memory left; with `rdma` also when this build has none, there
-        is no device, or its memory may not be locked.
+        OSError when the system has no thread, descriptor or memory left; with `rdma` also when this build has none,
+        there is no device, or its memory may not be locked.
         """
 
     def listen(self, host: str, port: int, /) -> int:
@@ -536,7 +536,7 @@ _Served: TypeAlias = tuple[str, bytes, int, float, str, str]
 
 @final
 class Front:
-    """The thread that owns listening sockets: answers reads for which there is a grant, hands over all other connections.
+    """The thread that owns listening sockets: answers reads with a grant, hands over all other connections.
 
     See docs/design/2026-11-21-hot-path.md. Paths and tokens are as clients send them.
     """
@@ -552,8 +552,9 @@ class Front:
         max_handed: int = 1024,
         max_served: int = 50000,
     ) -> Front:
-        """`secret`: what stands before and behind a name where it is hashed. Above the first two limits connections wait
-        to be accepted, above the last nothing is hot. OSError when the system has no thread or descriptor left."""
+        """`secret`: what stands before and behind a name where it is hashed. Above the first two limits connections
+        wait to be accepted, above the last nothing is hot. OSError when the system has no thread or descriptor left.
+        """
 
     def listen(self, descriptor: _Socket, /) -> None:
         """Accept connections from a listening socket, which stays the caller's to close. OSError."""
@@ -568,8 +569,9 @@ class Front:
         """A descriptor that is readable while something was handed over."""
 
     def handed(self) -> list[tuple[_Socket, bytes, int]]:
-        """What was handed over since the last time: descriptors, the caller's from now on, what was read of each, and how
-        often in a row it was taken back and handed over again without an answer in between."""
+        """What was handed over since the last time: descriptors, the caller's from now on, what was read of each, and
+        how often in a row it was taken back and handed over again without an answer in between.
+        """
 
     @staticmethod
     def asked(request: Buffer, /) -> tuple[bytes, bytes] | None:
@@ -596,8 +598,9 @@ class Front:
     def route(
         self, policy: int, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /
     ) -> None:
-        """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices without a peer are not
-        asked. ValueError when it is no ring."""
+        """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices
+        without a peer are not asked. ValueError when it is no ring.
+        """
 
     def unroute(self, policy: int, /) -> None:
         """Nobody knows where a policy's objects are."""

@@ -298,8 +298,8 @@ class ProxySection(NodeTimeouts):
     )
     hot_path: bool = Field(
         default=False,
-        description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment ago; "
-        "all other requests as always. Without TLS, and with object servers that are spoken to natively.",
+        description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment "
+        "ago; all other requests as always. Without TLS, and with object servers that are spoken to natively.",
     )
     storage_url: str | None = Field(
         default=None,
@@ -446,7 +446,8 @@ class ContainerSection(NodeTimeouts):
     usage_interval_s: Seconds = Field(
         default=60.0,
         description="Seconds between walks over the account databases that find out which accounts hold most, for the "
-        "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's usageSeconds.",
+        "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's "
+        "usageSeconds.",
     )
     shard_above_rows: int = Field(
         default=1_000_000,
@@ -454,8 +455,8 @@ class ContainerSection(NodeTimeouts):
         le=1_000_000_000,
         description="Objects in one container's database beyond which it is split into ranges of names, each in a "
         "database of its own on other devices; the same on all container servers. 0: containers are never split, and "
-        "those that were split stay so. Programs from before this setting can't read a container that was split; nothing "
-        "is split while one of its holders runs such a program.",
+        "those that were split stay so. Programs from before this setting can't read a container that was split; "
+        "nothing is split while one of its holders runs such a program.",
     )
     shard_takeover_s: Seconds = Field(
         default=60.0,
