@@ -140,7 +140,7 @@ bench-sync: setup ## rounds in all five modes: bytes, messages, time, processor 
 	@.venv/bin/python -m bench.sync.run $(SYNC_ARGS)
 
 .PHONY: bench-sync-plots
-bench-sync-plots: setup ## draw bench/sync/results.json: PNGs and one HTML page (installs matplotlib into .cache)
+bench-sync-plots: setup ## draw bench/sync/results.json: PNGs, SVGs and one HTML page (installs matplotlib into .cache)
 	@bench/sync/plots.sh
 
 # make bench-peers PEERS_ARGS='--objects 1000 --rounds 0'

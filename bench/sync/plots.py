@@ -1,4 +1,4 @@
-"""Figures of `bench.sync.run --json`: PNGs, and one HTML page that holds them and the tables, with the paper's beside.
+"""Figures of `bench.sync.run --json`: PNGs, SVGs, and one HTML page of these and the tables, with the paper's beside.
 
     make bench-sync-plots          # or: python bench/sync/plots.py RESULTS.json DIRECTORY PAGE.html
 
@@ -7,9 +7,9 @@ Run by a Python that has matplotlib (requirements.txt beside this).
 
 from __future__ import annotations
 
-import base64
 import html
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +19,8 @@ import matplotlib  # type: ignore[import-not-found]
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "swiftlet"})
 
 MODES = ("batched", "lightsync", "all_to_all", "star", "chain")
 SCENARIOS = ("stable", "10 % created", "10 % deleted", "a node down", "it is back")
@@ -110,9 +112,10 @@ def by_replicas(found: Found, objects: int, name: str, label: str, path: Path) -
 
 
 def save(figure: Any, path: Path) -> None:
-    """As PNG."""
+    """As PNG for people, and as SVG beside it for the page: text, which the repository may hold."""
     figure.tight_layout()
     figure.savefig(path, dpi=90)
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     pyplot.close(figure)
 
 
@@ -176,13 +179,21 @@ def beside(found: Found) -> str:
     return rows(head, lines)
 
 
+def inline(path: Path) -> str:
+    """The drawing as an element of a page; what its parts are called is made its own, as a page has one name space."""
+    drawing = path.read_text()
+    drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{path.stem}-", drawing)
+    return re.sub(r"[ \t]+\n", "\n", drawing)
+
+
 def main() -> None:
     """Draw all."""
     source, directory, page = map(Path, sys.argv[1:])
     directory.mkdir(parents=True, exist_ok=True)
     found = load(source)
     made = []
-    for old in directory.glob("*.png"):
+    for old in (*directory.glob("*.png"), *directory.glob("*.svg")):
         old.unlink()
     sizes = sorted({n for _, r, n, scenario in found if r == 3 and scenario == "it is back"})
     for objects in sizes:
@@ -194,14 +205,11 @@ def main() -> None:
         by_objects(found, 3, name, label, made[-1])
         made.append(directory / f"replicas-{name}.png")
         by_replicas(found, 1000, name, label, made[-1])
-    images = "".join(
-        f'<img alt="{path.stem}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'
-        for path in made
-    )
+    images = "".join(inline(path.with_suffix(".svg")) for path in made)
     title = "Rounds in five modes"
     style = "body{font:15px sans-serif;max-width:70em;margin:2em auto}td,th{padding:.15em .6em;text-align:right}"
     page.write_text(
-        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{style} img{{width:100%}}</style>"
+        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{style} svg{{width:100%;height:auto}}</style>"
         f"<h1>{title}</h1><p>Five nodes, one after the other, signed HTTP between real object servers; "
         "RESULTS.md says how it was measured, and on how busy a machine: compare bytes, messages and CPU seconds "
         "rather than seconds. 1,000,000 objects are generated indexes.</p>"
