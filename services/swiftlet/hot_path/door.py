@@ -1,7 +1,8 @@
 """Connections between the front and aiohttp: taken over with the bytes read so far, given back between two requests.
 
 A connection is given back when its last request was one that the front would answer now, aiohttp holds nothing of the
-next one, and the answer has left. One that comes back several times without the front having answered anything stays.
+next one, and the answer has left. One that comes back several times without the front having answered anything stays
+for a while.
 
 Fault model: a client may be gone before its connection is taken over, and send anything at any time: bytes that reach
 aiohttp before the connection is given back keep it here. What the kernel holds goes along with the descriptor.
@@ -23,7 +24,9 @@ from swiftlet_native import Front
 from swiftlet.web.logs import get_logger
 
 _MAX_BOUNCES = 8
-"""As often in a row a connection may come back unanswered."""
+"""As often in a row a connection may come back unanswered and be given back at once."""
+_COLD_S = 1.0
+"""After that many seconds here one that came back more often is tried again: what kept it cold may be over."""
 _SOON = 32
 """Turns of the event loop within which a connection whose answer has left is ready for the next request."""
 _LOOK_S = 0.01
@@ -58,6 +61,7 @@ class Connection(RequestHandler):
         self._begun_with = begun_with
         self._whole: bytes | None = None
         self.bounces = bounces
+        self._since = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with what was read before."""
@@ -100,6 +104,11 @@ class Connection(RequestHandler):
         """Go on reading, unless aiohttp has reasons of its own not to."""
         if self.transport is not None and not (self._reading_paused or self._buffer_paused):
             self.transport.resume_reading()
+
+    @property
+    def may_be_tried(self) -> bool:
+        """Whether the front is likely to answer something on it, or long enough ago has not."""
+        return self.bounces < _MAX_BOUNCES or self._loop.time() - self._since >= _COLD_S
 
     @property
     def is_idle(self) -> bool:
@@ -164,7 +173,7 @@ class Door:
 
     def give_back(self, connection: Connection) -> None:
         """Let the front have a connection whose answer has left, as soon as nothing of it is needed here."""
-        if connection.bounces < _MAX_BOUNCES and not self._leaving and not connection.is_over:
+        if connection.may_be_tried and not self._leaving and not connection.is_over:
             connection.hold()
             self._give_back(connection, _SOON)
 
