@@ -184,7 +184,7 @@ def inline(path: Path) -> str:
     drawing = path.read_text()
     drawing = drawing[drawing.index("<svg") :]
     drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{path.stem}-", drawing)
-    return re.sub(r"[ \t]+\n", "\n", drawing)
+    return re.sub(r"\s+", " ", drawing)
 
 
 def main() -> None:

@@ -12,16 +12,9 @@ from swiftlet.auth.identity import Identity, Role
 from swiftlet.hot_path.deciding import VALID_S, Deciding, Grant
 from swiftlet.hot_path.withdrawing import Withdrawal, withdrawal
 from swiftlet.names import Path
-from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, memory_cluster
+from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 
 PREFIX = f"/v1/{ACCOUNT}/c/"
-
-
-@pytest.fixture
-async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
-    async with memory_cluster(tmp_path, devices=3) as made:
-        await made.make_container()
-        yield made
 
 
 @pytest.fixture
