@@ -26,10 +26,12 @@ PREFIXES = frozenset(
 )
 """In the code: what names of headers begin with."""
 REFERENCE = """
-Accept Accept-Ranges Content-Disposition Content-Encoding Content-Length Content-Type Destination Destination-Account
-ETag If-Match If-Modified-Since If-None-Match If-Unmodified-Since Last-Modified Range Transfer-Encoding
-X-Account-Access-Control X-Account-Bytes-Used X-Account-Container-Count X-Account-Meta-Quota-Bytes
-X-Account-Meta-Temp-URL-Key X-Account-Meta-Temp-URL-Key-2 X-Account-Object-Count X-Auth-Token X-Container-Bytes-Used
+Accept Accept-Ranges Content-Disposition Content-Encoding Content-Length Content-Type Date Destination
+Destination-Account ETag If-Match If-Modified-Since If-None-Match If-Unmodified-Since Last-Modified Range
+Transfer-Encoding X-Account-Access-Control X-Account-Bytes-Used X-Account-Container-Count X-Account-Meta-Quota-Bytes
+X-Account-Meta-Temp-URL-Key X-Account-Meta-Temp-URL-Key-2 X-Account-Object-Count
+X-Account-Storage-Policy-name-Bytes-Used X-Account-Storage-Policy-name-Container-Count
+X-Account-Storage-Policy-name-Object-Count X-Auth-Token X-Container-Bytes-Used
 X-Container-Meta-Access-Control-Allow-Origin X-Container-Meta-Access-Control-Expose-Headers
 X-Container-Meta-Access-Control-Max-Age X-Container-Meta-Quota-Bytes X-Container-Meta-Quota-Count
 X-Container-Meta-Temp-URL-Key X-Container-Meta-Temp-URL-Key-2 X-Container-Meta-Web-Directory-Type
@@ -39,9 +41,29 @@ X-Detect-Content-Type X-Fresh-Metadata X-History-Location X-Newest X-Object-Mani
 X-Remove-History-Location X-Remove-Versions-Location X-Service-Token X-Static-Large-Object X-Storage-Policy
 X-Symlink-Target X-Symlink-Target-Account X-Timestamp X-Trans-Id X-Trans-Id-Extra X-Versions-Enabled
 X-Versions-Location bulk-delete delimiter end_marker extract-archive filename format limit marker multipart-manifest
-path prefix reverse swiftinfo_sig symlink temp_url_expires temp_url_sig version-id versions
+path prefix reverse swiftinfo_expires swiftinfo_sig symlink temp_url_expires temp_url_sig version-id versions
 """
 """Headers and parameters of https://docs.openstack.org/api-ref/object-store/, without metadata of any name."""
+REFERENCE_STATUS = {
+    "COPY object": "201",
+    "DELETE account": "204 401 403 404",
+    "DELETE container": "204 404 409",
+    "DELETE object": "204 404",
+    "GET /info": "200",
+    "GET /v1/endpoints": "201",
+    "GET account": "200 204",
+    "GET container": "200 204 404",
+    "GET object": "200 404 416",
+    "HEAD account": "204 401",
+    "HEAD container": "204",
+    "HEAD object": "200",
+    "POST account": "204",
+    "POST container": "204 404",
+    "POST object": "202 307 400",
+    "PUT container": "201 202 400 404 507",
+    "PUT object": "201 404 408 411 422",
+}
+"""Its status codes: those that an operation names, in its lists, its text and its examples."""
 
 
 def names(kind: str) -> set[str]:
@@ -69,6 +91,12 @@ def test_nothing_is_there_twice() -> None:
 def test_every_header_and_parameter_of_the_reference_has_a_row() -> None:
     known = names("header") | names("query")
     assert [name for name in REFERENCE.split() if name.lower() not in known] == []
+
+
+def test_every_status_of_the_reference_has_a_row() -> None:
+    shown = {row.what for row in EVERY if row.kind == "status"}
+    told = {f"{operation} {status}" for operation, codes in REFERENCE_STATUS.items() for status in codes.split()}
+    assert sorted(told - shown) == []
 
 
 def test_every_operation_of_the_description_has_a_row() -> None:

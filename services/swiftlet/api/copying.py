@@ -27,7 +27,7 @@ from swiftlet.api.sending import Span, choose_spans, refuse_by_conditions
 from swiftlet.api.slo_put import use_manifest
 from swiftlet.api.storing import NewObject
 from swiftlet.api.storing_links import copy_link
-from swiftlet.api.version_reads import find_version
+from swiftlet.api.version_reads import find_version, version_of
 from swiftlet.errors import InvalidName, NameTooLong
 from swiftlet.names import Path, decode, parse_path
 
@@ -78,7 +78,8 @@ async def prepare(new: NewObject) -> None:
         raise ApiError(405, "Multipart Manifest PUTs cannot be COPY requests")
     if call.request.content_length or "Transfer-Encoding" in headers:
         raise ApiError(400, "Copy requests require a zero byte body")
-    stored = await followed(call, await _source(call, new.source), newest=True)
+    asked = await _source(call, new.source)
+    stored = await followed(call, asked, newest=True)
     new.closers.append(stored.close)
     readable = await resolve_asked(call, stored)
     new.closers.append(readable.close)
@@ -91,6 +92,9 @@ async def prepare(new: NewObject) -> None:
     else:
         await _take_bytes(new, readable)
     _describe(new, new.source, readable)
+    version = call.query.get("version-id") or await version_of(call, new.source, asked.info)
+    if version is not None:
+        new.shown["X-Copied-From-Version-Id"] = version
 
 
 async def _source(call: Call, path: Path) -> Stored:

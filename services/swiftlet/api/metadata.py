@@ -31,13 +31,29 @@ _UNSUPPORTED = frozenset(
     {
         "X-Container-Sync-To",
         "X-Container-Sync-Key",
+        "X-Container-Rfc-Compliant-Etags",
+        "X-Account-Rfc-Compliant-Etags",
     }
 )
 
 
+_META = (
+    OBJECT_META,
+    CONTAINER_META,
+    ACCOUNT_META,
+    "X-Remove-Container-Meta-",
+    "X-Remove-Account-Meta-",
+)
+
+
 def canonical(name: str) -> str:
-    """A header's name in the spelling the API shows: `X-Object-Meta-Color`."""
-    return "-".join(part.capitalize() for part in name.split("-"))
+    """A header's name in the spelling the API shows: `X-Object-Meta-Color`.
+
+    Underscores in names of metadata are hyphens, as the reference has it (metadata header syntax); in those of other
+    headers they stay, so that `X_Object_Manifest` is no other way to say `X-Object-Manifest`.
+    """
+    full = "-".join(part.capitalize() for part in name.split("-"))
+    return canonical(full.replace("_", "-")) if "_" in full and full.startswith(_META) else full
 
 
 def refuse_unsupported(headers: Iterable[str]) -> None:

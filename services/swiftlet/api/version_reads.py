@@ -13,7 +13,7 @@ from swiftlet.api.reserved import version_path
 from swiftlet.api.resolver import reader_of
 from swiftlet.api.versioning import DELETE_MARKER, NULL, VERSION_ID, has_versions, parse_version
 from swiftlet.errors import NotFound
-from swiftlet.model import ContainerInfo
+from swiftlet.model import ContainerInfo, ObjectInfo
 from swiftlet.names import Path
 
 _READING = frozenset({"GET", "HEAD"})
@@ -58,10 +58,16 @@ async def find_version(call: Call, path: Path, text: str) -> Stored:
     return stored
 
 
+async def version_of(call: Call, path: Path, info: ObjectInfo) -> str | None:
+    """Which version the current object is that was read at `path`; None in containers that have none."""
+    link = Link.of(info)
+    if link is not None and link.version is not None:
+        return link.version.internal
+    return NULL if has_versions(await container_of(call.api, path)) else None
+
+
 async def tell_version(call: Call, stored: Stored) -> None:
     """Have the answer to a GET or HEAD say which version it is, in containers that have versions."""
-    link = Link.of(stored.info)
-    if link is not None and link.version is not None:
-        tell(call, VERSION_ID, link.version.internal)
-    elif has_versions(await container_of(call.api, call.path)):
-        tell(call, VERSION_ID, NULL)
+    version = await version_of(call, call.path, stored.info)
+    if version is not None:
+        tell(call, VERSION_ID, version)

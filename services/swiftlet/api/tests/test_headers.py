@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import pytest
 
 from swiftlet.api.tests.large import put_large
 from swiftlet.api.tests.proxy import LOGIN, SECRET, Proxy
 from swiftlet.auth.identity import Role
+from swiftlet.errors import DiskFull
 from swiftlet.placement.tests.cluster import ACCOUNT
+from swiftlet.ring.model import Device
 
 KEPT = {
     "Cache-Control": "no-store",
@@ -75,6 +79,41 @@ async def test_acls_are_removed_by_headers_of_their_own(proxy: Proxy) -> None:
     assert "X-Account-Access-Control" not in (await proxy.call("HEAD", "")).headers
 
 
+@pytest.mark.parametrize(("kind", "path"), [("Object", "c/o"), ("Container", "c"), ("Account", "")])
+async def test_names_of_metadata_have_no_case_and_no_underscores(proxy: Proxy, kind: str, path: str) -> None:
+    """The reference: names are case-insensitive, and "the underscore character is silently converted to a hyphen"."""
+    assert (await proxy.call("PUT", "c/o", data=b"x")).status == 201
+    assert (await proxy.call("POST", path, {f"x-{kind}-META-shoe_SIZE": "9"})).status in {202, 204}
+    assert (await proxy.call("HEAD", path)).headers[f"X-{kind}-Meta-Shoe-Size"] == "9"
+    if kind != "Object":
+        assert (await proxy.call("POST", path, {f"X-Remove-{kind}-Meta-Shoe_Size": "x"})).status == 204
+        assert f"X-{kind}-Meta-Shoe-Size" not in (await proxy.call("HEAD", path)).headers
+
+
+async def test_an_underscore_is_no_way_around_a_check(proxy: Proxy) -> None:
+    assert (await proxy.call("POST", "", {"X-Account-Meta-Quota_Bytes": "1"})).status == 403
+    assert (await proxy.call("POST", "c", {"X-Container-Meta-Quota_Count": "many"})).status == 400
+    assert (await proxy.call("PUT", "c/o", {"X_Object_Manifest": "c/x"}, b"x")).status == 201
+    assert (await proxy.call("GET", "c/o")).body == b"x"
+
+
+@pytest.mark.parametrize(("kind", "path"), [("Container", "c"), ("Account", "")])
+async def test_a_post_changes_the_metadata_it_names(proxy: Proxy, kind: str, path: str) -> None:
+    """Accounts and containers: a value adds or changes, an empty one removes if there is one, others stay."""
+
+    async def post(**items: str) -> dict[str, str]:
+        headers = {f"X-{kind}-Meta-{name}": value for name, value in items.items()}
+        assert (await proxy.call("POST", path, headers)).status == 204
+        shown = (await proxy.call("HEAD", path)).headers
+        return {name: shown[f"X-{kind}-Meta-{name}"] for name in ("A", "B") if f"X-{kind}-Meta-{name}" in shown}
+
+    assert await post(A="1") == {"A": "1"}
+    assert await post(B="2") == {"A": "1", "B": "2"}
+    assert await post(A="3") == {"A": "3", "B": "2"}
+    assert await post(A="") == {"B": "2"}
+    assert await post(A="") == {"B": "2"}
+
+
 @pytest.mark.parametrize("name", ["X-Versions-Location", "X-History-Location"])
 async def test_archives_are_removed_by_headers_of_their_own(proxy: Proxy, name: str) -> None:
     assert (await proxy.call("PUT", "archive")).status == 201
@@ -83,6 +122,14 @@ async def test_archives_are_removed_by_headers_of_their_own(proxy: Proxy, name: 
     remove = {"X-Versions-Location": "X-Remove-Versions-Location", "X-History-Location": "X-Remove-History-Location"}
     assert (await proxy.call("POST", "c", {remove[name]: "x"})).status == 204
     assert name not in (await proxy.call("HEAD", "c")).headers
+
+
+@pytest.mark.parametrize("name", ["X-Versions-Location", "X-History-Location"])
+async def test_either_header_removes_either_archive(proxy: Proxy, name: str) -> None:
+    for remove in ("X-Remove-Versions-Location", "X-Remove-History-Location"):
+        assert (await proxy.call("POST", "c", {name: "archive"})).status == 204
+        assert (await proxy.call("POST", "c", {remove: "x"})).status == 204
+        assert name not in (await proxy.call("HEAD", "c")).headers
 
 
 async def test_links_tell_of_their_target(proxy: Proxy) -> None:
@@ -113,6 +160,8 @@ async def test_what_is_not_supported_says_so(proxy: Proxy) -> None:
         for method, path in (("PUT", "c2"), ("POST", "c")):
             answer = await proxy.call(method, path, {name: "x"})
             assert (answer.status, name.encode() in answer.body) == (501, True)
+    for name, path in (("X-Container-Rfc-Compliant-Etags", "c"), ("X-Account-Rfc-Compliant-Etags", "")):
+        assert (await proxy.call("POST", path, {name: "true"})).status == 501
     reseller = proxy.token_of("test:boss", Role.RESELLER_ADMIN)
     for name in ("X-Account-Quota-Bytes-Policy-gold", "X-Account-Quota-Count-Policy-gold"):
         assert (await proxy.call("POST", "", {**reseller, name: "1"})).status == 501
@@ -126,20 +175,126 @@ async def test_accounts_are_made_and_deleted_by_reseller_admins(proxy: Proxy) ->
         async with proxy.client.request(method, "/v1/AUTH_fresh", headers=headers) as answer:
             return answer.status
 
+    assert await call("PUT", {}) == 401
     assert await call("PUT", proxy.token) == 403
     assert await call("PUT", reseller) == 201
     assert await call("PUT", reseller) == 202
     assert await call("HEAD", reseller) == 204
+    assert await call("DELETE", {}) == 401
     assert await call("DELETE", proxy.token) == 403
     assert await call("DELETE", reseller) == 204
     async with proxy.client.options("/v1/AUTH_fresh") as answer:
         assert (answer.status, "PUT" in answer.headers["Allow"]) == (200, True)
 
 
+async def test_the_first_write_makes_an_account(proxy: Proxy) -> None:
+    owner = proxy.token_of("newcomers:ann", Role.ADMIN)
+
+    async def call(method: str, path: str) -> int:
+        async with proxy.client.request(method, f"/v1/AUTH_newcomers{path}", headers=owner) as answer:
+            return answer.status
+
+    assert await call("HEAD", "") == 204
+    assert await call("PUT", "/c") == 201
+    assert await call("GET", "/c") == 204
+
+
+@pytest.mark.parametrize("path", ["", "c", "c/o"])
+async def test_other_methods_are_405(proxy: Proxy, path: str) -> None:
+    answer = await proxy.call("PATCH", path)
+    allowed = set(answer.headers["Allow"].split(", "))
+    assert answer.status == 405
+    assert allowed == {"GET", "HEAD", "PUT", "POST", "DELETE"} | ({"COPY"} if "/" in path else set())
+
+
+async def test_both_names_of_the_version(proxy: Proxy) -> None:
+    for version, status in (("v1", 204), ("v1.0", 204), ("v2", 404)):
+        async with proxy.client.head(f"/{version}/{ACCOUNT}/c", headers=proxy.token) as answer:
+            assert answer.status == status
+
+
+async def test_places_are_not_told_at_the_public_door(proxy: Proxy) -> None:
+    """`endpoints` is an account's name like another here; never 201, which the reference has for /v1/endpoints."""
+    for headers, status in ((proxy.token, 403), ({}, 401)):
+        async with proxy.client.get(f"/v1/endpoints/{ACCOUNT}/c/o", headers=headers) as answer:
+            assert answer.status == status
+
+
 async def test_service_tokens_are_ignored(proxy: Proxy) -> None:
     """There are no accounts that need two tokens."""
     assert (await proxy.call("HEAD", "c", {"X-Service-Token": "x"})).status == 204
     assert (await proxy.anonymous("HEAD", "c", {"X-Service-Token": proxy.token["X-Auth-Token"]})).status == 401
+
+
+async def test_a_signature_of_another_cluster_counts_for_nothing(proxy: Proxy) -> None:
+    """Without container sync, `X-Container-Sync-Auth` lets nobody in."""
+    signed = {"X-Container-Sync-Auth": "US 1 " + "a" * 40}
+    assert (await proxy.anonymous("PUT", "c/o", signed, b"x")).status == 401
+
+
+async def test_what_has_expired_is_not_shown_to_who_asks_for_it(proxy: Proxy) -> None:
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
+    proxy.clock.now = 1101.0
+    for method in ("GET", "HEAD", "POST"):
+        assert (await proxy.call(method, "c/o", {"X-Open-Expired": "true"})).status == 404
+
+
+@pytest.mark.parametrize("path", ["", "c", "c/o"])
+async def test_every_answer_has_a_date_and_an_id(proxy: Proxy, path: str) -> None:
+    for method in ("PUT", "POST", "HEAD", "GET", "DELETE", "OPTIONS"):
+        answer = await proxy.call(method, path, {"X-Newest": "true"})
+        moment = parsedate_to_datetime(answer.headers["Date"])
+        assert abs((datetime.now(UTC) - moment).total_seconds()) < 60
+        assert answer.headers["X-Trans-Id"] == answer.headers["X-Openstack-Request-Id"]
+
+
+POLICY_TOTALS = (
+    "X-Account-Storage-Policy-name-Bytes-Used",
+    "X-Account-Storage-Policy-name-Container-Count",
+    "X-Account-Storage-Policy-name-Object-Count",
+)
+
+
+async def test_totals_are_not_split_by_policy(proxy: Proxy) -> None:
+    told = {name.replace("name", policy) for name in POLICY_TOTALS for policy in ("gold", "silver")}
+    assert (await proxy.call("PUT", "c/o", data=b"x")).status == 201
+    assert (await proxy.call("POST", "", {"X-Account-Meta-A": "b"})).status == 204
+    for method in ("GET", "HEAD"):
+        headers = (await proxy.call(method, "")).headers
+        assert "X-Account-Bytes-Used" in headers
+        assert [name for name in told if name in headers] == []
+
+
+async def test_full_disks_of_databases_are_503(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """507 is a server's answer to a proxy; to a client it is one more reason to come back later."""
+
+    async def full(device: Device, request: object) -> None:
+        raise DiskFull(f"{device.name} is full")
+
+    monkeypatch.setattr(proxy.cluster.listing_transport, "_ask", full)
+    answer = await proxy.call("PUT", "c2")
+    assert (answer.status, "Retry-After" in answer.headers) == (503, True)
+
+
+@pytest.mark.parametrize("path", ["/crossdomain.xml", "/recon/load", "/__profile__", "/auth/v1.0/AUTH_test/auth"])
+async def test_what_other_middlewares_serve_is_404(proxy: Proxy, path: str) -> None:
+    async with proxy.client.get(path, headers=proxy.token) as answer:
+        assert answer.status == 404
+
+
+async def test_info_names_no_middleware_that_is_not_there(proxy: Proxy) -> None:
+    async with proxy.client.get("/info") as answer:
+        told = set(await answer.json())
+    absent = {"s3api", "s3token", "encryption", "etag_quoter", "container_sync", "crossdomain", "domain_remap"}
+    assert not told & (absent | {"cname_lookup", "name_check", "read_only", "keystoneauth"})
+    assert {"swift", "slo", "dlo", "tempauth", "symlink", "account_quotas", "container_quotas"} <= told
+
+
+async def test_names_of_hosts_choose_no_account(proxy: Proxy) -> None:
+    """No `domain_remap`, no `cname_lookup`, and no S3: the path alone says what is meant."""
+    for host in ("c.AUTH_test.example.com", "c.s3.example.com"):
+        async with proxy.client.get("/o", headers={"Host": host, **proxy.token}) as answer:
+            assert answer.status == 404
 
 
 async def test_what_is_asked_of_info(proxy: Proxy) -> None:

@@ -351,6 +351,7 @@ class TestCopies:
         else:
             answer = await proxy.call("PUT", "c/p", {"X-Copy-From": "c/o"}, query=query)
         assert (answer.status, "X-Object-Version-Id" in answer.headers) == (201, True)
+        assert answer.headers["X-Copied-From-Version-Id"] == version
         got = await proxy.call("GET", "c/p")
         assert (got.body, got.headers["X-Object-Meta-Color"]) == (b"1", "red")
 
@@ -362,8 +363,9 @@ class TestCopies:
         assert len(await versions(proxy)) == 3
 
     async def test_of_the_current_one(self, proxy: Proxy) -> None:
-        await put(proxy, b"1")
-        assert (await proxy.call("COPY", "c/o", {"Destination": "c/p"}, query="symlink=get")).status == 201
+        version = await put_version(proxy, b"1")
+        answer = await proxy.call("COPY", "c/o", {"Destination": "c/p"}, query="symlink=get")
+        assert (answer.status, answer.headers["X-Copied-From-Version-Id"]) == (201, version)
         shown = await proxy.call("GET", "c/p")
         assert shown.body == b"1"
 
