@@ -10,8 +10,8 @@ from pathlib import Path as Directory
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Role
-from swiftlet.model import DatabaseId, DatabaseName
-from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseName
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
 from swiftlet.quota import parse_quotas
 from swiftlet.ring.model import Device
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
@@ -30,6 +30,13 @@ def limit(proxy: Proxy, precise: bool = True, **limits: int) -> None:
 def reseller(proxy: Proxy) -> dict[str, str]:
     """A reseller admin's token."""
     return proxy.token_of("admin:root", Role.RESELLER_ADMIN)
+
+
+async def report(cluster: MemoryCluster, rows: list[ContainerRow]) -> None:
+    """What container servers tell the account."""
+    partition = cluster.ring.partition_of(HASH_PATH(ACCOUNT))
+    for device in cluster.ring.primaries(partition):
+        await cluster.listing_transport.update_containers(device, partition, ACCOUNT, rows)
 
 
 def _is(one: Device, other: Device) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -10,9 +11,11 @@ import pytest
 
 from swiftlet.api.tests.large import put_large
 from swiftlet.api.tests.proxy import LOGIN, SECRET, Proxy
+from swiftlet.api.tests.quotas import report
 from swiftlet.auth.identity import Role
 from swiftlet.errors import DiskFull
-from swiftlet.placement.tests.cluster import ACCOUNT
+from swiftlet.model import ContainerRow
+from swiftlet.placement.tests.cluster import ACCOUNT, at
 from swiftlet.ring.model import Device
 
 KEPT = {
@@ -324,6 +327,30 @@ async def test_what_is_not_there_or_not_understood(
 
 async def test_an_account_is_not_listed_as_an_image(proxy: Proxy) -> None:
     assert (await proxy.call("GET", "", {"Accept": "image/png"})).status == 406
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["a-1", "a-2", "b"]),
+        ("limit=2", ["a-1", "a-2"]),
+        ("marker=a-1", ["a-2", "b"]),
+        ("end_marker=b", ["a-1", "a-2"]),
+        ("prefix=a", ["a-1", "a-2"]),
+        ("delimiter=-", ["a-", "b"]),
+        ("reverse=true&limit=2", ["b", "a-2"]),
+        ("marker=b", []),
+    ],
+)
+async def test_account_listing_queries(proxy: Proxy, query: str, expected: list[str]) -> None:
+    names = ("b", "a-1", "a-2")
+    await report(proxy.cluster, [ContainerRow(name, at(1), object_count=0, bytes_used=0) for name in names])
+    plain = await proxy.call("GET", "", query=query)
+    assert plain.status == (200 if expected else 204)
+    assert plain.body.decode().split() == expected
+    rows = await proxy.call("GET", "", query=f"format=json&{query}")
+    assert rows.status == 200
+    assert [row.get("name") or row["subdir"] for row in json.loads(rows.body)] == expected
 
 
 async def test_a_body_has_a_length(proxy: Proxy) -> None:

@@ -16,12 +16,13 @@ import pytest
 
 from swiftlet.api.tests.large import SEGMENTS, WHOLE, md5, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
+from swiftlet.api.tests.quotas import report
 from swiftlet.api.tests.versions import AT_ONCE, enable, list_json, put, put_version, versions
 from swiftlet.api.versioning import DELETE_MARKER
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerRow
 from swiftlet.names import Path
-from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster, at
+from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, at
 from swiftlet.settings.linking import VersioningSection
 
 HIDDEN = "\0versions\0c"
@@ -37,13 +38,6 @@ async def proxy(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Pr
 async def get(proxy: Proxy, version: str = "", name: str = "c/o") -> tuple[int, bytes]:
     answer = await proxy.call("GET", name, query=version and f"version-id={version}")
     return answer.status, answer.body if answer.status == 200 else b""
-
-
-async def report(cluster: MemoryCluster, rows: list[ContainerRow]) -> None:
-    """What container servers tell the account."""
-    partition = cluster.ring.partition_of(HASH_PATH(ACCOUNT))
-    for device in cluster.ring.primaries(partition):
-        await cluster.listing_transport.update_containers(device, partition, ACCOUNT, rows)
 
 
 class TestContainers:
