@@ -9,13 +9,12 @@ Two standalone stores on the native transport, one with `proxy.hot_path`, measur
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.dataplane.proxy import Round, Store, row
+from bench.dataplane.proxy import Store, in_turns, row
 from e2e.standalone.cluster import start_cluster
 
 
@@ -39,18 +38,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=8, help="length of each (default 8)")
     parser.add_argument("--workers", type=int, default=2, help="processes of each proxy (default 2)")
     arguments = parser.parse_args()
-    found: dict[tuple[str, str], list[Round]] = {}
-    load = []
     with (
         store(arguments.directory, False, arguments.workers) as python,
         store(arguments.directory, True, arguments.workers) as front,
     ):
-        for _ in range(arguments.rounds):
-            for operation, script in (("PUT 10 KiB", "put.lua"), ("GET 10 KiB", "get.lua")):
-                for one in (python, front):
-                    load.append(os.getloadavg()[0])
-                    found.setdefault((operation, one.transport), []).append(one.measure(script, arguments.seconds))
-    print(f"load (1 minute) {min(load):.1f} to {max(load):.1f}, {os.cpu_count()} processors\n")
+        found = in_turns((python, front), arguments.rounds, arguments.seconds)
     print("| operation | answered by | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (operation, name), rounds in sorted(found.items(), reverse=True):

@@ -14,7 +14,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,19 @@ def store(directory: Path, transport: str) -> Iterator[Store]:
         cluster.stop()
 
 
+def in_turns(stores: Sequence[Store], rounds: int, seconds: int) -> dict[tuple[str, str], list[Round]]:
+    """PUTs, then GETs, of each store in turn, by operation and the store's `transport`; prints the machine's load."""
+    found: dict[tuple[str, str], list[Round]] = {}
+    load = []
+    for _ in range(rounds):
+        for operation, script in (("PUT 10 KiB", "put.lua"), ("GET 10 KiB", "get.lua")):
+            for one in stores:
+                load.append(os.getloadavg()[0])
+                found.setdefault((operation, one.transport), []).append(one.measure(script, seconds))
+    print(f"load (1 minute) {min(load):.1f} to {max(load):.1f}, {os.cpu_count()} processors\n")
+    return found
+
+
 def row(operation: str, transport: str, rounds: list[Round]) -> str:
     """The medians of all rounds."""
     rate = statistics.median(one.figures.per_second for one in rounds)
@@ -125,15 +138,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")
     parser.add_argument("--seconds", type=int, default=10, help="length of each (default 10)")
     arguments = parser.parse_args()
-    found: dict[tuple[str, str], list[Round]] = {}
-    load = []
     with store(arguments.directory, "http") as http, store(arguments.directory, "native") as native:
-        for _ in range(arguments.rounds):
-            for operation, script in (("PUT 10 KiB", "put.lua"), ("GET 10 KiB", "get.lua")):
-                for one in (http, native):
-                    load.append(os.getloadavg()[0])
-                    found.setdefault((operation, one.transport), []).append(one.measure(script, arguments.seconds))
-    print(f"load (1 minute) {min(load):.1f} to {max(load):.1f}, {os.cpu_count()} processors\n")
+        found = in_turns((http, native), arguments.rounds, arguments.seconds)
     print("| operation | transport | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (operation, transport), rounds in sorted(found.items(), reverse=True):

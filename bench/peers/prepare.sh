@@ -21,11 +21,4 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-wanted=$(sha256sum bench/peers/requirements.txt | cut -d ' ' -f 1)
-if [[ ! -f $home/stamp || $(<"$home/stamp") != "$wanted" ]]; then
-    say "bench-peers: installing OpenStack Swift"
-    mkdir -p "$home"
-    python3 -m venv --clear "$home/venv"
-    "$home/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r bench/peers/requirements.txt
-    printf '%s\n' "$wanted" >"$home/stamp"
-fi
+pinned_venv "$home" bench/peers/requirements.txt "bench-peers: installing OpenStack Swift"

@@ -71,44 +71,36 @@ def by_scenario(found: Found, objects: int, replicas: int, name: str, label: str
 
 def by_objects(found: Found, replicas: int, name: str, label: str, path: Path) -> None:
     """Lines over the number of objects, in a stable state."""
-    figure, axes = pyplot.subplots(figsize=(9, 4))
-    for mode in MODES:
-        cases = sorted(
-            (objects, one[name])
-            for (m, r, objects, scenario), one in found.items()
-            if (m, r, scenario) == (mode, replicas, "stable")
-        )
-        if cases:
-            axes.plot(*zip(*cases, strict=True), marker="o", label=mode, color=COLOURS[mode])
+    stable = [(m, n, one[name]) for (m, r, n, what), one in found.items() if (r, what) == (replicas, "stable")]
+    figure, axes = lines(stable, label)
     axes.set_xscale("log")
-    axes.set_yscale("log")
     axes.set_xlabel("objects")
-    axes.set_ylabel(label)
     axes.set_title(f"stable, 5 nodes, r = {replicas}, 2^14 partitions")
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
     save(figure, path)
 
 
 def by_replicas(found: Found, objects: int, name: str, label: str, path: Path) -> None:
     """Lines over the number of replicas, in a stable state."""
+    stable = [(m, r, one[name]) for (m, r, n, what), one in found.items() if (n, what) == (objects, "stable")]
+    figure, axes = lines(stable, label)
+    axes.set_xticks([2, 3, 4, 5])
+    axes.set_xlabel("r")
+    axes.set_title(f"stable, 5 nodes, {objects:,} objects, 2^14 partitions")
+    save(figure, path)
+
+
+def lines(points: Sequence[tuple[str, int, float]], label: str) -> tuple[Any, Any]:
+    """A figure with a line for each mode through its (mode, x, y), and its axes."""
     figure, axes = pyplot.subplots(figsize=(9, 4))
     for mode in MODES:
-        cases = sorted(
-            (replicas, one[name])
-            for (m, replicas, n, scenario), one in found.items()
-            if (m, n, scenario) == (mode, objects, "stable")
-        )
+        cases = sorted((x, y) for m, x, y in points if m == mode)
         if cases:
             axes.plot(*zip(*cases, strict=True), marker="o", label=mode, color=COLOURS[mode])
     axes.set_yscale("log")
-    axes.set_xticks([2, 3, 4, 5])
-    axes.set_xlabel("r")
     axes.set_ylabel(label)
-    axes.set_title(f"stable, 5 nodes, {objects:,} objects, 2^14 partitions")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
-    save(figure, path)
+    return figure, axes
 
 
 def save(figure: Any, path: Path) -> None:
