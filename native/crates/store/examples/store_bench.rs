@@ -1,7 +1,7 @@
 //! How fast a store is, beside what the disk does in the same run. `bench/store/run.sh` runs it, `bench/store/RESULTS.md`
 //! has what it came to.
 //!
-//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO|open
+//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
 
 use std::fs::File;
@@ -113,9 +113,9 @@ fn puts(root: &Path) {
     println!("median ratio {:.2}", median(ratios));
 }
 
-/// Operations per second, on the clock and of processor time.
+/// Operations per second, on the clock and of this thread's processor time.
 fn timed(span: Duration, mut operation: impl FnMut(u64)) -> (f64, f64) {
-    let (begun, cpu) = (Instant::now(), cpu_seconds());
+    let (begun, cpu) = (Instant::now(), thread_seconds());
     let mut count = 0;
     while begun.elapsed() < span {
         for _ in 0..100 {
@@ -123,7 +123,7 @@ fn timed(span: Duration, mut operation: impl FnMut(u64)) -> (f64, f64) {
             operation(count);
         }
     }
-    (count as f64 / begun.elapsed().as_secs_f64(), count as f64 / (cpu_seconds() - cpu))
+    (count as f64 / begun.elapsed().as_secs_f64(), count as f64 / (thread_seconds() - cpu))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -148,12 +148,12 @@ fn gets(root: &Path) {
     let file = File::open(root.join("volumes/00000001")).unwrap();
     let mut buffer = vec![0; SMALL];
     let mut all = Vec::new();
-    for _ in 0..7 {
-        let (rate, cpu) = timed(Duration::from_secs(1), |count| {
+    for _ in 0..15 {
+        let (rate, cpu) = timed(Duration::from_millis(400), |count| {
             let object = store.get(&key(count.wrapping_mul(7919) % objects)).unwrap();
             assert_eq!(object.bytes().unwrap().len(), SMALL);
         });
-        let (plain, plain_cpu) = timed(Duration::from_secs(1), |count| {
+        let (plain, plain_cpu) = timed(Duration::from_millis(400), |count| {
             file.read_exact_at(&mut buffer, 4096 + count.wrapping_mul(7919) % objects * SMALL as u64).unwrap();
             std::hint::black_box(swiftlet_hash::xxh3_64(&buffer));
         });
@@ -302,6 +302,12 @@ fn gb(size: u64, seconds: f64) -> f64 {
     size as f64 / seconds / 1e9
 }
 
+/// Processor time of this thread so far, to the nanosecond.
+fn thread_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    stat.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
 /// Processor time of this process so far; other processes' load leaves it alone, mostly.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
@@ -330,7 +336,7 @@ fn put_many(store: &Store, numbers: std::ops::Range<u64>) {
 }
 
 /// Put small objects until there are so many; what a put and a stat cost on the way. Ends without closing.
-fn fill(root: &Path, from: u64, to: u64) {
+fn fill(root: &Path, from: u64, to: u64, behind: u64) {
     let before = resident_bytes();
     let store = open(root);
     let mut reached = from;
@@ -356,8 +362,8 @@ fn fill(root: &Path, from: u64, to: u64) {
     let begun = Instant::now();
     store.checkpoint().unwrap();
     println!("checkpoint: {:.1} s", begun.elapsed().as_secs_f64());
-    put_many(&store, (1 << 60 | to << 20)..(1 << 60 | to << 20) + 200_000);
-    // As a crash would: nothing is closed, and 200,000 records lie behind the checkpoint.
+    put_many(&store, (1 << 60 | to << 20)..(1 << 60 | to << 20) + behind);
+    // As a crash would: nothing is closed, and so many records lie behind the checkpoint.
     std::process::exit(0);
 }
 
@@ -381,7 +387,10 @@ fn main() {
         "gets" => gets(root),
         "large" => large(root),
         "flat" => flat(root),
-        "fill" => fill(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap()),
+        "fill" => {
+            let behind = arguments.get(5).map_or(200_000, |behind| behind.parse().unwrap());
+            fill(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap(), behind);
+        }
         "open" => reopen(root),
         other => panic!("what is {other}?"),
     }

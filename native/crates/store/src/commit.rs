@@ -4,11 +4,15 @@
 //! Decisions are made here, one batch at a time, against an index that holds exactly what is durable. Of one object a
 //! batch holds one record at most: what else is asked of it waits for the next batch. So no decision is ever made
 //! on something that a crash could take back.
+//!
+//! A sync costs far more than a record, and those whose records one has covered mostly ask again at the same time. So a
+//! batch waits a moment for as many as the last one had.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::index::Held;
@@ -23,6 +27,12 @@ use crate::volume::Volume;
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// A batch takes no more records than these.
 const MAX_RECORDS: usize = 1024;
+
+/// Records that are not held back for others.
+const ENOUGH: usize = 64;
+/// How long records are held back for others at most, and as which part of what the last batch took.
+const PATIENCE: Duration = Duration::from_millis(1);
+const PATIENCE_PART: u32 = 4;
 
 /// No object has this key. A forget of it changes nothing, and by standing behind a batch it proves that the batch was
 /// durable: see `scan`.
@@ -59,6 +69,26 @@ struct Pending {
 struct Waiting {
     ops: VecDeque<Pending>,
     closed: bool,
+    /// How many have to wait before the thread that commits is woken; nobody waits for any when 0.
+    awaited: usize,
+    pace: Pace,
+}
+
+/// What is held back for more: those whose records a sync has covered are likely to ask for more soon, and a batch is
+/// not much dearer for more records. Who writes alone never waits.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// Records that the next batch waits for.
+    expected: usize,
+    /// For so long at most.
+    patience: Duration,
+}
+
+impl Pace {
+    /// After a batch of so many that took so long, while so many came.
+    fn after(records: usize, took: Duration, came: usize) -> Self {
+        Self { expected: (records + came).min(ENOUGH), patience: (took / PATIENCE_PART).min(PATIENCE) }
+    }
 }
 
 /// What waits to be committed.
@@ -81,8 +111,11 @@ impl Queue {
             return done(Err(Error::DeviceFailed("the store is closed".into())));
         }
         waiting.ops.push_back(Pending { key, op, done });
+        let wake = waiting.awaited > 0 && waiting.ops.len() >= waiting.awaited;
         drop(waiting);
-        self.woken.notify_one();
+        if wake {
+            self.woken.notify_one();
+        }
     }
 
     /// Take nothing more.
@@ -91,13 +124,28 @@ impl Queue {
         self.woken.notify_all();
     }
 
-    /// Until something waits; false when nothing does and nothing will.
+    /// Until something waits, and a moment longer where more is likely to come; false when nothing does and nothing
+    /// will. One thread calls it.
     pub(crate) fn wait(&self) -> bool {
         let mut waiting = self.lock();
+        waiting.awaited = 1;
         while waiting.ops.is_empty() && !waiting.closed {
             waiting = self.woken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
+        let Pace { expected, patience } = waiting.pace;
+        if waiting.ops.len() < expected {
+            waiting.awaited = expected;
+            let more = |waiting: &mut Waiting| waiting.ops.len() < expected && !waiting.closed;
+            waiting = self.woken.wait_timeout_while(waiting, patience, more).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiting.awaited = 0;
         !waiting.ops.is_empty()
+    }
+
+    /// So many records were committed, which took so long.
+    fn committed(&self, records: usize, took: Duration) {
+        let mut waiting = self.lock();
+        waiting.pace = Pace::after(records, took, waiting.ops.len());
     }
 
     /// What goes into one batch: no object twice, and nothing that overtakes what was asked of its object before.
@@ -216,8 +264,10 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
     }
     inner.device.disk.reach("batch-decided");
     if !records.is_empty() {
+        let began = Instant::now();
         match write(inner, &mut log, &mut records) {
             Ok(volume) => {
+                inner.queue.committed(records.len(), began.elapsed());
                 apply(inner, &records, &volume, &mut trash);
                 inner.device.disk.reach("batch-applied");
                 answered.extend(records.into_iter().map(|record| (record.done, record.answer)));
@@ -432,4 +482,79 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
         trash.extend(applied.unlink);
     }
     inner.tail.fetch_add(records.iter().map(|record| record.header.record_len()).sum(), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn push(queue: &Queue, number: u8) {
+        let key = Key { policy: 0, partition: 0, digest: [number; 16] };
+        queue.push(key, Op::Mark, Box::new(drop));
+    }
+
+    /// A thread that waits once; what it found.
+    fn waiter(queue: &Arc<Queue>) -> mpsc::Receiver<(bool, usize)> {
+        let (tell, told) = mpsc::channel();
+        let queue = Arc::clone(queue);
+        thread::spawn(move || {
+            let found = queue.wait();
+            tell.send((found, queue.take().len())).expect("told");
+        });
+        told
+    }
+
+    fn paced(expected: usize, patience: Duration) -> Arc<Queue> {
+        let queue = Queue::default();
+        queue.lock().pace = Pace { expected, patience };
+        Arc::new(queue)
+    }
+
+    #[test]
+    fn one_that_writes_alone_does_not_wait() {
+        let pace = Pace::after(1, LONG, 0);
+        assert_eq!(pace.expected, 1);
+        let queue = paced(pace.expected, LONG);
+        push(&queue, 1);
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+    }
+
+    #[test]
+    fn as_many_as_last_time_are_waited_for() {
+        assert_eq!(Pace::after(2, LONG, 1).expected, 3);
+        assert_eq!(Pace::after(1000, LONG, 1).expected, ENOUGH);
+        let queue = paced(3, LONG);
+        let told = waiter(&queue);
+        for number in 1..3 {
+            push(&queue, number);
+            assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+        }
+        push(&queue, 3);
+        assert_eq!(told.recv_timeout(LONG), Ok((true, 3)));
+    }
+
+    #[test]
+    fn but_not_for_long() {
+        assert_eq!(Pace::after(5, LONG, 0).patience, PATIENCE);
+        let short = Duration::from_micros(400);
+        assert_eq!(Pace::after(5, short, 0).patience, short / PATIENCE_PART);
+        let queue = paced(3, Duration::from_millis(1));
+        push(&queue, 1);
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+    }
+
+    #[test]
+    fn the_end_is_not_waited_for() {
+        let queue = paced(3, LONG);
+        push(&queue, 1);
+        let told = waiter(&queue);
+        queue.close();
+        assert_eq!(told.recv_timeout(LONG), Ok((true, 1)));
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((false, 0)));
+    }
 }

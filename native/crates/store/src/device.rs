@@ -5,6 +5,7 @@
 //! nothing more until it is opened again. A full disk is no failure.
 
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::disk::{Disk, File};
@@ -23,6 +24,8 @@ pub(crate) struct Device {
     /// Its secret number.
     pub id: DeviceId,
     reserve_bytes: u64,
+    /// Whether there is a reason in `failed`; asked at every operation.
+    out: AtomicBool,
     failed: Mutex<Option<String>>,
 }
 
@@ -30,11 +33,14 @@ impl Device {
     /// A device with this number.
     #[must_use]
     pub(crate) fn new(disk: Arc<dyn Disk>, id: DeviceId, reserve_bytes: u64) -> Self {
-        Self { disk, id, reserve_bytes, failed: Mutex::new(None) }
+        Self { disk, id, reserve_bytes, out: AtomicBool::new(false), failed: Mutex::new(None) }
     }
 
     /// `DeviceFailed` once anything has failed.
     pub(crate) fn check(&self) -> Result<()> {
+        if !self.out.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(reason) => Err(Error::DeviceFailed(reason.clone())),
             None => Ok(()),
@@ -44,6 +50,7 @@ impl Device {
     /// Nothing more is done.
     pub(crate) fn fail(&self, reason: &str) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
+        self.out.store(true, Ordering::Release);
     }
 
     /// The domain's word for what an operation came to; an I/O error ends all use of the device.

@@ -14,6 +14,15 @@ pub use simulated::{Fate, SimulatedDisk};
 pub trait File: Send + Sync {
     /// Fill the buffer; the count is short only at the file's end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Append so many bytes from `offset` on to the buffer, fewer only at the file's end; how many it got. Memory that
+    /// is about to be read into need not be filled first.
+    fn append_at(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        let had = buffer.len();
+        buffer.resize(had + len, 0);
+        let read = self.read_at(&mut buffer[had..], offset);
+        buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
+        read
+    }
     /// Write all parts, one behind the other.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Bring content and length to the disk (fdatasync).

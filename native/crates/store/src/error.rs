@@ -48,6 +48,21 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
+    /// The name of its class in `swiftlet.errors`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "NotFound",
+            Self::Superseded(_) => "Superseded",
+            Self::DiskFull(_) => "DiskFull",
+            Self::DeviceFailed(_) => "DeviceFailed",
+            Self::ChecksumMismatch(_) => "ChecksumMismatch",
+            Self::SizeMismatch(_) => "SizeMismatch",
+            Self::Format(_) => "StoreFormatError",
+            Self::Locked(_) => "DeviceLocked",
+        }
+    }
+
     /// The domain's word for the system's error while working on `what`.
     #[must_use]
     pub fn of_io(error: &io::Error, what: &str) -> Self {

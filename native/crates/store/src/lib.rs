@@ -4,8 +4,11 @@
 //! is written out now and then, and can always be rebuilt. What was acknowledged is in a record that was synced.
 //! `docs/volumes.md` has the format; `Store` is what servers call.
 
+pub mod answers;
 mod commit;
+pub mod copies;
 mod device;
+pub mod differences;
 pub mod disk;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -30,7 +33,7 @@ mod writer;
 pub use commit::Done;
 pub use error::{Error, Result};
 pub use owed::OwedRow;
-pub use read::{Object, Range};
+pub use read::{Got, Object, Range};
 pub use recover::Recovery;
 pub use store::{Config, Counters, MAX_AGGREGATE, Store};
 pub use writer::Writer;

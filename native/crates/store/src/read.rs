@@ -3,6 +3,8 @@
 //! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. What is
 //! found unsound goes to quarantine, counts as not there, and replication brings it back.
 
+mod into;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +23,9 @@ use crate::record::{
 use crate::scan;
 use crate::store::{Inner, MAX_AGGREGATE};
 use crate::volume::Pinned;
+
+pub use into::Got;
+pub(crate) use into::get as get_into;
 
 /// Bytes read at once where the data is not wanted: header and, nearly always, the metadata.
 const HEAD_BYTES: u64 = 2048;
@@ -123,17 +128,38 @@ impl Object {
         }
         let first = offset / CHUNK * CHUNK;
         let last = end.next_multiple_of(CHUNK).min(self.info.size);
-        let mut bytes = vec![0; (last - first) as usize];
-        let read = self.inner.device.io("read a large file", file.read_at(&mut bytes, first))?;
-        let sums = table.iter().skip((first / CHUNK) as usize);
-        let sound = bytes.chunks(CHUNK as usize).zip(sums).all(|(chunk, sum)| swiftlet_hash::xxh3_64(chunk) == *sum);
-        if read < bytes.len() || !sound {
-            quarantine::set_aside(&self.inner, &self.key, self.place)?;
-            return Err(Error::ChecksumMismatch("a chunk is damaged; the object was moved to quarantine".into()));
-        }
+        let want = (last - first) as usize;
+        let mut bytes = Vec::new();
+        let read = self.inner.device.io("read a large file", file.append_at(&mut bytes, want, first))?;
+        self.check_read(table, first, &bytes, read == want)?;
         bytes.truncate((end - first) as usize);
         bytes.drain(..(offset - first) as usize);
         Ok(bytes)
+    }
+
+    /// Fill memory with the bytes from `offset` on, checked. False: these are no whole chunks of a large object, and it
+    /// has to be [read](Self::read).
+    pub fn read_into(&self, offset: u64, into: &mut [u8]) -> Result<bool> {
+        let Body::File(file, table) = &self.body else { return Ok(false) };
+        let end = offset.saturating_add(into.len() as u64);
+        let whole = offset.is_multiple_of(CHUNK) && (end == self.info.size || end.is_multiple_of(CHUNK));
+        if !whole || end > self.info.size || into.is_empty() {
+            return Ok(false);
+        }
+        let read = self.inner.device.io("read a large file", file.read_at(into, offset))?;
+        self.check_read(table, offset, into, read == into.len())?;
+        Ok(true)
+    }
+
+    /// What was read of a large object from a chunk's start on; damaged, the object is set aside.
+    fn check_read(&self, table: &[u64], first: u64, bytes: &[u8], whole: bool) -> Result<()> {
+        let sums = table.iter().skip((first / CHUNK) as usize);
+        let mut chunks = bytes.chunks(CHUNK as usize).zip(sums);
+        if whole && chunks.all(|(chunk, sum)| swiftlet_hash::xxh3_64(chunk) == *sum) {
+            return Ok(());
+        }
+        quarantine::set_aside(&self.inner, &self.key, self.place)?;
+        Err(Error::ChecksumMismatch("a chunk is damaged; the object was moved to quarantine".into()))
     }
 }
 
@@ -161,10 +187,12 @@ fn find(inner: &Inner, key: &Key) -> Result<Option<Found>> {
 /// Read a record's header and metadata, and whatever lies behind them up to `want` bytes in all.
 fn read_record(inner: &Inner, key: &Key, file: &dyn File, place: Place, len: u64, want: u64) -> Result<Raw, Trouble> {
     let unsound = |what| Trouble::Unsound(place, what);
-    let mut bytes = vec![0; want.min(len) as usize];
-    let read = |bytes: &mut [u8], at: u64| inner.device.io("read a volume", file.read_at(bytes, place.offset() + at));
-    let got = read(&mut bytes, 0)?;
-    bytes.truncate(got);
+    let mut bytes = Vec::new();
+    let read = |bytes: &mut Vec<u8>, count: usize| {
+        let at = place.offset() + bytes.len() as u64;
+        inner.device.io("read a volume", file.append_at(bytes, count, at))
+    };
+    read(&mut bytes, want.min(len) as usize)?;
     let Parsed::Sound(header) = Header::parse(&bytes, place, &inner.device.id) else {
         return Err(unsound("its header is damaged"));
     };
@@ -173,9 +201,8 @@ fn read_record(inner: &Inner, key: &Key, file: &dyn File, place: Place, len: u64
     }
     let need = HEADER + header.metadata_len as usize;
     if bytes.len() < need {
-        let had = bytes.len();
-        bytes.resize(need, 0);
-        if read(&mut bytes[had..], had as u64)? < need - had {
+        let missing = need - bytes.len();
+        if read(&mut bytes, missing)? < missing {
             return Err(unsound("it is cut off"));
         }
     }
@@ -267,12 +294,17 @@ pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
         let slot = &found.held.slot;
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), slot.bytes())?;
         let info = merged(inner, key, &raw, found.post.as_ref())?;
-        let Found { pinned, held, .. } = found;
-        let place = held.slot.place;
-        let body = if raw.header.kind == Kind::Large { open_large(inner, &raw)? } else { check_small(raw)? };
-        let offset = if let Body::Memory(_, start) = &body { place.offset() + *start as u64 } else { 0 };
-        Ok(Object { inner: Arc::clone(inner), key: *key, place, info, body, offset, pinned })
+        found_object(inner, key, found, raw, info)
     })
+}
+
+/// The object that a record describes, of which all was read that stands in the volume.
+fn found_object(inner: &Arc<Inner>, key: &Key, found: Found, raw: Raw, info: Info) -> Result<Object, Trouble> {
+    let Found { pinned, held, .. } = found;
+    let place = held.slot.place;
+    let body = if raw.header.kind == Kind::Large { open_large(inner, &raw)? } else { check_small(raw)? };
+    let offset = if let Body::Memory(_, start) = &body { place.offset() + *start as u64 } else { 0 };
+    Ok(Object { inner: Arc::clone(inner), key: *key, place, info, body, offset, pinned })
 }
 
 fn check_small(raw: Raw) -> Result<Body, Trouble> {
@@ -284,7 +316,8 @@ fn check_small(raw: Raw) -> Result<Body, Trouble> {
     Ok(Body::Memory(raw.bytes, start))
 }
 
-fn open_large(inner: &Inner, raw: &Raw) -> Result<Body, Trouble> {
+/// A large object's file, and the checksums of its chunks.
+fn large_file(inner: &Inner, raw: &Raw) -> Result<(Arc<dyn File>, Vec<u64>), Trouble> {
     let header = &raw.header;
     let unsound = |what| Trouble::Unsound(header.place, what);
     let file = match inner.device.disk.open(&large::path_of(header.large)) {
@@ -297,11 +330,16 @@ fn open_large(inner: &Inner, raw: &Raw) -> Result<Body, Trouble> {
     }
     let metadata = raw.metadata();
     let table = metadata[metadata.len() - header.table_len()..].chunks_exact(8).map(|raw| u64_at(raw, 0)).collect();
-    if header.size > MAX_AGGREGATE {
-        return Ok(Body::File(file, table));
+    Ok((file, table))
+}
+
+fn open_large(inner: &Inner, raw: &Raw) -> Result<Body, Trouble> {
+    let (file, table) = large_file(inner, raw)?;
+    if raw.header.size <= MAX_AGGREGATE {
+        // Small enough to be checked before the first byte leaves.
+        let unsound = |what| Trouble::Unsound(raw.header.place, what);
+        check_chunks(inner, &*file, raw.header.size, &table, &|_| true)?.map_err(unsound)?;
     }
-    // Small enough to be checked before the first byte leaves.
-    check_chunks(inner, &*file, header.size, &table, &|_| true)?.map_err(unsound)?;
     Ok(Body::File(file, table))
 }
 

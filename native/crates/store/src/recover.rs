@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{self, Device, Format};
 use crate::disk::{Disk, File};
@@ -25,6 +25,9 @@ use crate::volume::{self, Volume, Volumes};
 
 /// Records of a tail that are kept in memory between the two looks at it; a longer one is read twice.
 const MAX_KEPT: usize = 1 << 20;
+
+/// Fewer records are applied sooner than a thread is begun.
+const WORTH_A_THREAD: usize = 10_000;
 
 /// What a start found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,6 +223,30 @@ fn load_checkpoint(device: &Device) -> Result<(Option<Reach>, Index)> {
     Ok((None, Index::default()))
 }
 
+/// What else wants to know of a record that counts.
+type Note<'a> = dyn Fn(&Header) + Sync + 'a;
+
+/// Apply records in any order, those of one partition by one thread, and neighbours in the index one after the other: what
+/// they touch is in the processor's caches then.
+fn in_parallel(headers: &[Header], apply: &(dyn Fn(&Header) + Sync)) {
+    let threads =
+        std::thread::available_parallelism().map_or(1, usize::from).min(headers.len() / WORTH_A_THREAD) as u32;
+    if threads == 0 {
+        return headers.iter().for_each(apply);
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let own = headers.iter().zip(0_usize..).filter(|(header, _)| header.key.partition % threads == thread);
+                let place = |key: &Key| u64::from(key.partition) << 12 | u64::from(key.suffix());
+                let mut order: Vec<(u64, usize)> = own.map(|(header, at)| (place(&header.key), at)).collect();
+                order.sort_unstable();
+                order.iter().for_each(|(_, at)| apply(&headers[*at]));
+            });
+        }
+    });
+}
+
 /// The records behind a checkpoint.
 struct Tail {
     /// By object: records with lower sequence numbers don't count.
@@ -292,33 +319,42 @@ impl Tail {
     }
 
     /// Merge what counts.
-    fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index, note: &dyn Fn(&Header)) -> Result<()> {
+    fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index, note: &Note<'_>) -> Result<()> {
         for (key, sequence) in &self.forgets {
             // The checkpoint has seen older ones, and may have seen what came after them.
             if *sequence >= self.from {
                 index.apply(&Header { sequence: *sequence, ..Header::new(Kind::Forget, *key, 0) });
             }
         }
-        let mut early = Vec::new();
         let forgets = &self.forgets;
-        let mut apply = |header: &Header| {
+        // POSTs that were read before their object.
+        let early = Mutex::new(Vec::new());
+        let apply = |header: &Header| {
             let counts = forgets.get(&header.key).is_none_or(|forget| header.sequence > *forget);
             if counts {
                 note(header);
             }
             if counts && header.kind != Kind::Forget && !index.apply(header).held && header.kind == Kind::Post {
-                early.push(*header);
+                early.lock().unwrap_or_else(PoisonError::into_inner).push(*header);
             }
         };
         match &self.kept {
-            Some(kept) => kept.iter().for_each(apply),
+            Some(kept) => in_parallel(kept, &apply),
             None => {
+                let mut some = Vec::with_capacity(MAX_KEPT / 4);
                 for (volume, start) in opened.iter().zip(&self.starts) {
-                    scan::scan(&*volume.file, volume.id, *start, &device.id, &mut apply)?;
+                    scan::scan(&*volume.file, volume.id, *start, &device.id, &mut |header| {
+                        some.push(*header);
+                        if some.len() == some.capacity() {
+                            in_parallel(&some, &apply);
+                            some.clear();
+                        }
+                    })?;
                 }
+                in_parallel(&some, &apply);
             }
         }
-        for header in early {
+        for header in early.into_inner().unwrap_or_else(PoisonError::into_inner) {
             index.apply(&header);
         }
         self.kept = None;
@@ -334,16 +370,24 @@ impl Tail {
 
 /// Count the bytes that are held in each volume; slots that point nowhere go. How many did.
 fn count_live(index: &Index, volumes: &Volumes) -> u64 {
-    let ends: HashMap<u32, u64> =
-        volumes.all().iter().map(|volume| (volume.id, volume.end.load(Ordering::Relaxed))).collect();
-    let mut live: HashMap<u32, u64> = HashMap::new();
+    // By number; most records are in the same volume as the one before.
+    let known = volumes.all();
+    let ends: Vec<u64> = known.iter().map(|volume| volume.end.load(Ordering::Relaxed)).collect();
+    let mut live = vec![0; known.len()];
+    let mut last = 0;
     let (mut dangling, mut posts) = (Vec::new(), Vec::new());
     index.for_each(|(policy, partition), held| {
         let mut there = |place: Place, units: u32| {
             let bytes = u64::from(units) * ALIGN;
-            let within = ends.get(&place.volume()).is_some_and(|end| place.offset() + bytes <= *end);
+            if known.get(last).is_none_or(|volume| volume.id != place.volume()) {
+                match known.binary_search_by_key(&place.volume(), |volume| volume.id) {
+                    Ok(at) => last = at,
+                    Err(_) => return false,
+                }
+            }
+            let within = place.offset() + bytes <= ends[last];
             if within {
-                *live.entry(place.volume()).or_default() += bytes;
+                live[last] += bytes;
             }
             within
         };
@@ -357,8 +401,8 @@ fn count_live(index: &Index, volumes: &Volumes) -> u64 {
             dangling.push(key);
         }
     });
-    for volume in volumes.all() {
-        volume.live.store(live.get(&volume.id).copied().unwrap_or(0), Ordering::Relaxed);
+    for (volume, live) in known.iter().zip(&live) {
+        volume.live.store(*live, Ordering::Relaxed);
     }
     for (key, place) in &posts {
         index.drop_post(key, *place);

@@ -20,10 +20,21 @@ pub fn term(entry: &Entry) -> u128 {
 /// One hash over a partition: xxh3-128 of its suffixes in hexadecimal and their set hashes, by suffix.
 #[must_use]
 pub fn root(suffixes: &[(Suffix, u128)]) -> u128 {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut packed = Vec::with_capacity(suffixes.len() * 19);
     for (suffix, sum) in suffixes {
-        packed.extend_from_slice(format!("{suffix:03x}").as_bytes());
+        packed.extend([8, 4, 0].map(|shift| DIGITS[usize::from(suffix >> shift & 0xf)]));
         packed.extend_from_slice(&sum.to_be_bytes());
     }
+    swiftlet_hash::xxh3_128(&packed)
+}
+
+/// One hash over roots in the order of their partitions; of a single one the root itself.
+#[must_use]
+pub fn over(roots: &[u128]) -> u128 {
+    if let [root] = roots {
+        return *root;
+    }
+    let packed: Vec<u8> = roots.iter().flat_map(|root| root.to_be_bytes()).collect();
     swiftlet_hash::xxh3_128(&packed)
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::answers::listed;
 use crate::commit::{self, Done, Log, Op, Queue};
 use crate::device::Device;
 use crate::disk::{Disk, RealDisk};
@@ -14,7 +15,7 @@ use crate::index::{Index, PartitionId};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
 use crate::owed::Owed;
-use crate::read::{self, Object};
+use crate::read::{self, Got, Object};
 use crate::record::{self, Header, Kind};
 use crate::recover::{self, Recovery};
 use crate::upkeep::{self, Upkeep};
@@ -353,6 +354,12 @@ impl Store {
         read::get(&self.inner, key)
     }
 
+    /// The same, checked and of up to 4 MiB in memory that `room` gives, piece by piece and exactly as much as it is
+    /// asked for; where it gives none, and for what is not worth it, the object.
+    pub fn get_into<M: AsMut<[u8]>>(&self, key: &Key, mut room: impl FnMut(usize) -> Option<M>) -> Result<Got<M>> {
+        read::get_into(&self.inner, key, &mut room)
+    }
+
     /// An object's description.
     pub fn stat(&self, key: &Key) -> Result<Info> {
         read::stat(&self.inner, key)
@@ -387,6 +394,13 @@ impl Store {
     pub fn entries(&self, id: PartitionId, suffix: Suffix) -> Result<Vec<Entry>> {
         self.inner.device.check()?;
         Ok(self.inner.index.entries(id, suffix))
+    }
+
+    /// What is held in some suffixes, which ascend, by suffix and digest; None when that is more than `limit`.
+    pub(crate) fn entries_of(&self, id: PartitionId, suffixes: &[Suffix], limit: usize) -> Result<Option<Vec<Entry>>> {
+        self.inner.device.check()?;
+        let found = self.inner.index.partition(id, |partition| listed(partition, suffixes, limit));
+        Ok(found.unwrap_or_else(|| Some(Vec::new())))
     }
 
     /// Digests of every object and tombstone in a partition, by suffix.

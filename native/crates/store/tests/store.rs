@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use common::{config, content, footer, key, post_meta, put_meta};
 use swiftlet_store::disk::{Fate, SimulatedDisk};
 use swiftlet_store::model::PutMeta;
-use swiftlet_store::{Config, Error, Store};
+use swiftlet_store::{Config, Error, Got, Store};
 
 fn open(disk: &Arc<SimulatedDisk>, config: Config) -> Store {
     Store::open_disk(Arc::clone(disk) as _, config).expect("it opens")
@@ -67,6 +67,74 @@ fn large_objects_are_checked_chunk_by_chunk() {
     assert!(matches!(object.read(3 << 20, 10), Err(Error::ChecksumMismatch(_))));
     assert!(matches!(store.get(&key(1)), Err(Error::NotFound(None))));
     assert!(disk.files().iter().any(|(path, _)| path.starts_with("quarantined/large-")));
+}
+
+#[test]
+fn what_fits_is_read_into_memory_of_the_callers() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let config = Config { aggregate_below: 2 << 20, volume_bytes: 16 << 20, ..config() };
+    let store = open(&disk, config.clone());
+    let sizes = [0, 1, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 2 << 20, (2 << 20) + 1, 4 << 20, (4 << 20) + 1];
+    for (number, size) in (0..).zip(sizes) {
+        let (data, meta) = (content(number, size), put_meta(1000));
+        let mut writer = store.create(key(number), Some(size), None).expect("begun");
+        writer.write(&data).expect("written");
+        writer.commit(&meta, &footer(&data)).expect("stored");
+        let mut asked = 0;
+        let got = store.get_into(&key(number), |bytes| {
+            asked += bytes as u64;
+            Some(vec![0; bytes])
+        });
+        match got.expect("there") {
+            Got::Pieces(info, pieces) => {
+                assert!((65_537..=4 << 20).contains(&size) && asked == size && info.size == size, "{size}");
+                assert!(pieces[..pieces.len() - 1].iter().all(|piece| piece.len() == 1 << 20), "{size}");
+                assert!(pieces.concat() == data, "{size}");
+            }
+            Got::Object(object) => {
+                assert!(asked == 0 && !(65_537..=4 << 20).contains(&size), "{size}");
+                assert!(object.read(0, size).expect("sound") == data, "{size}");
+                let mut end = vec![0; size.saturating_sub(4 << 20) as usize];
+                assert_eq!(object.read_into(4 << 20, &mut end).expect("sound"), size > 4 << 20, "whole chunks");
+                assert!(end == data[data.len() - end.len()..], "{size}");
+                assert!(!object.read_into(1, &mut end).expect("sound"), "not from a chunk's start on");
+            }
+        }
+        let mut left = size.div_ceil(1 << 20).saturating_sub(1);
+        let without = store.get_into(&key(number), |bytes| {
+            left = left.checked_sub(1)?;
+            Some(vec![0; bytes])
+        });
+        let Ok(Got::Object(object)) = without else { panic!("{size}: memory from nowhere") };
+        assert!(object.read(0, size).expect("sound") == data, "{size}");
+        assert_eq!(object.info().size, size);
+    }
+}
+
+#[test]
+fn damage_is_not_read_into_memory() {
+    for size in [100_000, (1 << 20) + 5, 3 << 20, 5 << 20] {
+        let disk = SimulatedDisk::new(1, Fate::default());
+        let store = open(&disk, Config { aggregate_below: 2 << 20, volume_bytes: 16 << 20, ..config() });
+        let data = content(5, size);
+        let mut writer = store.create(key(1), Some(size), None).expect("begun");
+        writer.write(&data).expect("written");
+        writer.commit(&put_meta(1000), &footer(&data)).expect("stored");
+        let kind = if size > 2 << 20 { "large/" } else { "volumes/" };
+        let (path, _) = disk.files().into_iter().find(|(path, _)| path.starts_with(kind)).expect("its file");
+        disk.flip(&path, 8 * (size - 3));
+        match store.get_into(&key(1), |bytes| Some(vec![0; bytes])) {
+            Ok(Got::Object(object)) if size == 5 << 20 => {
+                assert!(object.read_into(0, &mut vec![0; 4 << 20]).expect("sound"));
+                let end = object.read_into(4 << 20, &mut vec![0; 1 << 20]);
+                assert!(matches!(end, Err(Error::ChecksumMismatch(_))), "{end:?}");
+            }
+            Err(Error::NotFound(None)) => {}
+            other => panic!("{size}: {:?}", other.map(|_| "read")),
+        }
+        assert!(matches!(store.get(&key(1)), Err(Error::NotFound(None))), "{size}");
+        assert!(disk.files().iter().any(|(path, _)| path.starts_with("quarantined/")), "{size}");
+    }
 }
 
 #[test]

@@ -17,6 +17,45 @@ fn xxh3_answers_as_its_reference_does() {
     assert_eq!(xxh3_128(b"abc"), 0x06b0_5ab6_733a_6185_78af_5f94_892f_3950);
 }
 
+/// Both crates take other ways for 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240 and more bytes, and for each block
+/// of 1024.
+#[test]
+fn every_length_has_the_same_digests_from_a_whole_and_from_a_stream() {
+    let data = counting(5000);
+    for length in (0..2200).chain([3071, 3072, 3073, 4095, 4096, 4097, 5000]) {
+        let data = &data[..length];
+        assert_eq!(xxh3_64(data), xxhash_rust::xxh3::xxh3_64(data), "xxh3-64 of {length} bytes");
+        assert_eq!(xxh3_128(data), xxhash_rust::xxh3::xxh3_128(data), "xxh3-128 of {length} bytes");
+    }
+}
+
+/// (length, xxh3-64, xxh3-128)
+#[rustfmt::skip]
+const REFERENCE: &[(usize, u64, u128)] = &[
+    (1, 0xc44b_dff4_074e_ecdb, 0xa6cd_5e93_9200_0f6a_c44b_dff4_074e_ecdb),
+    (5, 0xb075_753a_84ca_0fbe, 0x9434_5321_06a7_c141_c920_d234_7a85_929b),
+    (13, 0xb7a5_d8a8_309a_2cb9, 0xae92_e123_e947_2408_bd79_5526_1902_66c0),
+    (64, 0x6187_eb90_89b0_ed55, 0x9c6e_140a_4655_45e5_90c1_971d_db04_ce74),
+    (136, 0x2ed9_e119_68e2_8542, 0xfde3_026a_a4be_9f80_af6d_d0d0_3c1e_e0b9),
+    (200, 0xf42a_8864_feaf_0703, 0xcb03_9531_0643_ba0e_dd97_e9af_3609_d9f5),
+    (240, 0x375a_384d_957f_e865, 0x65b5_be86_da55_40e7_c92b_68e1_6f83_bbb6),
+    (241, 0x02e8_cd95_421c_6d02, 0x1da1_cb61_bcb8_a2a1_02e8_cd95_421c_6d02),
+    (1024, 0xe5d7_8baf_a45b_2aa5, 0xd0ac_1f7b_93bf_57b9_e5d7_8baf_a45b_2aa5),
+    (1025, 0xe95c_4228_8f28_186e, 0x2882_ebca_04ec_915c_e95c_4228_8f28_186e),
+    (10240, 0xbcd6_3266_df6e_2244, 0x4f63_75cc_a7ec_e1e1_bcd6_3266_df6e_2244),
+    (65537, 0x7033_1d53_d92b_bc56, 0x0924_e7a3_a30e_8187_7033_1d53_d92b_bc56),
+    (1_048_576, 0x6e0d_7ac3_6b8c_10ff, 0x5373_8d98_098c_abba_6e0d_7ac3_6b8c_10ff),
+];
+
+/// Digests of the bytes at % 251, as the reference implementation in C (xxHash 0.8) has them.
+#[test]
+fn longer_inputs_answer_as_the_reference_does() {
+    for (length, short, long) in REFERENCE.iter().copied() {
+        let data = counting(length);
+        assert_eq!((xxh3_64(&data), xxh3_128(&data)), (short, long), "{length} bytes");
+    }
+}
+
 #[test]
 fn only_the_digests_asked_for_are_kept() {
     let mut neither = Hasher::new(Digests { md5: false, xxh3: false });

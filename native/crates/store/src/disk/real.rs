@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs, syncfs};
 
 use super::{Disk, File};
@@ -32,6 +33,25 @@ impl File for RealFile {
             }
         }
         Ok(done)
+    }
+
+    fn append_at(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        let (had, want) = (buffer.len(), buffer.len() + len);
+        buffer.reserve_exact(len);
+        while buffer.len() < want {
+            // There may be more room than was asked for, and it may be filled as well.
+            let at = offset + (buffer.len() - had) as u64;
+            match rustix::io::pread(&self.0, spare_capacity(buffer), at) {
+                Ok(0) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    buffer.truncate(had);
+                    return Err(error.into());
+                }
+            }
+        }
+        buffer.truncate(want);
+        Ok(buffer.len() - had)
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {

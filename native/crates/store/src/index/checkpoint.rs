@@ -4,6 +4,8 @@
 //! is marked, so that it is either taken as a whole or not at all.
 
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use super::partition::{Extra, Partition, Post, Record};
 use super::{Index, PartitionId};
@@ -20,6 +22,10 @@ const EXTRA: usize = 72;
 const END: PartitionId = (u16::MAX, 0);
 /// Written and read in pieces of about this size.
 const PIECE: usize = 4 * 1024 * 1024;
+/// A checkpoint of this many bytes is worth threads, so many at most, for whom so many partitions may wait.
+const PARALLEL: u64 = PIECE as u64;
+const MAX_WORKERS: usize = 4;
+const MAX_WAITING: usize = 16;
 /// More than this many slots in one partition are not believed.
 const MAX_SLOTS: u32 = 1 << 30;
 
@@ -168,20 +174,73 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     });
     let reach = Reach { sequence: u64_at(head, 32), positions: positions.collect() };
     let index = Index::default();
+    let sound = if total < PARALLEL {
+        read_blocks(&mut stream, total, &mut |id, block| install(&index, id, &block))?
+    } else {
+        read_in_parallel(&mut stream, total, &index)?
+    };
+    Ok(sound.then_some((reach, index)))
+}
+
+/// Reading and checking here, making partitions of it beside.
+fn read_in_parallel(stream: &mut Stream<'_>, total: u64, index: &Index) -> io::Result<bool> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
+    let (blocks, waiting) = mpsc::sync_channel::<(PartitionId, Vec<u8>)>(MAX_WAITING);
+    let (waiting, sound) = (Mutex::new(waiting), AtomicBool::new(true));
+    let work = || {
+        loop {
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((id, block)) = next else { return };
+            // What is left is still taken, so that nobody waits for room.
+            if sound.load(Ordering::Relaxed) && !install(index, id, &block) {
+                sound.store(false, Ordering::Relaxed);
+            }
+        }
+    };
+    let all = std::thread::scope(|scope| {
+        (0..workers).for_each(|_| drop(scope.spawn(work)));
+        let read = read_blocks(stream, total, &mut |id, block| {
+            sound.load(Ordering::Relaxed) && blocks.send((id, block)).is_ok()
+        });
+        drop(blocks);
+        read
+    })?;
+    Ok(all && sound.into_inner())
+}
+
+fn install(index: &Index, id: PartitionId, block: &[u8]) -> bool {
+    let slots = u32_at(block, 6) as usize;
+    let Some(partition) = unpack(block, slots) else { return false };
+    index.install(id, partition);
+    true
+}
+
+/// Every block up to the end, until `each` has enough; whether all was sound.
+fn read_blocks(
+    stream: &mut Stream<'_>,
+    total: u64,
+    each: &mut dyn FnMut(PartitionId, Vec<u8>) -> bool,
+) -> io::Result<bool> {
+    let mut before = None;
     loop {
-        let Some(head) = stream.peek(BLOCK_HEAD)? else { return Ok(None) };
+        let Some(head) = stream.peek(BLOCK_HEAD)? else { return Ok(false) };
         let id = (u16::from_be_bytes([head[0], head[1]]), u32_at(head, 2));
         let (slots, extras) = (u32_at(head, 6), u32_at(head, 10));
         let len = BLOCK_HEAD + slots as usize * SLOT + extras as usize * EXTRA;
         if slots > MAX_SLOTS || extras > slots || len as u64 > total {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some(block) = stream.block(len)? else { return Ok(None) };
+        let Some(block) = stream.block(len)? else { return Ok(false) };
         if id == END {
-            return Ok(Some((reach, index)));
+            return Ok(true);
         }
-        let Some(partition) = unpack(block, slots as usize) else { return Ok(None) };
-        index.install(id, partition);
+        // As they are written: each once, none without anything in it.
+        if slots == 0 || before.replace(id).is_some_and(|before| before >= id) {
+            return Ok(false);
+        }
+        if !each(id, block.to_vec()) {
+            return Ok(false);
+        }
     }
 }
 

@@ -1,19 +1,19 @@
 //! One partition's part of the index: sorted leaves of slots, the suffixes' set hashes, and what few objects have.
 //!
 //! Slots are sorted by suffix, then digest, in leaves of bounded size behind a directory of their first keys: a lookup
-//! is two binary searches, an insertion moves half a leaf at most, and a suffix lies in one stretch. It needs no
-//! even distribution of digests to stay so. Most objects are a slot and nothing else; POSTs, expiries and large
+//! is two searches by proportion, an insertion moves half a leaf at most, and a suffix lies in one stretch. It needs no
+//! even distribution of digests to stay so, only to be at its fastest. Most objects are a slot and nothing else; POSTs, expiries and large
 //! files are kept aside.
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::room::{LEAF, Slots};
+use super::search::search;
 use crate::merge::State;
 use crate::model::{Entry, EntryKind, Suffix, Timestamp};
 use crate::record::{ALIGN, Kind, Place};
 use crate::sethash;
 
-/// Slots in a leaf before it is split.
-const LEAF: usize = 64;
 /// To how many slots a leaf is filled when slots come in order.
 const FILLED: usize = 48;
 
@@ -33,6 +33,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// What stands where none is.
+    pub(super) const NONE: Self =
+        Self { order: [0; 2], timestamp: 0, place: Place(0), units: 0, kind: Kind::Put, extra: false };
+
     /// The name's digest.
     #[must_use]
     pub(crate) fn digest(&self) -> [u8; 16] {
@@ -40,7 +44,7 @@ impl Slot {
     }
 
     fn order(&self) -> u128 {
-        (u128::from(self.order[0]) << 64) | u128::from(self.order[1])
+        joined(self.order)
     }
 
     fn suffix(&self) -> Suffix {
@@ -131,7 +135,7 @@ struct Sum {
 
 impl Sum {
     fn total(&self) -> u128 {
-        (u128::from(self.total[0]) << 64) | u128::from(self.total[1])
+        joined(self.total)
     }
 
     fn set(&mut self, total: u128) {
@@ -139,11 +143,30 @@ impl Sum {
     }
 }
 
+/// Some neighbours in the order, never none. What is asked of the directory lies side by side.
+struct Leaf {
+    first: [u64; 2],
+    slots: Slots,
+}
+
+impl Leaf {
+    fn of(slots: Slots) -> Self {
+        Self { first: slots[0].order, slots }
+    }
+
+    fn first(&self) -> u128 {
+        joined(self.first)
+    }
+}
+
+fn joined(halves: [u64; 2]) -> u128 {
+    (u128::from(halves[0]) << 64) | u128::from(halves[1])
+}
+
 /// One partition.
 #[derive(Default)]
 pub(crate) struct Partition {
-    firsts: Vec<u128>,
-    leaves: Vec<Vec<Slot>>,
+    leaves: Vec<Leaf>,
     sums: BTreeMap<Suffix, Sum>,
     extras: HashMap<[u8; 16], Extra>,
     count: usize,
@@ -177,19 +200,21 @@ impl Partition {
     }
 
     fn leaf_of(&self, order: u128) -> usize {
-        self.firsts.partition_point(|first| *first <= order).saturating_sub(1)
+        search(&self.leaves, order, 0, u64::MAX, Leaf::first).unwrap_or_else(|at| at.saturating_sub(1))
     }
 
     fn position(&self, order: u128) -> Option<(usize, std::result::Result<usize, usize>)> {
         let leaf = self.leaf_of(order);
-        Some((leaf, self.leaves.get(leaf)?.binary_search_by(|slot| slot.order().cmp(&order))))
+        let found = self.leaves.get(leaf)?;
+        let upper = self.leaves.get(leaf + 1).map_or(u64::MAX, |next| next.first[0]);
+        Some((leaf, search(&found.slots, order, found.first[0], upper, Slot::order)))
     }
 
     /// What is held of an object.
     #[must_use]
     pub(crate) fn get(&self, digest: &[u8; 16]) -> Option<Held> {
         let (leaf, at) = self.position(order_of(digest))?;
-        Some(self.held(self.leaves[leaf][at.ok()?]))
+        Some(self.held(self.leaves[leaf].slots[at.ok()?]))
     }
 
     fn held(&self, slot: Slot) -> Held {
@@ -202,7 +227,7 @@ impl Partition {
     pub(crate) fn set(&mut self, digest: &[u8; 16], record: Option<&Record>) -> Option<Held> {
         let order = order_of(digest);
         let position = self.position(order);
-        let before = position.and_then(|(leaf, at)| Some(self.held(self.leaves[leaf][at.ok()?])));
+        let before = position.and_then(|(leaf, at)| Some(self.held(self.leaves[leaf].slots[at.ok()?])));
         if before.is_some_and(|held| held.slot.extra) {
             self.extras.remove(digest);
         }
@@ -222,7 +247,7 @@ impl Partition {
             Held { slot, extra: record.extra }
         });
         match (position, after) {
-            (Some((leaf, Ok(at))), Some(held)) => self.leaves[leaf][at] = held.slot,
+            (Some((leaf, Ok(at))), Some(held)) => self.leaves[leaf].slots[at] = held.slot,
             (Some((leaf, Ok(at))), None) => self.take(leaf, at),
             (Some((leaf, Err(at))), Some(held)) => self.insert(leaf, at, held.slot),
             (None, Some(held)) => self.push(held.slot),
@@ -234,40 +259,35 @@ impl Partition {
 
     fn take(&mut self, leaf: usize, at: usize) {
         self.count -= 1;
-        self.leaves[leaf].remove(at);
-        if let Some(first) = self.leaves[leaf].first() {
-            self.firsts[leaf] = first.order();
-        } else {
-            self.leaves.remove(leaf);
-            self.firsts.remove(leaf);
+        let found = &mut self.leaves[leaf];
+        found.slots.remove(at);
+        match found.slots.first() {
+            Some(first) => found.first = first.order,
+            None => drop(self.leaves.remove(leaf)),
         }
     }
 
     fn insert(&mut self, mut leaf: usize, mut at: usize, slot: Slot) {
         self.count += 1;
-        if self.leaves[leaf].len() == LEAF {
-            let mut right = Vec::with_capacity(LEAF);
-            right.extend(self.leaves[leaf].drain(LEAF / 2..));
-            self.firsts.insert(leaf + 1, right[0].order());
-            self.leaves.insert(leaf + 1, right);
+        if self.leaves[leaf].slots.len() == LEAF {
+            let right = self.leaves[leaf].slots.split_off(LEAF / 2);
+            self.leaves.insert(leaf + 1, Leaf::of(right));
             if at > LEAF / 2 {
                 leaf += 1;
                 at -= LEAF / 2;
             }
         }
-        self.leaves[leaf].insert(at, slot);
-        self.firsts[leaf] = self.leaves[leaf][0].order();
+        let found = &mut self.leaves[leaf];
+        found.slots.insert(at, slot);
+        found.first = found.slots[0].order;
     }
 
     /// Add a slot behind all others.
     fn push(&mut self, slot: Slot) {
         self.count += 1;
         match self.leaves.last_mut() {
-            Some(leaf) if leaf.len() < FILLED => leaf.push(slot),
-            _ => {
-                self.firsts.push(slot.order());
-                self.leaves.push(vec![slot]);
-            }
+            Some(leaf) if leaf.slots.len() < FILLED => leaf.slots.insert(leaf.slots.len(), slot),
+            _ => self.leaves.push(Leaf::of(Slots::one(slot))),
         }
     }
 
@@ -275,7 +295,7 @@ impl Partition {
     #[must_use]
     pub(crate) fn append(&mut self, digest: &[u8; 16], record: &Record) -> bool {
         let order = order_of(digest);
-        if self.leaves.last().and_then(|leaf| leaf.last()).is_some_and(|last| last.order() >= order) {
+        if self.leaves.last().and_then(|leaf| leaf.slots.last()).is_some_and(|last| last.order() >= order) {
             return false;
         }
         let slot = Slot {
@@ -287,7 +307,15 @@ impl Partition {
             extra: false,
         };
         self.push(slot);
-        self.resum(None, Some(&Held { slot, extra: Extra::default() }));
+        self.root = None;
+        let suffix = slot.suffix();
+        let sum = match self.sums.last_entry() {
+            Some(last) if *last.key() == suffix => last.into_mut(),
+            _ => self.sums.entry(suffix).or_default(),
+        };
+        let term = sethash::term(&Held { slot, extra: Extra::default() }.entry());
+        sum.set(sum.total().wrapping_add(term));
+        sum.count += 1;
         true
     }
 
@@ -302,7 +330,6 @@ impl Partition {
 
     /// Make room for so many more.
     pub(crate) fn reserve(&mut self, slots: usize) {
-        self.firsts.reserve_exact(slots.div_ceil(FILLED));
         self.leaves.reserve_exact(slots.div_ceil(FILLED));
     }
 
@@ -352,7 +379,7 @@ impl Partition {
         let start = u128::from(suffix) << 116;
         let mut found = Vec::new();
         for leaf in &self.leaves[self.leaf_of(start).min(self.leaves.len())..] {
-            for slot in leaf.iter().filter(|slot| slot.order() >= start) {
+            for slot in leaf.slots.iter().filter(|slot| slot.order() >= start) {
                 if slot.suffix() != suffix {
                     return found;
                 }
@@ -364,7 +391,7 @@ impl Partition {
 
     /// Everything, by suffix, then digest.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Held> + '_ {
-        self.leaves.iter().flatten().map(|slot| self.held(*slot))
+        self.leaves.iter().flat_map(|leaf| leaf.slots.iter()).map(|slot| self.held(*slot))
     }
 
     /// Entry of what is held.

@@ -1,0 +1,325 @@
+//! Copies of many objects as one run of bytes, read from one store and taken by another in one group commit.
+//!
+//! `docs/sync.md` has the format, `swiftlet.sync.copies_wire` is its other implementation. A replicator asks one device
+//! for what another lacks and hands the bytes on as they are.
+//!
+//! Fault model: bytes from elsewhere may be anything: they are taken apart to their end before the first object is
+//! touched, and each object's data has to have its checksum. An object that can't be read or taken stands in the way of
+//! no other; whoever asked goes on with it alone. Each is durable, or known not to be, when the answer is made.
+
+use std::sync::mpsc;
+
+use crate::commit::{self, Done};
+use crate::error::Error;
+use crate::model::{Footer, Info, Key, Pairs, PostMeta, PutMeta, Timestamp};
+use crate::store::Store;
+
+/// Why bytes are no such message.
+pub type Malformed = String;
+
+const DATA: u8 = 1;
+const TOMBSTONE: u8 = 2;
+const METADATA: u8 = 3;
+/// In an item's kind: the two timestamps of a POST follow.
+const POSTED: u8 = 0x80;
+const LATER: u64 = 0;
+const ALONE: u64 = 1;
+const GIVEN: u64 = 2;
+const TAKEN: u8 = 0;
+const CHANGED: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// How much is given at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Objects in one question.
+    pub objects: usize,
+    /// Bytes of copies in one answer.
+    pub bytes: usize,
+    /// Bytes of an object's data above which it travels alone.
+    pub alone: u64,
+}
+
+/// Takes bytes apart.
+pub(crate) struct Cursor<'a> {
+    /// What is left.
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn take(&mut self, size: u64) -> Result<&'a [u8], Malformed> {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let Some((head, rest)) = self.data.split_at_checked(size) else {
+            return Err("the message about copies ends early".into());
+        };
+        self.data = rest;
+        Ok(head)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(self.take(8)?);
+        Ok(u64::from_be_bytes(raw))
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err("a number in the message about copies is too large".into())
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let size = self.varint()?;
+        self.take(size)
+    }
+
+    fn pairs(&mut self) -> Result<Pairs, Malformed> {
+        let mut found = Vec::new();
+        for _ in 0..self.varint()? {
+            found.push((self.bytes()?.to_vec(), self.bytes()?.to_vec()));
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn policy(&mut self) -> Result<u16, Malformed> {
+        u16::try_from(self.varint()?).map_err(|_| "there is no such policy".to_owned())
+    }
+
+    fn key(&mut self, policy: u16) -> Result<Key, Malformed> {
+        let partition = u32::try_from(self.varint()?).map_err(|_| "there is no such partition".to_owned())?;
+        let mut digest = [0; 16];
+        digest.copy_from_slice(self.take(16)?);
+        Ok(Key { policy, partition, digest })
+    }
+}
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        out.push(value as u8 & 0x7f | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, data: &[u8]) {
+    put_varint(out, data.len() as u64);
+    out.extend_from_slice(data);
+}
+
+fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
+    put_varint(out, pairs.len() as u64);
+    for (name, value) in pairs {
+        put_bytes(out, name);
+        put_bytes(out, value);
+    }
+}
+
+fn put_item(out: &mut Vec<u8>, key: &Key, info: &Info, data: Option<&[u8]>) {
+    let posted = info.meta_timestamp > info.timestamp || info.content_type_timestamp > info.timestamp;
+    out.push(if data.is_some() { DATA } else { METADATA } | if posted { POSTED } else { 0 });
+    put_varint(out, u64::from(key.partition));
+    out.extend_from_slice(&key.digest);
+    out.extend_from_slice(&info.timestamp.to_be_bytes());
+    if posted {
+        out.extend_from_slice(&info.meta_timestamp.to_be_bytes());
+        out.extend_from_slice(&info.content_type_timestamp.to_be_bytes());
+    }
+    put_varint(out, info.delete_at);
+    put_bytes(out, &info.content_type);
+    put_pairs(out, &info.metadata);
+    if let Some(data) = data {
+        put_pairs(out, &info.sysmeta);
+        put_bytes(out, &info.name);
+        put_bytes(out, &info.etag);
+        out.extend_from_slice(&info.xxh3.to_be_bytes());
+        put_bytes(out, data);
+    }
+}
+
+/// The copies that are `wanted`, as many as fit; which of them they are is said before them.
+pub fn read(store: &Store, wanted: &[u8], limits: Limits) -> Result<Vec<u8>, Malformed> {
+    let mut cursor = Cursor { data: wanted };
+    let policy = cursor.policy()?;
+    let mut asked = Vec::new();
+    while !cursor.data.is_empty() {
+        if asked.len() == limits.objects {
+            return Err(format!("more than {} objects are asked for; ask for fewer", limits.objects));
+        }
+        let kind = cursor.byte()?;
+        if kind != DATA && kind != METADATA {
+            return Err(format!("{kind} is no kind of copy to be asked for"));
+        }
+        asked.push((kind, cursor.key(policy)?));
+    }
+    let mut answer = Vec::new();
+    put_varint(&mut answer, asked.len() as u64);
+    let mut copies = Vec::new();
+    put_varint(&mut copies, u64::from(policy));
+    let (nothing, mut full) = (copies.len(), false);
+    for (kind, key) in asked {
+        let before = copies.len();
+        let given = if full { Some(LATER) } else { give(store, kind, &key, limits, &mut copies) };
+        let over = copies.len() > limits.bytes;
+        if over {
+            copies.truncate(before);
+            full = before > nothing;
+        }
+        let code = match given {
+            Some(_) if over => {
+                if full {
+                    LATER
+                } else {
+                    ALONE
+                }
+            }
+            Some(code) => code,
+            None => ALONE,
+        };
+        put_varint(&mut answer, code);
+    }
+    answer.append(&mut copies);
+    Ok(answer)
+}
+
+/// Put one copy behind the others; what is said of it, None when it can't be given here.
+fn give(store: &Store, kind: u8, key: &Key, limits: Limits, copies: &mut Vec<u8>) -> Option<u64> {
+    if kind == DATA {
+        let object = store.get(key).ok()?;
+        let data = object.bytes().filter(|data| data.len() as u64 <= limits.alone)?;
+        put_item(copies, key, object.info(), Some(data));
+        return Some(GIVEN + data.len() as u64);
+    }
+    let info = store.stat(key).ok()?;
+    if info.meta_timestamp <= info.timestamp && info.content_type_timestamp <= info.timestamp {
+        return None;
+    }
+    put_item(copies, key, &info, None);
+    Some(GIVEN)
+}
+
+/// One copy as it came.
+struct Copy<'a> {
+    key: Key,
+    timestamp: Timestamp,
+    put: Option<(PutMeta, Footer, &'a [u8])>,
+    post: Option<PostMeta>,
+}
+
+fn parse<'a>(cursor: &mut Cursor<'a>, policy: u16) -> Result<Copy<'a>, Malformed> {
+    let head = cursor.byte()?;
+    let (kind, posted) = (head & !POSTED, head & POSTED != 0);
+    let (key, timestamp) = (cursor.key(policy)?, cursor.u64()?);
+    let known = kind == DATA || kind == METADATA && posted || kind == TOMBSTONE && !posted;
+    if !known {
+        return Err(format!("{head} is no kind of copy"));
+    }
+    if kind == TOMBSTONE {
+        return Ok(Copy { key, timestamp, put: None, post: None });
+    }
+    let (meta_timestamp, type_timestamp) = if posted { (cursor.u64()?, cursor.u64()?) } else { (0, 0) };
+    let delete_at = cursor.varint()?;
+    let content_type = cursor.bytes()?.to_vec();
+    let metadata = cursor.pairs()?;
+    let post = posted.then(|| PostMeta {
+        timestamp: meta_timestamp,
+        metadata: metadata.clone(),
+        content_type: (type_timestamp > timestamp).then(|| content_type.clone()),
+        content_type_timestamp: if type_timestamp > timestamp { type_timestamp } else { 0 },
+        delete_at,
+    });
+    let mut put = None;
+    if kind == DATA {
+        let sysmeta = cursor.pairs()?;
+        let name = cursor.bytes()?.to_vec();
+        let etag = cursor.bytes()?.to_vec();
+        let xxh3 = cursor.u64()?;
+        let data = cursor.bytes()?;
+        let footer = Footer { size: data.len() as u64, etag, xxh3 };
+        put = Some((PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at }, footer, data));
+    }
+    Ok(Copy { key, timestamp, put, post })
+}
+
+/// Take copies; what became of each is said in their order, once all that were taken are durable.
+pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Malformed> {
+    let mut cursor = Cursor { data: copies };
+    let policy = cursor.policy()?;
+    let mut found = Vec::new();
+    while !cursor.data.is_empty() {
+        if found.len() == objects {
+            return Err(format!("more than {objects} copies come at a time; send fewer"));
+        }
+        found.push(parse(&mut cursor, policy)?);
+    }
+    let mut fates: Vec<(usize, Result<(), Error>)> = found.iter().map(|_| (0, Ok(()))).collect();
+    let (tell, told) = mpsc::channel();
+    for ((number, copy), (under_way, _)) in found.into_iter().enumerate().zip(&mut fates) {
+        let mut done = |forgives: bool| -> Done {
+            *under_way += 1;
+            let tell = tell.clone();
+            Box::new(move |outcome| {
+                let outcome = match outcome {
+                    // It is deleted, and was not there.
+                    Err(Error::NotFound(_)) if forgives => Ok(()),
+                    other => other.map(|_| ()),
+                };
+                // Who asked waits until all have told.
+                let _ = tell.send((number, outcome));
+            })
+        };
+        let only_deleted = copy.put.is_none() && copy.post.is_none();
+        if let Some((meta, footer, data)) = copy.put {
+            store.submit_put(copy.key, &meta, &footer, data.to_vec(), done(false));
+        }
+        if let Some(meta) = copy.post {
+            store.submit_post(copy.key, meta, done(false));
+        }
+        if only_deleted {
+            store.submit_delete(copy.key, copy.timestamp, Vec::new(), done(true));
+        }
+    }
+    drop(tell);
+    if !store.inner.config.threads {
+        while commit::commit_pending(&store.inner) {}
+    }
+    while let Ok((number, outcome)) = told.recv() {
+        let Some((under_way, fate)) = fates.get_mut(number) else { continue };
+        *under_way -= 1;
+        // A put's error says more than that of the POST behind it.
+        if fate.is_ok() {
+            *fate = outcome;
+        }
+    }
+    let mut answer = Vec::with_capacity(fates.len());
+    for (under_way, fate) in fates {
+        let untold = || Error::DeviceFailed("it is not known whether it was taken".into());
+        put_fate(&mut answer, if under_way == 0 { fate } else { fate.and_then(|()| Err(untold())) });
+    }
+    Ok(answer)
+}
+
+fn put_fate(answer: &mut Vec<u8>, fate: Result<(), Error>) {
+    match fate {
+        Ok(()) => answer.push(TAKEN),
+        Err(Error::Superseded(_) | Error::NotFound(_)) => answer.push(CHANGED),
+        Err(error) => {
+            answer.push(REFUSED);
+            put_bytes(answer, error.name().as_bytes());
+            put_bytes(answer, error.to_string().as_bytes());
+        }
+    }
+}
