@@ -1,8 +1,9 @@
 //! A GET of a large object: checked piece by piece by the device's threads, sent by the I/O thread.
 //!
 //! Fault model: a piece may be damaged, the device may fail, the receiver may be slow or gone. Nothing leaves before it
-//! was checked; what can't go on ends the answer without its end. At most [`AHEAD`] pieces wait, and where the
-//! device is a real one they are ranges of a file, not memory.
+//! was checked; what can't go on ends the answer without its end. At most [`AHEAD`] pieces wait. On a connection that
+//! lends they are read straight into the memory that is lent, as long as half of it is free; else, where the device is a
+//! real one, they are ranges of a file, not memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swiftlet_hash::{Digests, Hasher};
 use swiftlet_store::Object;
-use swiftlet_transport::{Body, FileRange, Next, Source, Waker};
+use swiftlet_transport::{Body, FileRange, Next, Pool, Source, Waker};
 
 use crate::device::{Device, Permit};
+use crate::reply::Reply;
 use crate::status::Refusal;
 
 /// Pieces that are checked ahead of what was sent.
@@ -37,6 +39,7 @@ struct Download {
     file: Option<(Arc<File>, u64)>,
     state: Mutex<State>,
     waker: Waker,
+    lends: Option<Pool>,
     device: Arc<Device>,
     _permit: Permit,
 }
@@ -44,7 +47,7 @@ struct Download {
 struct Sending(Arc<Download>);
 
 /// Bytes `[start, stop)` of an object as a body.
-pub(crate) fn body(object: Object, start: u64, stop: u64, mut permit: Permit, waker: Waker) -> Result<Body, Refusal> {
+pub(crate) fn body(object: Object, start: u64, stop: u64, mut permit: Permit, reply: &Reply) -> Result<Body, Refusal> {
     let file = object.range()?.map(|range| (Arc::new(File::from(range.file)), range.offset));
     if file.is_none() {
         permit.hold(AHEAD * PIECE as usize)?;
@@ -53,7 +56,8 @@ pub(crate) fn body(object: Object, start: u64, stop: u64, mut permit: Permit, wa
     let hasher = (!whole).then(|| Hasher::new(Digests { md5: false, xxh3: true }));
     let state = State { ready: VecDeque::new(), at: start, running: false, over: false, hasher };
     let device = Arc::clone(&permit.device);
-    let download = Download { object, stop, file, state: Mutex::new(state), waker, device, _permit: permit };
+    let (waker, lends) = (reply.waker(), reply.lends().cloned());
+    let download = Download { object, stop, file, state: Mutex::new(state), waker, lends, device, _permit: permit };
     Ok(Body::Source(Box::new(Sending(Arc::new(download))), Some(stop - start)))
 }
 
@@ -74,19 +78,8 @@ impl Download {
                 (state.at, state.hasher.take())
             };
             let bytes = (PIECE - at % PIECE).min(self.stop - at);
-            let next = match self.object.read(at, bytes) {
-                // It has been set aside; the cut end tells the receiver.
-                Err(_) => Next::Failed,
-                Ok(data) => {
-                    hasher.iter_mut().for_each(|hasher| hasher.update(&data));
-                    match &self.file {
-                        Some((file, start)) => {
-                            Next::File(FileRange { file: Arc::clone(file), offset: start + at, bytes })
-                        }
-                        None => Next::Chunk(data.into()),
-                    }
-                }
-            };
+            // What is damaged has been set aside; the cut end tells the receiver.
+            let next = self.piece(at, bytes, &mut hasher).unwrap_or(Next::Failed);
             let mut state = self.lock();
             let failed = matches!(next, Next::Failed);
             state.at = at + bytes;
@@ -102,6 +95,22 @@ impl Download {
             drop(state);
             self.waker.wake();
         }
+    }
+
+    /// Read and check a piece.
+    fn piece(&self, at: u64, bytes: u64, hasher: &mut Option<Hasher>) -> swiftlet_store::Result<Next> {
+        if let Some(mut buffer) = self.lends.as_ref().and_then(|pool| pool.spare(bytes as usize))
+            && self.object.read_into(at, buffer.as_mut_slice())?
+        {
+            hasher.iter_mut().for_each(|hasher| hasher.update(buffer.as_mut_slice()));
+            return Ok(Next::Chunk(buffer.freeze(bytes as usize)));
+        }
+        let data = self.object.read(at, bytes)?;
+        hasher.iter_mut().for_each(|hasher| hasher.update(&data));
+        Ok(match &self.file {
+            Some((file, start)) => Next::File(FileRange { file: Arc::clone(file), offset: start + at, bytes }),
+            None => Next::Chunk(data.into()),
+        })
     }
 }
 

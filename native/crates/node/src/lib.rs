@@ -1,7 +1,7 @@
 //! The object server over the native transport, and its client. Knows no Python.
 //!
 //! [`Server`] answers the methods of `docs/transport.md` from the stores of one process: requests are received,
-//! checked, hashed and written in native threads. [`Client`] is the other half. What requests and answers look like is
+//! checked, hashed and written in native threads. [`Client`] is the other half, [`Run`] what reads many objects as one stream. What requests and answers look like is
 //! in [`message`], without any I/O.
 
 mod client;
@@ -9,12 +9,15 @@ mod codec;
 mod device;
 mod download;
 pub mod message;
+mod reading;
 mod reply;
+mod run;
 mod server;
 mod status;
 mod upload;
 
 pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};
 pub use device::{DeviceStats, Limits};
+pub use run::{MAX_PARTS, Marks, Part, Run, RunEnd, RunOptions};
 pub use server::Server;
 pub use status::{Refusal, Status};

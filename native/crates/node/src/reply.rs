@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use swiftlet_transport::{Answer, Body, Responder, Waker};
+use swiftlet_transport::{Answer, Body, Pool, Responder, Waker};
 
 use crate::device::Device;
 use crate::status::{Refusal, Status};
@@ -27,6 +27,11 @@ impl Reply {
     /// Whether nobody waits for it any more.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.responder.is_cancelled()
+    }
+
+    /// The memory out of which the answer is lent, if it is.
+    pub(crate) fn lends(&self) -> Option<&Pool> {
+        self.responder.lends()
     }
 
     pub(crate) fn waker(&self) -> Waker {

@@ -13,12 +13,12 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use swiftlet_store::model::Key;
-use swiftlet_store::{Done, Error, MAX_AGGREGATE, Object, Store};
+use swiftlet_store::{Done, Error, MAX_AGGREGATE, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
-use crate::download;
 use crate::message::{Found, Request, Written, lists};
+use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
@@ -247,36 +247,17 @@ impl Work {
     }
 }
 
-/// Bytes that stay while they are sent, with the request's permit.
-struct Held<T> {
-    bytes: T,
-    range: std::ops::Range<usize>,
-    _permit: Permit,
-}
-
-impl AsRef<[u8]> for Held<Vec<u8>> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
-    }
-}
-
-impl AsRef<[u8]> for Held<Object> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes.bytes().unwrap_or_default()[self.range.clone()]
-    }
-}
-
 fn listed(bytes: Vec<u8>, mut permit: Permit) -> Result<Body, Refusal> {
     if bytes.is_empty() {
         return Ok(Body::Empty);
     }
     permit.hold(bytes.len())?;
-    Ok(Body::Chunk(Chunk::from_owner(Box::new(Held { range: 0..bytes.len(), bytes, _permit: permit }))))
+    Ok(Body::Chunk(Chunk::from_owner(Box::new(Held::new(bytes, permit)))))
 }
 
-fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) -> Result<(Vec<u8>, Body), Refusal> {
+fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) -> Answered {
     let bytes = match request {
-        Request::Get { key, start, stop } => return read(store.get(key)?, *start, *stop, permit, reply),
+        Request::Get { key, start, stop } => return reading::read(store, key, (*start, *stop), permit, reply),
         Request::Head(key) => {
             let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
             return Ok((found.encode()?, Body::Empty));
@@ -308,34 +289,4 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         }
     };
     Ok((Vec::new(), listed(bytes, permit)?))
-}
-
-/// xxh3-64 of nothing.
-const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
-
-/// Bytes of an object: small ones checked as a whole before anything leaves, large ones piece by piece.
-fn read(object: Object, start: u64, stop: u64, mut permit: Permit, reply: &Reply) -> Result<(Vec<u8>, Body), Refusal> {
-    let info = object.info().clone();
-    let start = start.min(info.size);
-    let stop = stop.clamp(start, info.size);
-    let whole = stop - start == info.size;
-    if start == stop {
-        return Ok((Found { info, body_xxh3: Some(EMPTY_XXH3) }.encode()?, Body::Empty));
-    }
-    if info.size > MAX_AGGREGATE {
-        let body_xxh3 = whole.then_some(info.xxh3);
-        let header = Found { info, body_xxh3 }.encode()?;
-        return Ok((header, download::body(object, start, stop, permit, reply.waker())?));
-    }
-    permit.hold(info.size as usize)?;
-    let range = start as usize..stop as usize;
-    let sum_of = |bytes: &[u8]| if whole { info.xxh3 } else { swiftlet_hash::xxh3_64(bytes) };
-    let (body_xxh3, chunk) = if object.bytes().is_some() {
-        let held = Held { bytes: object, range, _permit: permit };
-        (sum_of(held.as_ref()), Chunk::from_owner(Box::new(held)))
-    } else {
-        let bytes = object.read(start, stop - start)?;
-        (sum_of(&bytes), Chunk::from_owner(Box::new(Held { range: 0..bytes.len(), bytes, _permit: permit })))
-    };
-    Ok((Found { info, body_xxh3: Some(body_xxh3) }.encode()?, Body::Chunk(chunk)))
 }

@@ -1,4 +1,5 @@
-//! All methods of the object server, its errors and its limits, over TCP and the simulated network.
+//! All methods of the object server, its errors and its limits, over TCP and the simulated network; what it reads also
+//! on one machine, where its answers are lent.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use common::{AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, put, range};
+use common::{AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range};
 use swiftlet_node::message::{Request, Written, lists};
 use swiftlet_node::{Failure, Limits, Status};
 use swiftlet_store::disk::Fate;
@@ -40,7 +41,22 @@ over_each_carrier!(
     too_many_requests_are_refused,
     writers_and_readers_at_once,
     damage_is_never_served,
+    small_ones_that_are_damaged_are_not_begun,
 );
+
+mod same_node {
+    macro_rules! over_shared_memory {
+        ($($test:ident),* $(,)?) => { $(#[test] fn $test() { super::$test(&super::World::new(super::Carrier::SameNode)); })* };
+    }
+    over_shared_memory!(
+        objects_of_all_sizes_come_back,
+        ranges_are_what_was_asked_for,
+        writers_and_readers_at_once,
+        damage_is_never_served,
+        small_ones_that_are_damaged_are_not_begun,
+        who_takes_nothing_of_an_answer_keeps_nobody_waiting,
+    );
+}
 
 const STORED: Result<Written, Failure> = Ok(Written { owed: false, existed: true });
 
@@ -425,7 +441,7 @@ fn damage_is_never_served(world: &World) {
     let (machine, targets) = world.machine(1, Limits::default());
     let data = content(1, 8 * MIB);
     world.client.put(&targets, &put(1, 10, &data, 0), &Chunk::from(data.clone()), LONG);
-    let file = walk(&machine.directories[0].0.join("large"));
+    let file = only_file(&machine.directories[0].0.join("large"));
     use std::os::unix::fs::FileExt as _;
     let opened = std::fs::OpenOptions::new().write(true).open(file).unwrap();
     opened.write_at(&[data[5 * MIB] ^ 1], 5 * MIB as u64).unwrap();
@@ -439,9 +455,48 @@ fn damage_is_never_served(world: &World) {
     assert_eq!(statuses(&[answer]), [Some(Status::NotFound)], "it was set aside");
 }
 
-fn walk(directory: &std::path::Path) -> std::path::PathBuf {
-    let first = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
-    if first.is_dir() { walk(&first) } else { first }
+/// In a volume, and in a file of its own.
+fn small_ones_that_are_damaged_are_not_begun(world: &World) {
+    use std::os::unix::fs::FileExt as _;
+    for (bytes, directory) in [(200_000, "volumes"), (3 * MIB + 5, "large")] {
+        let (machine, targets) = world.machine(1, Limits::default());
+        let data = content(1, bytes);
+        world.client.put(&targets, &put(1, 10, &data, 0), &Chunk::from(data.clone()), LONG);
+        assert!(world.client.get(&targets[0], &get(1), LONG).unwrap().1 == data);
+        let file = only_file(&machine.directories[0].0.join(directory));
+        let stored = std::fs::read(&file).unwrap();
+        let at = stored.windows(1000).position(|window| *window == data[bytes - 1000..]).unwrap() as u64;
+        std::fs::OpenOptions::new().write(true).open(file).unwrap().write_at(b"damaged", at).unwrap();
+        for _ in 0..2 {
+            let answer = world.client.ask(&targets[0], &range(1, 0, 70_000), None, LONG);
+            assert_eq!(statuses(&[answer]), [Some(Status::NotFound)], "{directory}: it was set aside");
+        }
+        nothing_is_held(&machine);
+    }
+}
+
+/// More is read ahead for those than there is memory for: what has none is sent from its file, as without any.
+fn who_takes_nothing_of_an_answer_keeps_nobody_waiting(world: &World) {
+    let (machine, targets) = world.machine(1, Limits::default());
+    let data = content(1, 9 * MIB);
+    world.client.put(&targets, &put(1, 10, &data, 0), &Chunk::from(data.clone()), LONG);
+    let idle: Vec<_> = (0..12)
+        .map(|_| {
+            let events = Completions::new().unwrap();
+            let sink = Arc::clone(&events) as Arc<dyn Sink>;
+            let header = get(1).encode("d0").unwrap();
+            let call = Call { method: get(1).method(), timeout: LONG, header, ..Call::default() };
+            (targets[0].0.call(call, &sink, 0).unwrap(), events)
+        })
+        .collect();
+    eventually("all have begun", || machine.server.stats()["d0"].answered.iter().any(|row| row.0 == 2 && row.2 >= 12));
+    assert!(world.client.get(&targets[0], &get(1), LONG).unwrap().1 == data);
+    let other = content(2, 5 * MIB);
+    let answers = world.client.put(&targets, &put(2, 10, &other, 0), &Chunk::from(other.clone()), LONG);
+    assert_eq!(answers, [STORED]);
+    idle.iter().for_each(|(ticket, _)| ticket.cancel());
+    drop(idle);
+    nothing_is_held(&machine);
 }
 
 /// What was sent is let go of by the transport a moment after the peer has it.

@@ -439,7 +439,7 @@ impl Worker {
             .fars
             .iter()
             .filter(|(_, far)| {
-                let patience = if far.tried { self.stalled } else { TRIAL };
+                let patience = if far.tried { self.stalled } else { TRIAL.max(self.stalled) };
                 far.pending > 0 && now.saturating_duration_since(far.moved) >= patience
             })
             .map(|(link, _)| *link)

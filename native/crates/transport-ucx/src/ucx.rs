@@ -384,7 +384,7 @@ mod tests {
         if std::env::var("SWIFTLET_RDMA").is_err() {
             return;
         }
-        let (mut to, mut from) = (End::new("rc_verbs", 1), End::new("rc_verbs", 2));
+        let (mut to, from) = (End::new("rc_verbs", 1), End::new("rc_verbs", 2));
         let address = to.buffer.as_mut_slice().as_ptr().addr() as u64;
         let endpoint = match from.library.connect(&to.library.address().unwrap()) {
             Ok(endpoint) => endpoint,

@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use common::{AGGREGATE, Directory, LONG, MIB, config, content, footer, get, put, store_config};
 use swiftlet_node::{Client, Failure, Limits, Server};
 use swiftlet_store::Store;
-use swiftlet_transport::{Address, Carrier, Error, Handler, Node, Peer, PeerSnapshot, TcpAcceptor};
+use swiftlet_transport::{Address, Carrier, Config, Error, Handler, Node, Peer, PeerSnapshot, TcpAcceptor};
 use swiftlet_transport_ucx::{UcxAcceptor, UcxFabric};
-use ucx::engine;
+use ucx::{engine, silence};
 
 const LISTEN: &str = "SWIFTLET_OBJECT_LISTEN";
 const STOP: &str = "SWIFTLET_OBJECT_STOP";
@@ -38,6 +38,10 @@ fn counters(node: &Node) -> PeerSnapshot {
     node.report()[0].counters.clone()
 }
 
+fn patient(name: &str) -> Config {
+    Config { silence: silence(), ..config(name) }
+}
+
 /// Does nothing unless it is told where to listen.
 #[test]
 fn the_object_server() {
@@ -46,7 +50,7 @@ fn the_object_server() {
     let store = Arc::new(Store::open(&directory.0, store_config()).unwrap());
     let server = Arc::new(Server::start([("d0".to_owned(), Ok(store))], Limits::default(), AGGREGATE).unwrap());
     let handler = Arc::clone(&server) as Arc<dyn Handler>;
-    let node = Node::start(config("server"), &[], Some(handler)).unwrap();
+    let node = Node::start(patient("server"), &[], Some(handler)).unwrap();
     let listener = TcpAcceptor::bind(listen.parse().unwrap()).unwrap();
     let address = listener.address().unwrap();
     node.listen(Box::new(UcxAcceptor::new(listener, &engine(node.pool()))));
@@ -98,7 +102,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let (other, address) = server();
-        let config = config("client");
+        let config = patient("client");
         let fabric = UcxFabric::new(&engine(&config.pool));
         let node = Node::start(config, &[Arc::new(fabric)], None).unwrap();
         let peer = node.peer(Address { name: "server".to_owned(), tcp: Some(address) });
@@ -174,7 +178,7 @@ fn when_rdma_is_lost_objects_are_sent() {
     let noticed = begun.elapsed();
     println!("noticed after {noticed:?}: {failure:?}");
     assert!(matches!(&failure, Failure::Lost(Error::Lost(_))), "{failure:?}");
-    assert!(noticed < Duration::from_secs(8), "{noticed:?}");
+    assert!(noticed < silence() + Duration::from_secs(5), "{noticed:?}");
     let end = Instant::now() + LONG;
     while let Err(failure) = world.put_and_get(1001, SIZES[0]) {
         assert!(Instant::now() < end, "{failure:?}");

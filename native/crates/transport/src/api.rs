@@ -11,7 +11,7 @@ use swiftlet_wire::limits::{CHUNK_BYTES, FOOTER_BYTES, HEADER_BYTES, OFFERED_BYT
 use swiftlet_wire::message::{Reason, UNKNOWN_SIZE};
 
 use crate::metrics::PeerMetrics;
-use crate::pool::Chunk;
+use crate::pool::{Chunk, Pool};
 use crate::reactor::{Command, Key, Shared};
 
 /// Why a request got no reply, or not a whole one.
@@ -293,6 +293,7 @@ pub struct Responder {
     pub(crate) connection: Key,
     pub(crate) stream: u64,
     pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) lends: Option<Pool>,
     pub(crate) answered: bool,
 }
 
@@ -316,6 +317,12 @@ impl Responder {
         }
         self.answered = true;
         self.shared.post(Command::Answer(self.connection, self.stream, Box::new(answer)));
+    }
+
+    /// The memory out of which answers are lent on this connection, if they are: what is put there needs no copy.
+    #[must_use]
+    pub fn lends(&self) -> Option<&Pool> {
+        self.lends.as_ref()
     }
 
     /// To be kept by the owner of a [`Source`].

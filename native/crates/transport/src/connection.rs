@@ -196,7 +196,7 @@ impl Connection {
             limits: Limits { window_bytes: 0, lent: false, streams: 0, inline_bytes: 0 },
             inline_open: 0,
             waiting: VecDeque::new(),
-            liveness: Liveness::new(around.now_ms),
+            liveness: Liveness::new(around.now_ms, around.settings.silence.as_millis() as u64),
             metrics,
             peer_name,
             draining: false,
@@ -448,7 +448,8 @@ impl Connection {
 
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> Result<(), Fail> {
         if !self.is_open() {
-            let over = around.now.saturating_duration_since(self.born) >= Duration::from_millis(HANDSHAKE_MS);
+            let patience = Duration::from_millis(HANDSHAKE_MS).max(around.settings.silence);
+            let over = around.now.saturating_duration_since(self.born) >= patience;
             return if over { Err(Fail::Slow) } else { Ok(()) };
         }
         match self.liveness.pulse(around.now_ms) {

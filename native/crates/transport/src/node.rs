@@ -5,8 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use swiftlet_wire::handshake::{Identity, Key, Limits};
+use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 use crate::api::{Handler, Peer};
 use crate::link::{Acceptor, Address, Fabric};
@@ -40,6 +42,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Calls that wait per peer.
     pub max_waiting: usize,
+    /// How long a peer may be silent before its connection is given up.
+    pub silence: Duration,
 }
 
 impl Config {
@@ -57,6 +61,7 @@ impl Config {
             inline_bytes: 4 << 20,
             max_connections: 1024,
             max_waiting: 1024,
+            silence: Duration::from_millis(DEAD_AFTER_MS),
         }
     }
 }
@@ -72,6 +77,7 @@ pub(crate) struct Settings {
     inline_bytes: u32,
     pub(crate) max_connections: usize,
     pub(crate) max_waiting: usize,
+    pub(crate) silence: Duration,
 }
 
 impl Settings {
@@ -146,6 +152,7 @@ impl Node {
             inline_bytes: config.inline_bytes,
             max_connections: config.max_connections,
             max_waiting: config.max_waiting,
+            silence: config.silence,
         });
         let registry = Arc::<Registry>::default();
         let mut node = Self { threads: Vec::new(), settings, registry, next: AtomicUsize::new(0) };

@@ -1,7 +1,9 @@
 //! Buffers out of a fixed amount of memory, shared by reference, never copied to be sent twice.
 //!
-//! Who needs a chunk and finds none waits in one queue, first come first served, until its deadline. Small
-//! bodies have an arena of their own and never wait: see `docs/design/2026-11-21-transport.md`.
+//! Who needs a chunk and finds none waits in one queue, first come first served, until its deadline. What comes from
+//! clients to be uploaded waits in a second one, behind it, and never takes more than half: answers are received into the same
+//! memory, and should not wait for slow servers. Small bodies have an arena of their own and never wait: see
+//! `docs/design/2026-11-21-transport.md`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,7 +29,27 @@ struct State {
     small: Arena,
     chunks: Arena,
     waiting: VecDeque<Waiter>,
+    /// For memory that is to be uploaded from.
+    uploads: VecDeque<Waiter>,
+    /// While no more than this is in use, an upload may have memory.
+    uploads_bytes: usize,
     peak: usize,
+}
+
+impl State {
+    /// Whether an upload may have so many bytes: then at most half of the chunks' memory is in use.
+    fn has_room_for_upload(&self, bytes: usize) -> bool {
+        self.waiting.is_empty() && self.chunks.used() + bytes <= self.uploads_bytes
+    }
+
+    /// Who is the next to get memory, if it is there.
+    fn next(&mut self) -> Option<&mut VecDeque<Waiter>> {
+        if !self.waiting.is_empty() {
+            return Some(&mut self.waiting);
+        }
+        let bytes = self.uploads.front()?.bytes;
+        if self.has_room_for_upload(bytes) { Some(&mut self.uploads) } else { None }
+    }
 }
 
 struct Inner {
@@ -77,6 +99,8 @@ impl Pool {
             small: Arena::new(0, small_bytes),
             chunks: Arena::new(small_bytes, limit - small_bytes),
             waiting: VecDeque::new(),
+            uploads: VecDeque::new(),
+            uploads_bytes: (limit - small_bytes).div_ceil(2),
             peak: 0,
         };
         Ok(Self(Arc::new(Inner { region: Arc::new(Region::new(limit)?), small_bytes, state: Mutex::new(state) })))
@@ -96,7 +120,7 @@ impl Pool {
             limit_bytes: self.0.region.bytes(),
             used_bytes: state.small.used() + state.chunks.used(),
             peak_bytes: state.peak,
-            waiting: state.waiting.len(),
+            waiting: state.waiting.len() + state.uploads.len(),
         }
     }
 
@@ -137,15 +161,45 @@ impl Pool {
         then(got);
     }
 
+    /// Memory for bytes that are to be uploaded, or for an answer that could be made without it, now or not; not either
+    /// while others wait, nor beyond half of the memory: see [`Pool::upload_later`].
+    #[must_use]
+    pub fn spare(&self, bytes: usize) -> Option<Buffer> {
+        let mut state = self.0.lock();
+        let is_free = bytes <= CHUNK_BYTES && state.uploads.is_empty() && state.has_room_for_upload(bytes);
+        if is_free { self.take(&mut state, bytes, false) } else { None }
+    }
+
+    /// The same for bytes that are to be uploaded, behind all others and in half of the memory. How long it takes depends
+    /// on how fast servers take what was uploaded before.
+    ///
+    /// # Panics
+    /// As [`Pool::chunk_later`].
+    pub fn upload_later(&self, bytes: usize, deadline: Instant, then: Then) {
+        assert!(bytes <= CHUNK_BYTES, "no chunk is so large");
+        let mut state = self.0.lock();
+        let is_next = state.uploads.is_empty() && state.has_room_for_upload(bytes);
+        let got = if is_next { self.take(&mut state, bytes, false) } else { None };
+        if got.is_none() {
+            state.uploads.push_back(Waiter { bytes, deadline, then });
+            return;
+        }
+        drop(state);
+        then(got);
+    }
+
     /// Tell those whose time is over. I/O threads call this.
     pub fn expire(&self, now: Instant) {
         let mut over = Vec::new();
         let mut state = self.0.lock();
-        if state.waiting.iter().all(|waiter| waiter.deadline > now) {
+        if state.waiting.iter().chain(&state.uploads).all(|waiter| waiter.deadline > now) {
             return;
         }
-        for waiter in std::mem::take(&mut state.waiting) {
-            if waiter.deadline <= now { over.push(waiter.then) } else { state.waiting.push_back(waiter) }
+        let State { waiting, uploads, .. } = &mut *state;
+        for queue in [waiting, uploads] {
+            for waiter in std::mem::take(queue) {
+                if waiter.deadline <= now { over.push(waiter.then) } else { queue.push_back(waiter) }
+            }
         }
         drop(state);
         over.into_iter().for_each(|then| then(None));
@@ -157,9 +211,9 @@ impl Pool {
         let small = block.offset < self.0.small_bytes;
         let arena = if small { &mut state.small } else { &mut state.chunks };
         arena.give(block.offset, block.bytes.max(1));
-        let serve = !small && !state.waiting.is_empty();
+        let awaited = !state.waiting.is_empty() || !state.uploads.is_empty();
         drop(state);
-        if serve {
+        if awaited && !small {
             self.serve();
         }
     }
@@ -168,10 +222,11 @@ impl Pool {
     fn serve(&self) {
         loop {
             let mut state = self.0.lock();
-            let Some(first) = state.waiting.front() else { return };
-            let bytes = first.bytes;
+            let Some(bytes) = state.next().and_then(|queue| Some(queue.front()?.bytes)) else { return };
             let Some(buffer) = self.take(&mut state, bytes, false) else { return };
-            let waiter = state.waiting.pop_front();
+            // Who is next depends on what is in use: asked anew, it would count what was just taken.
+            let queue = if state.waiting.is_empty() { &mut state.uploads } else { &mut state.waiting };
+            let waiter = queue.pop_front();
             drop(state);
             if let Some(waiter) = waiter {
                 (waiter.then)(Some(buffer));
@@ -225,6 +280,12 @@ impl Buffer {
             None => Memory::Other(Box::new([0_u8; 0])),
         };
         Chunk { backing: Arc::new(Backing { memory, hook }), start: 0, end: length }
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.as_mut_slice()
     }
 }
 
@@ -351,6 +412,12 @@ impl Chunk {
         Window(Arc::into_inner(self.backing).and_then(|mut backing| backing.hook.take()))
     }
 
+    /// Whether it lies in a pool's memory, so that it can be lent as it is.
+    #[must_use]
+    pub fn is_in(&self, pool: &Pool) -> bool {
+        self.address_in(pool.region()).is_some()
+    }
+
     /// Where it lies in this region, if it does.
     pub(crate) fn address_in(&self, region: &Arc<Region>) -> Option<u64> {
         match &self.backing.memory {
@@ -452,6 +519,35 @@ mod tests {
         assert!(told.try_recv().is_err());
         pool.expire(deadline);
         assert_eq!((told.try_recv(), pool.stat().waiting), (Ok(true), 0));
+    }
+
+    #[test]
+    fn uploads_wait_behind_all_others_and_leave_half_of_the_memory() {
+        let pool = Pool::new(9 << 20).expect("memory");
+        let (tell, told) = mpsc::channel();
+        let later = Instant::now() + Duration::from_secs(60);
+        let ask = |upload: bool, who: u32| {
+            let tell = tell.clone();
+            let then: Then = Box::new(move |got| drop(tell.send((who, got))));
+            if upload {
+                pool.upload_later(CHUNK_BYTES, later, then);
+            } else {
+                pool.chunk_later(CHUNK_BYTES, later, then);
+            }
+        };
+        (0..6).for_each(|who| ask(true, who));
+        let mut held: Vec<_> = told.try_iter().map(|(who, got)| (who, got.expect("memory"))).collect();
+        assert_eq!(held.iter().map(|(who, _)| *who).collect::<Vec<_>>(), [0, 1, 2, 3], "half of eight");
+        (10..15).for_each(|who| ask(false, who));
+        held.extend(told.try_iter().map(|(who, got)| (who, got.expect("memory"))));
+        assert_eq!(held.len(), 8, "others take all there is");
+        held.remove(0);
+        assert_eq!(told.try_recv().expect("somebody's turn").0, 14, "others come first");
+        while held.len() > 3 {
+            held.pop();
+        }
+        assert_eq!(told.try_recv().expect("below half again").0, 4);
+        assert_eq!(told.try_recv().expect("and the memory of that one").0, 5);
     }
 
     #[test]

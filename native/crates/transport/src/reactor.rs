@@ -22,8 +22,10 @@ use crate::node::{Registry, Settings};
 use crate::peers::Peers;
 use crate::pool::{Buffer, Chunk, HookOf, Pool, Released};
 
-/// How long chunks that were lent over a broken connection are kept from being used again.
+/// How long chunks that were lent over a broken connection are kept from being used again, and how many times the silence
+/// at least: as long as the peer does not know that it is broken, it may read them.
 const LENT_GRACE: Duration = Duration::from_secs(10);
+const LENT_SILENCES: u32 = 4;
 /// How often clocks are looked at while something is under way, and while nothing is.
 const TICK: Duration = Duration::from_millis(20);
 const IDLE_TICK: Duration = Duration::from_millis(100);
@@ -378,7 +380,7 @@ impl Reactor {
         let _ = epoll::delete(&self.epoll, connection.descriptor());
         let lent = connection.fail(&fail, &mut around!(self, now));
         if !lent.is_empty() {
-            self.graves.push((now + LENT_GRACE, lent));
+            self.graves.push((now + LENT_GRACE.max(self.world.settings.silence * LENT_SILENCES), lent));
         }
         if matches!(connection.side, Side::Server) {
             self.accepted -= 1;

@@ -12,16 +12,52 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use common::{Client, HOLD, Server, World, call, config, eventually};
+use common::{Client, ECHO, HOLD, Server, World, call, config, eventually};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use swiftlet_transport::{
-    Address, Carrier, Completions, Error, Fabric, Node, SameNodeAcceptor, SameNodeFabric, TcpAcceptor, TcpFabric,
+    Address, Call, Carrier, Completions, Config, Error, Fabric, Node, SameNodeAcceptor, SameNodeFabric, TcpAcceptor,
+    TcpFabric,
 };
+
+use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 const ROLE: &str = "SWIFTLET_TEST_ROLE";
 const WHERE: &str = "SWIFTLET_TEST_WHERE";
 const NOTICED: Duration = Duration::from_millis(2500);
+/// What the patient test and all servers in other processes wait: who stood still itself has heard nothing either.
+const PATIENCE: Duration = Duration::from_secs(4);
 
-fn start(role: &str, place: &str) -> (Child, String) {
+/// Another process, which ends with its test, whatever becomes of that.
+struct Other(Child);
+
+impl Other {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// A machine that stands still: returns once all of its threads do.
+    fn stop(&self) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped());
+    }
+
+    /// And goes on.
+    fn go_on(&self) {
+        kill_process(Pid::from_child(&self.0), Signal::CONT).unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(role: &str, place: &str) -> (Other, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["the_other_process", "--exact", "--nocapture"])
         .env(ROLE, role)
@@ -31,7 +67,7 @@ fn start(role: &str, place: &str) -> (Child, String) {
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let said = lines.map_while(Result::ok).find_map(|line| line.split("at: ").nth(1).map(str::to_owned));
-    (child, said.expect("the other process says where it is"))
+    (Other(child), said.expect("the other process says where it is"))
 }
 
 fn fabrics(directory: &Path) -> Vec<Arc<dyn Fabric>> {
@@ -53,7 +89,8 @@ fn upload_for_ever(client: &Client, address: Address) -> u64 {
 fn the_other_process() {
     let (Ok(role), Ok(place)) = (std::env::var(ROLE), std::env::var(WHERE)) else { return };
     if role == "server" {
-        let node = Node::start(config("server", 64 << 20), &[], Some(Arc::new(Server::new()))).unwrap();
+        let patient = Config { silence: PATIENCE, ..config("server", 64 << 20) };
+        let node = Node::start(patient, &[], Some(Arc::new(Server::new()))).unwrap();
         if place.is_empty() {
             let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
             println!("at: {}", acceptor.address().unwrap());
@@ -88,8 +125,7 @@ fn a_killed_server_is_noticed(carrier: Carrier) {
     eventually("in mid-transfer", || carried() > 1 << 20);
     assert_eq!(client.node.report()[0].counters.carrier, Some(carrier));
     let begun = Instant::now();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill();
     assert!(matches!(client.finish(token).error, Some(Error::Lost(_))));
     assert!(begun.elapsed() < NOTICED);
     if carrier == Carrier::SameNode {
@@ -115,8 +151,7 @@ fn a_killed_client_is_noticed(carrier: Carrier) {
     let (mut child, _) = start("client", &place);
     eventually("in mid-transfer", || seen.received.load(SeqCst) > 1 << 20);
     let begun = Instant::now();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill();
     eventually("the receiver is told", || seen.failed.lock().unwrap().len() == 1);
     assert!(begun.elapsed() < NOTICED);
     // What was received can still be read, lent or not, and is let go of without harm.
@@ -143,4 +178,30 @@ fn a_killed_client_is_noticed_over_tcp() {
 #[test]
 fn a_killed_client_is_noticed_on_the_same_node() {
     a_killed_client_is_noticed(Carrier::SameNode);
+}
+
+#[test]
+fn who_is_to_be_patient_waits_for_a_process_that_stands_still_and_gives_it_up_later() {
+    let world = World::new(Carrier::Tcp);
+    let (mut child, place) = start("server", "");
+    let client = world.client(Config { silence: PATIENCE, ..config("client", 64 << 20) });
+    let peer = client.node.peer(Address { name: "server".to_owned(), tcp: place.parse().ok() });
+    assert_eq!(client.ask(&peer, call(ECHO)).status, 200);
+    child.stop();
+    let end = Instant::now() + Duration::from_millis(DEAD_AFTER_MS + 500);
+    let held = Call { timeout: Duration::from_secs(20), ..call(ECHO) };
+    let token = client.token();
+    peer.call(held, &client.sink(), token).unwrap();
+    while Instant::now() < end {
+        client.pump(Duration::from_millis(10));
+    }
+    child.go_on();
+    let outcome = client.finish(token);
+    assert_eq!((outcome.status, outcome.error, peer.metrics().snapshot().connects), (200, None, 1));
+    child.stop();
+    let begun = Instant::now();
+    let error = client.ask(&peer, Call { timeout: Duration::from_secs(20), ..call(ECHO) }).error;
+    assert!(matches!(&error, Some(Error::Lost(why)) if why.contains("silent")), "{error:?}");
+    assert!(begun.elapsed() > PATIENCE - Duration::from_millis(500) && begun.elapsed() < PATIENCE + NOTICED);
+    child.kill();
 }

@@ -30,7 +30,7 @@ pub const OFFERED_BYTES: u64 = 8 << 20;
 pub const OFFERED_CHUNKS: usize = 64;
 /// Silence of our own, in ms, after which a PING is sent.
 pub const PING_AFTER_MS: u64 = 400;
-/// The peer's silence, in ms, after which it is given up. With the time of a tick below 2 s.
+/// The peer's silence, in ms, after which it is given up, if nobody says otherwise. With the time of a tick below 2 s.
 pub const DEAD_AFTER_MS: u64 = 1500;
-/// Time for the whole handshake, in ms.
+/// Time for the whole handshake, in ms; where peers may be silent for longer, as long as that.
 pub const HANDSHAKE_MS: u64 = 1500;

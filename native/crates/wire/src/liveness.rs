@@ -1,12 +1,13 @@
 //! When to say that we live, and when to believe that the peer does not. Times are ms of any monotonic clock.
 
-use crate::limits::{DEAD_AFTER_MS, PING_AFTER_MS};
+use crate::limits::PING_AFTER_MS;
 
 /// One connection's two silences.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
     heard_ms: u64,
     said_ms: u64,
+    dead_after_ms: u64,
 }
 
 /// What is to be done about them.
@@ -21,10 +22,11 @@ pub enum Pulse {
 }
 
 impl Liveness {
-    /// A connection that has just been made.
+    /// A connection that has just been made, whose peer may be silent for `dead_after_ms`
+    /// ([`crate::limits::DEAD_AFTER_MS`] if nobody says otherwise).
     #[must_use]
-    pub fn new(now_ms: u64) -> Self {
-        Self { heard_ms: now_ms, said_ms: now_ms }
+    pub fn new(now_ms: u64, dead_after_ms: u64) -> Self {
+        Self { heard_ms: now_ms, said_ms: now_ms, dead_after_ms }
     }
 
     /// Any bytes have come in.
@@ -41,12 +43,12 @@ impl Liveness {
     /// finds its peers' bytes waiting, so who drives this reads before it asks.
     #[must_use]
     pub fn pulse(&self, now_ms: u64) -> Pulse {
-        if now_ms.saturating_sub(self.heard_ms) >= DEAD_AFTER_MS {
+        if now_ms.saturating_sub(self.heard_ms) >= self.dead_after_ms {
             return Pulse::Dead;
         }
         if now_ms.saturating_sub(self.said_ms) >= PING_AFTER_MS {
             return Pulse::Ping;
         }
-        Pulse::QuietUntil((self.heard_ms + DEAD_AFTER_MS).min(self.said_ms + PING_AFTER_MS))
+        Pulse::QuietUntil((self.heard_ms + self.dead_after_ms).min(self.said_ms + PING_AFTER_MS))
     }
 }

@@ -15,7 +15,8 @@ use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config as StoreConfig, Store};
 use swiftlet_transport::simulated::Network;
 use swiftlet_transport::{
-    Address, Carrier, Config, Fabric, Handler, Key as ClusterKey, Node, Peer, Pool, TcpAcceptor, TcpFabric,
+    Address, Carrier, Config, Fabric, Handler, Key as ClusterKey, Node, Peer, Pool, SameNodeAcceptor, SameNodeFabric,
+    TcpAcceptor, TcpFabric,
 };
 
 pub const LONG: Duration = Duration::from_secs(20);
@@ -75,15 +76,21 @@ pub struct World {
     pub network: Network,
     pub node: Node,
     pub client: Client,
+    /// Of sockets.
+    directory: Directory,
 }
 
 impl World {
     pub fn new(carrier: Carrier) -> Self {
         let network = Network::new();
-        let fabric: Arc<dyn Fabric> =
-            if carrier == Carrier::Simulated { Arc::new(network.clone()) } else { Arc::new(TcpFabric) };
+        let directory = Directory::new();
+        let fabric: Arc<dyn Fabric> = match carrier {
+            Carrier::Simulated => Arc::new(network.clone()),
+            Carrier::SameNode => Arc::new(SameNodeFabric::new(&directory.0)),
+            _ => Arc::new(TcpFabric),
+        };
         let node = Node::start(config("client"), &[fabric], None).unwrap();
-        Self { carrier, network, node, client: Client::new("tx1").unwrap() }
+        Self { carrier, network, node, client: Client::new("tx1").unwrap(), directory }
     }
 
     /// A server with so many devices on directories, and its devices as targets.
@@ -112,6 +119,9 @@ impl World {
         let node = Node::start(config(&name), &[], Some(handler)).unwrap();
         let tcp = if self.carrier == Carrier::Simulated {
             node.listen(self.network.listen(&name).unwrap());
+            None
+        } else if self.carrier == Carrier::SameNode {
+            node.listen(Box::new(SameNodeAcceptor::bind(&self.directory.0, &name).unwrap()));
             None
         } else {
             let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -182,4 +192,10 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// A file somewhere below, where there is but one.
+pub fn only_file(directory: &std::path::Path) -> PathBuf {
+    let first = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
+    if first.is_dir() { only_file(&first) } else { first }
 }

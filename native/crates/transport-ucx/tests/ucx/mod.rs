@@ -13,8 +13,13 @@ pub fn settings() -> Settings {
     let transports = std::env::var("SWIFTLET_RDMA");
     let software = transports.is_err();
     let transports = transports.unwrap_or("tcp".to_owned());
-    // An emulated machine may well need more than the second and a half of a real one.
-    Settings { transports, software, stalled: Duration::from_secs(3), ..Settings::default() }
+    Settings { transports, software, stalled: silence(), ..Settings::default() }
+}
+
+/// How long a peer may be silent, or an RDMA read make no progress. `SWIFTLET_SILENCE_MS` says it: an emulated machine stands
+/// still by itself for longer than the second and a half of a real one.
+pub fn silence() -> Duration {
+    std::env::var("SWIFTLET_SILENCE_MS").map_or(Duration::from_secs(3), |ms| Duration::from_millis(ms.parse().unwrap()))
 }
 
 pub fn engine(pool: &Pool) -> Arc<Engine> {

@@ -235,6 +235,7 @@ impl Connection {
             connection: self.key,
             stream: id,
             cancelled: Arc::clone(&cancelled),
+            lends: self.may_lend.then(|| around.pool.clone()),
             answered: false,
         };
         let mut receiver = handler.request(incoming, responder);

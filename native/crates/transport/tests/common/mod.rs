@@ -19,6 +19,7 @@ use swiftlet_transport::{
     Incoming, Key, Next, Node, Peer, Pool, Receiver, Responder, SameNodeAcceptor, SameNodeFabric, Sink, Source,
     TcpAcceptor, TcpFabric, What,
 };
+use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 pub const ECHO: u16 = 1;
 /// Stores nothing, answers 201 if the body's xxh3 is the footer, else 422.
@@ -191,7 +192,14 @@ pub fn keys(names: &[&str]) -> Vec<Key> {
 }
 
 pub fn config(name: &str, pool_bytes: usize) -> Config {
-    Config::new(name, "machine", keys(&["secret"]), Pool::new(pool_bytes).unwrap())
+    let config = Config::new(name, "machine", keys(&["secret"]), Pool::new(pool_bytes).unwrap());
+    Config { silence: silence(), ..config }
+}
+
+/// How long a peer may be silent: as by default, or `SWIFTLET_SILENCE_MS`, for emulated machines, which stand still by
+/// themselves for longer.
+pub fn silence() -> Duration {
+    Duration::from_millis(std::env::var("SWIFTLET_SILENCE_MS").map_or(DEAD_AFTER_MS, |ms| ms.parse().unwrap()))
 }
 
 /// How RDMA is made, which this crate knows nothing of.

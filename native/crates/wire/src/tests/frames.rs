@@ -103,7 +103,7 @@ fn the_corpus_is_decoded_without_a_panic() {
 #[test]
 fn silence_is_answered_by_a_ping_and_then_by_giving_up() {
     use crate::limits::{DEAD_AFTER_MS, PING_AFTER_MS};
-    let mut liveness = Liveness::new(1000);
+    let mut liveness = Liveness::new(1000, DEAD_AFTER_MS);
     assert_eq!(liveness.pulse(1000), Pulse::QuietUntil(1000 + PING_AFTER_MS));
     assert_eq!(liveness.pulse(1000 + PING_AFTER_MS), Pulse::Ping);
     liveness.said(1000 + PING_AFTER_MS);
@@ -112,6 +112,8 @@ fn silence_is_answered_by_a_ping_and_then_by_giving_up() {
     liveness.heard(1000 + DEAD_AFTER_MS);
     liveness.said(1000 + DEAD_AFTER_MS);
     assert!(matches!(liveness.pulse(1000 + DEAD_AFTER_MS), Pulse::QuietUntil(_)));
+    let patient = Liveness::new(1000, 20_000);
+    assert_eq!((patient.pulse(20_999), patient.pulse(21_000)), (Pulse::Ping, Pulse::Dead));
 }
 
 proptest! {

@@ -1,0 +1,129 @@
+//! A GET: where its bytes are sent from, and what stands before them.
+//!
+//! On a connection that lends, small objects are read into the memory that is lent; else, or when half of that is in
+//! use, into memory that the request's permit covers. Large ones are [`download`]'s.
+//!
+//! Fault model: as of the store. Small objects are checked as a whole before anything leaves.
+
+use std::collections::VecDeque;
+
+use swiftlet_hash::{Digests, Hasher};
+use swiftlet_store::model::{Info, Key};
+use swiftlet_store::{Got, MAX_AGGREGATE, Object, Store};
+use swiftlet_transport::{Body, Buffer, Chunk, Next, Source};
+
+use crate::device::Permit;
+use crate::download;
+use crate::message::Found;
+use crate::reply::Reply;
+use crate::status::Refusal;
+
+/// Header and body of an answer.
+pub(crate) type Answered = Result<(Vec<u8>, Body), Refusal>;
+
+/// xxh3-64 of nothing.
+pub(crate) const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
+
+/// Bytes that stay while they are sent, with the request's permit.
+pub(crate) struct Held<T> {
+    bytes: T,
+    range: std::ops::Range<usize>,
+    _permit: Permit,
+}
+
+impl Held<Vec<u8>> {
+    /// All of them.
+    pub(crate) fn new(bytes: Vec<u8>, permit: Permit) -> Self {
+        Self { range: 0..bytes.len(), bytes, _permit: permit }
+    }
+}
+
+impl AsRef<[u8]> for Held<Vec<u8>> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Held<Object> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes.bytes().unwrap_or_default()[self.range.clone()]
+    }
+}
+
+/// Bytes of an object: small ones checked as a whole before anything leaves, large ones piece by piece.
+pub(crate) fn read(store: &Store, key: &Key, (start, stop): (u64, u64), permit: Permit, reply: &Reply) -> Answered {
+    let object = match reply.lends() {
+        None => store.get(key)?,
+        Some(pool) => match store.get_into(key, |bytes| pool.spare(bytes))? {
+            Got::Object(object) => object,
+            Got::Pieces(info, pieces) => return lent(info, pieces, (start, stop)),
+        },
+    };
+    sent(object, (start, stop), permit, reply)
+}
+
+/// Bytes `[start, stop)` of what lies in the memory that is lent: the pool's limits are theirs.
+fn lent(info: Info, pieces: Vec<Buffer>, (start, stop): (u64, u64)) -> Answered {
+    let mut parts = Vec::with_capacity(pieces.len());
+    let mut at = 0;
+    for piece in pieces {
+        let (bytes, from) = (piece.len() as u64, at);
+        at += bytes;
+        let (first, last) = (start.clamp(from, at) - from, stop.clamp(from, at) - from);
+        if first < last {
+            parts.push(piece.freeze(bytes as usize).part(first as usize..last as usize));
+        }
+    }
+    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    let sum = if bytes == info.size { info.xxh3 } else { sum_of(&parts) };
+    let body = if parts.len() > 1 {
+        Body::Source(Box::new(Pieces(parts.into())), Some(bytes))
+    } else {
+        parts.pop().map_or(Body::Empty, Body::Chunk)
+    };
+    Ok((Found { info, body_xxh3: Some(sum) }.encode()?, body))
+}
+
+fn sum_of(parts: &[Chunk]) -> u64 {
+    if let [part] = parts {
+        return swiftlet_hash::xxh3_64(part);
+    }
+    let mut hasher = Hasher::new(Digests { md5: false, xxh3: true });
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.xxh3_64().unwrap_or(EMPTY_XXH3)
+}
+
+/// A body that is there.
+struct Pieces(VecDeque<Chunk>);
+
+impl Source for Pieces {
+    fn next(&mut self) -> Next {
+        self.0.pop_front().map_or_else(|| Next::End(Vec::new()), Next::Chunk)
+    }
+}
+
+fn sent(object: Object, (start, stop): (u64, u64), mut permit: Permit, reply: &Reply) -> Answered {
+    let info = object.info().clone();
+    let start = start.min(info.size);
+    let stop = stop.clamp(start, info.size);
+    let whole = stop - start == info.size;
+    if start == stop {
+        return Ok((Found { info, body_xxh3: Some(EMPTY_XXH3) }.encode()?, Body::Empty));
+    }
+    if info.size > MAX_AGGREGATE {
+        let body_xxh3 = whole.then_some(info.xxh3);
+        let header = Found { info, body_xxh3 }.encode()?;
+        return Ok((header, download::body(object, start, stop, permit, reply)?));
+    }
+    permit.hold(info.size as usize)?;
+    let range = start as usize..stop as usize;
+    let sum_of = |bytes: &[u8]| if whole { info.xxh3 } else { swiftlet_hash::xxh3_64(bytes) };
+    let (body_xxh3, chunk) = if object.bytes().is_some() {
+        let held = Held { bytes: object, range, _permit: permit };
+        (sum_of(held.as_ref()), Chunk::from_owner(Box::new(held)))
+    } else {
+        let bytes = object.read(start, stop - start)?;
+        (sum_of(&bytes), Chunk::from_owner(Box::new(Held::new(bytes, permit))))
+    };
+    Ok((Found { info, body_xxh3: Some(body_xxh3) }.encode()?, Body::Chunk(chunk)))
+}
