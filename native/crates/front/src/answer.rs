@@ -79,6 +79,24 @@ pub fn head(info: &Info, given: &Given<'_>) -> Vec<u8> {
     out
 }
 
+/// The answer to a PUT that has made a version.
+#[must_use]
+pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
+    let modified = http_date((timestamp >> NONCE_BITS).div_ceil(TICKS_PER_SECOND));
+    let mut out = Vec::with_capacity(320);
+    out.extend_from_slice(b"HTTP/1.1 201 Created\r\nEtag: ");
+    out.extend_from_slice(etag);
+    let id = given.id;
+    let rest = format!(
+        "\r\nLast-Modified: {modified}\r\nContent-Type: text/html\r\nContent-Length: 0\r\nX-Trans-Id: {id}\r\n\
+         X-Openstack-Request-Id: {id}\r\nDate: {}\r\n{}\r\n",
+        given.date,
+        if given.close { "Connection: close\r\n" } else { "" }
+    );
+    out.extend_from_slice(rest.as_bytes());
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +129,16 @@ mod tests {
         let text = String::from_utf8(head(&posted, &Given { close: false, ..given })).expect("text");
         assert!(text.contains("X-Timestamp: 0000000020.00000\r\n") && text.contains("00:00:20 GMT\r\n"));
         assert!(!text.contains("Connection"));
+    }
+
+    #[test]
+    fn a_version_was_made() {
+        let given = Given { id: "tx1", date: "now", close: false };
+        let text = String::from_utf8(created((100_000 * 20 + 1) << NONCE_BITS, b"abc", &given)).expect("text");
+        let expected = "HTTP/1.1 201 Created\r\nEtag: abc\r\nLast-Modified: Thu, 01 Jan 1970 00:00:21 GMT\r\n\
+            Content-Type: text/html\r\nContent-Length: 0\r\nX-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\
+            Date: now\r\n\r\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

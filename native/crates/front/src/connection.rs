@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use swiftlet_transport::Ticket;
 
 use crate::head::Method;
+use crate::made::Made;
 use crate::routes::Device;
 
 /// A device that was asked for a request.
@@ -28,22 +29,48 @@ pub(crate) struct Asking {
     pub(crate) ticket: Ticket,
 }
 
+/// An object that its devices are storing, and then its row's way into the listing.
+pub(crate) struct Storing {
+    /// Where the path stands in what was read.
+    pub(crate) target: Range<usize>,
+    /// Bytes of the request, head and body.
+    pub(crate) bytes: usize,
+    pub(crate) close: bool,
+    pub(crate) begun: Instant,
+    pub(crate) devices: Vec<Arc<Device>>,
+    /// Devices that have not answered yet, by replica.
+    pub(crate) waiting: Vec<bool>,
+    /// Told to whoever lists it once all have; gone then.
+    pub(crate) made: Option<Made>,
+    pub(crate) id: String,
+    pub(crate) timestamp: u64,
+    pub(crate) etag: Vec<u8>,
+    pub(crate) body_bytes: u64,
+}
+
 /// An answer on its way.
 pub(crate) struct Writing {
     /// What has not left yet.
     pub(crate) left: Vec<u8>,
     pub(crate) method: Method,
     pub(crate) path: Vec<u8>,
+    pub(crate) status: u16,
+    pub(crate) received: u64,
     pub(crate) body_bytes: u64,
     pub(crate) close: bool,
     pub(crate) id: String,
     pub(crate) begun: Instant,
 }
 
+/// One read of a request's beginning takes at most this much: a head and a small body. What is handed over may have
+/// to wait, and the rest of a body waits better in the kernel.
+const FIRST_BYTES: usize = 16 << 10;
+
 pub(crate) enum State {
     /// Between two requests, or before the first.
     Idle,
     Asking(Box<Asking>),
+    Storing(Box<Storing>),
     Writing(Box<Writing>),
 }
 
@@ -79,9 +106,10 @@ impl Connection {
         Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now, bounces })
     }
 
-    /// Read once what is there.
+    /// Read once what is there; of a request's beginning not more than somebody might have to keep for others.
     pub(crate) fn fill(&mut self, scratch: &mut [u8]) -> Read {
-        let room = scratch.len();
+        let room = if self.read.is_empty() { scratch.len().min(FIRST_BYTES) } else { scratch.len() };
+        let scratch = &mut scratch[..room];
         match rustix::net::recv(&self.socket, &mut *scratch, RecvFlags::empty()) {
             Ok((bytes, _)) if bytes > 0 => {
                 // A short read has emptied it; what comes later is told anew, the end is not.
@@ -104,6 +132,32 @@ impl Connection {
         match sent {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn of_a_requests_beginning_little_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("somebody listens");
+        client.write_all(&[b'x'; 40 << 10]).expect("room in the kernel");
+        let (socket, _) = listener.accept().expect("a client");
+        let mut connection = Connection::new(socket.into(), 0, Instant::now()).expect("a connected socket");
+        let mut scratch = vec![0; 72 << 10];
+        assert!(matches!(connection.fill(&mut scratch), Read::Some));
+        let first = connection.read.len();
+        assert!(first <= FIRST_BYTES);
+        // The kernel will not tell again of what is left.
+        assert!(connection.readable);
+        while connection.read.len() < 40 << 10 {
+            assert!(matches!(connection.fill(&mut scratch), Read::Some));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The way to the thread that answers: what it is told, and what it hands over.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
-use crate::grants::{Grants, Holder};
+use crate::grants::{Granted, Grants, Holder};
 use crate::head::Method;
+use crate::made::{Batch, Made, batches};
 use crate::reactor::Reactor;
 use crate::routes::Policy;
 
@@ -27,6 +28,10 @@ pub struct Settings {
     pub client_timeout: Duration,
     /// How long a device may take to answer.
     pub answer_timeout: Duration,
+    /// Told apart from other processes in timestamps: 14 bits.
+    pub nonce: u16,
+    /// How long all devices together may take to store an object.
+    pub store_timeout: Duration,
     /// Connections at one time; more wait to be accepted.
     pub max_connections: usize,
     /// Connections that wait to be taken by whoever answers everything; more wait to be accepted.
@@ -53,6 +58,10 @@ pub struct Served {
     pub method: Method,
     /// The path as sent.
     pub path: Vec<u8>,
+    /// Of the answer.
+    pub status: u16,
+    /// Bytes of the body that came.
+    pub received: u64,
     /// Bytes of the body that were sent.
     pub bytes: u64,
     /// From the head to the answer's last byte.
@@ -64,6 +73,8 @@ pub struct Served {
 }
 
 pub(crate) enum Command {
+    /// Rows are listed, or the requests are for somebody else after all.
+    Listed(Vec<u64>, bool),
     Listen(OwnedFd),
     Adopt(OwnedFd, u32),
     Leave,
@@ -77,10 +88,13 @@ pub(crate) struct Shared {
     pub(crate) wake: OwnedFd,
     grants: Mutex<Grants>,
     policies: Mutex<HashMap<u16, Arc<Policy>>>,
-    handed: Mutex<Vec<Handed>>,
+    handed: Mutex<VecDeque<Handed>>,
     ready: OwnedFd,
     served: Mutex<Vec<Served>>,
+    made: Mutex<Vec<Made>>,
     pub(crate) open: AtomicUsize,
+    /// Requests that devices or whoever lists them have.
+    pub(crate) storing: AtomicUsize,
     pub(crate) left: AtomicBool,
 }
 
@@ -118,7 +132,7 @@ impl Shared {
     }
 
     pub(crate) fn hand_over(&self, handed: Handed) {
-        lock(&self.handed).push(handed);
+        lock(&self.handed).push_back(handed);
         ring(&self.ready);
     }
 
@@ -128,6 +142,13 @@ impl Shared {
 
     pub(crate) fn served(&self, served: Served) {
         lock(&self.served).push(served);
+    }
+
+    pub(crate) fn made(&self, made: &mut Vec<Made>) {
+        if !made.is_empty() {
+            lock(&self.made).append(made);
+            ring(&self.ready);
+        }
     }
 
     pub(crate) fn may_serve(&self) -> bool {
@@ -163,7 +184,9 @@ impl Front {
             handed: Mutex::default(),
             ready: bell()?,
             served: Mutex::default(),
+            made: Mutex::default(),
             open: AtomicUsize::new(0),
+            storing: AtomicUsize::new(0),
             left: AtomicBool::new(false),
         });
         let reactor = Reactor::new(Arc::clone(&shared))?;
@@ -181,11 +204,12 @@ impl Front {
         self.shared.post(Command::Adopt(socket, bounces));
     }
 
-    /// Whoever sends the token may read what is below the path, until `valid` from now; whether there was room.
+    /// Whoever sends the token may read, or write, what is below the path, until `valid` from now; whether there was
+    /// room.
     #[must_use]
-    pub fn grant(&self, holder: Holder, container: &[u8], policy: u16, valid: Duration) -> bool {
+    pub fn grant(&self, holder: Holder, granted: Granted, valid: Duration) -> bool {
         let now = Instant::now();
-        self.shared.grants().add(holder, container, policy, now + valid, now)
+        self.shared.grants().add(holder, granted, now + valid, now)
     }
 
     /// Whether there is such a grant.
@@ -214,11 +238,38 @@ impl Front {
         };
     }
 
-    /// What was handed over since the last time; the descriptor is readable when there is something.
+    /// What was handed over, as it came, so many at most; the descriptor is readable when something has come since the
+    /// last time, so that whoever leaves some here has to come back for it.
     #[must_use]
-    pub fn handed(&self) -> Vec<Handed> {
+    pub fn handed(&self, most: usize) -> Vec<Handed> {
         unring(&self.shared.ready);
-        mem::take(&mut *lock(&self.shared.handed))
+        let mut handed = lock(&self.shared.handed);
+        let count = handed.len().min(most);
+        handed.drain(..count).collect()
+    }
+
+    /// Connections that were handed over and not taken.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.handed()
+    }
+
+    /// What was made durable since the last time; the descriptor is that of what was handed over.
+    #[must_use]
+    pub fn made(&self) -> Vec<Batch> {
+        batches(mem::take(&mut *lock(&self.shared.made)))
+    }
+
+    /// What was made under these tokens is listed, and the clients may be told; or somebody else answers the requests
+    /// anew.
+    pub fn listed(&self, tokens: Vec<u64>, is_listed: bool) {
+        self.shared.post(Command::Listed(tokens, is_listed));
+    }
+
+    /// Objects that are being stored or listed.
+    #[must_use]
+    pub fn storing(&self) -> usize {
+        self.shared.storing.load(Ordering::Acquire)
     }
 
     /// What was answered since the last time.

@@ -9,8 +9,7 @@ pub const MAX_GRANTS: usize = 10_000;
 
 #[derive(Debug)]
 struct Grant {
-    container: Arc<[u8]>,
-    policy: u16,
+    granted: Granted,
     until: Instant,
     used: bool,
 }
@@ -22,10 +21,12 @@ pub struct Granted {
     pub container: Arc<[u8]>,
     /// The storage policy.
     pub policy: u16,
+    /// For writes: of each replica the container replicas that it owes the row to, as bits.
+    pub rows: Arc<[u32]>,
 }
 
-/// A token (none: empty) and a path's prefix, as sent.
-pub type Holder = (Vec<u8>, Vec<u8>);
+/// Whether to write, a token (none: empty), and a path's prefix; as sent.
+pub type Holder = (bool, Vec<u8>, Vec<u8>);
 
 /// Live grants by token and path.
 #[derive(Debug, Default)]
@@ -34,8 +35,9 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Whoever sends `holder.0` may read any object below `holder.1` until then; whether there was room.
-    pub fn add(&mut self, holder: Holder, container: &[u8], policy: u16, until: Instant, now: Instant) -> bool {
+    /// Whoever sends the holder's token may read, or write, any object below its prefix until then; whether there was
+    /// room.
+    pub fn add(&mut self, holder: Holder, granted: Granted, until: Instant, now: Instant) -> bool {
         if self.live.len() >= MAX_GRANTS && !self.live.contains_key(&holder) {
             self.live.retain(|_, grant| now < grant.until);
             if self.live.len() >= MAX_GRANTS {
@@ -43,7 +45,7 @@ impl Grants {
             }
         }
         // What is renewed was used before, not since.
-        self.live.insert(holder, Grant { container: container.into(), policy, until, used: false });
+        self.live.insert(holder, Grant { granted, until, used: false });
         true
     }
 
@@ -55,7 +57,7 @@ impl Grants {
             return None;
         }
         grant.used = true;
-        Some(Granted { container: Arc::clone(&grant.container), policy: grant.policy })
+        Some(grant.granted.clone())
     }
 
     /// Whether there is one; it does not count as used.
@@ -67,7 +69,7 @@ impl Grants {
     /// End those in an account, or all.
     pub fn withdraw(&mut self, account: Option<&[u8]>) {
         let Some(account) = account else { return self.live.clear() };
-        self.live.retain(|_, grant| !in_account(&grant.container, account));
+        self.live.retain(|_, grant| !in_account(&grant.granted.container, account));
     }
 
     /// Whose grants were used since they were given; those that have ended are forgotten.
@@ -100,16 +102,21 @@ mod tests {
     use super::*;
 
     fn holder(token: &str, prefix: &str) -> Holder {
-        (token.into(), prefix.into())
+        (false, token.into(), prefix.into())
+    }
+
+    fn granted(container: &str, policy: u16) -> Granted {
+        Granted { container: container.as_bytes().into(), policy, rows: Arc::new([]) }
     }
 
     #[test]
     fn exactly_this_token_and_path_until_the_end() {
         let (mut grants, now) = (Grants::default(), Instant::now());
         let end = now + Duration::from_secs(1);
-        assert!(grants.add(holder("t", "/v1/a/c/"), b"/a/c/", 3, end, now));
+        assert!(grants.add(holder("t", "/v1/a/c/"), granted("/a/c/", 3), end, now));
         assert_eq!(grants.find(&holder("t", "/v1/a/c/"), now).map(|granted| granted.policy), Some(3));
-        for other in [holder("u", "/v1/a/c/"), holder("", "/v1/a/c/"), holder("t", "/v1/a/%63/")] {
+        let write = (true, b"t".to_vec(), b"/v1/a/c/".to_vec());
+        for other in [holder("u", "/v1/a/c/"), holder("", "/v1/a/c/"), holder("t", "/v1/a/%63/"), write] {
             assert_eq!(grants.find(&other, now), None);
         }
         assert_eq!(grants.find(&holder("t", "/v1/a/c/"), end), None);
@@ -121,7 +128,7 @@ mod tests {
         let (mut grants, now) = (Grants::default(), Instant::now());
         let end = now + Duration::from_secs(1);
         for (prefix, container) in [("/v1/a/c/", "/a/c/"), ("/v1/%61/d/", "/a/d/"), ("/v1/ab/c/", "/ab/c/")] {
-            assert!(grants.add(holder("t", prefix), container.as_bytes(), 0, end, now));
+            assert!(grants.add(holder("t", prefix), granted(container, 0), end, now));
         }
         grants.withdraw(Some(b"a"));
         assert_eq!(grants.len(), 1);
@@ -135,12 +142,12 @@ mod tests {
         let (mut grants, now) = (Grants::default(), Instant::now());
         let end = now + Duration::from_secs(1);
         let (one, two) = (holder("t", "/v1/a/c/"), holder("t", "/v1/a/d/"));
-        grants.add(one.clone(), b"/a/c/", 0, end, now);
-        grants.add(two, b"/a/d/", 0, end, now);
+        grants.add(one.clone(), granted("/a/c/", 0), end, now);
+        grants.add(two, granted("/a/d/", 0), end, now);
         assert!(grants.used(now).is_empty());
         grants.find(&one, now);
         assert_eq!(grants.used(now), vec![one.clone()]);
-        grants.add(one, b"/a/c/", 0, end, now);
+        grants.add(one, granted("/a/c/", 0), end, now);
         assert!(grants.used(now).is_empty());
     }
 
@@ -149,11 +156,11 @@ mod tests {
         let (mut grants, now) = (Grants::default(), Instant::now());
         let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
         for number in 0..MAX_GRANTS {
-            assert!(grants.add(holder("t", &number.to_string()), b"/a/c/", 0, soon, now));
+            assert!(grants.add(holder("t", &number.to_string()), granted("/a/c/", 0), soon, now));
         }
-        assert!(!grants.add(holder("t", "more"), b"/a/c/", 0, later, now));
-        assert!(grants.add(holder("t", "0"), b"/a/c/", 0, soon, now));
-        assert!(grants.add(holder("t", "more"), b"/a/c/", 0, later, soon));
+        assert!(!grants.add(holder("t", "more"), granted("/a/c/", 0), later, now));
+        assert!(grants.add(holder("t", "0"), granted("/a/c/", 0), soon, now));
+        assert!(grants.add(holder("t", "more"), granted("/a/c/", 0), later, soon));
         assert_eq!(grants.len(), 1);
     }
 }

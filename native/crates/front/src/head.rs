@@ -7,6 +7,12 @@
 pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
 
+/// Bytes of a body that is taken here.
+pub const MAX_BODY: usize = 64 * 1024;
+const MAX_ITEMS: usize = 16;
+const MAX_ITEM_NAME: usize = 64;
+const MAX_ITEM_VALUE: usize = 256;
+
 /// What may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -14,6 +20,8 @@ pub enum Method {
     Get,
     /// All but its bytes.
     Head,
+    /// A new object.
+    Put,
 }
 
 impl Method {
@@ -23,12 +31,26 @@ impl Method {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
+            Self::Put => "PUT",
         }
     }
 }
 
+/// What is to be stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored<'a> {
+    /// Bytes of the body behind the head.
+    pub bytes: usize,
+    /// `Content-Type`; empty if the client leaves it to the server.
+    pub content_type: &'a [u8],
+    /// The MD5 that the body must have, if the client says: 32 hexadecimal digits, lower case.
+    pub etag: Option<&'a [u8]>,
+    /// `X-Object-Meta-` and a name as the API shows it, with its value.
+    pub items: Vec<(Vec<u8>, &'a [u8])>,
+}
+
 /// A request that may be hot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// What is asked.
     pub method: Method,
@@ -40,6 +62,16 @@ pub struct Asked<'a> {
     pub keep_alive: bool,
     /// Bytes of the head.
     pub bytes: usize,
+    /// Of a PUT.
+    pub stored: Option<Stored<'a>>,
+}
+
+impl Asked<'_> {
+    /// Bytes of head and body.
+    #[must_use]
+    pub fn whole(&self) -> usize {
+        self.bytes + self.stored.as_ref().map_or(0, |stored| stored.bytes)
+    }
 }
 
 /// Headers that say nothing to the answer of a plain read.
@@ -54,6 +86,7 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
     let mut lines = Lines(&window[..end + 2]);
     let (method, target) = request_line(lines.next()?)?;
     let (mut host, mut token, mut keep_alive) = (false, None, None);
+    let (mut stored, mut length) = (Stored::default(), None);
     for count in 0.. {
         let Some(line) = lines.next() else { break };
         if count == MAX_HEADERS {
@@ -73,13 +106,68 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
             if keep_alive.replace(alive).is_some() || !(alive || is(value, b"close")) {
                 return None;
             }
-        } else if !IGNORED.iter().any(|ignored| is(name, ignored)) {
+        } else if method == Method::Put && is(name, b"content-length") {
+            if length.replace(body_length(value)?).is_some() {
+                return None;
+            }
+        } else if method == Method::Put {
+            described(&mut stored, name, value)?;
+        } else if !is_ignored(name) {
             return None;
         }
     }
+    let stored = match (method, length) {
+        (Method::Put, Some(bytes)) => Some(Stored { bytes, ..stored }),
+        (Method::Put, None) => return None,
+        _ => None,
+    };
     // What is left is a line that does not end as one does.
     let whole = host && lines.0.is_empty();
-    whole.then_some(Asked { method, target, token, keep_alive: keep_alive.unwrap_or(true), bytes: end + 4 })
+    whole.then_some(Asked { method, target, token, keep_alive: keep_alive.unwrap_or(true), bytes: end + 4, stored })
+}
+
+fn is_ignored(name: &[u8]) -> bool {
+    IGNORED.iter().any(|ignored| is(name, ignored))
+}
+
+fn body_length(value: &[u8]) -> Option<usize> {
+    let digits = (1..=5).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    let length = std::str::from_utf8(value).ok()?.parse().ok()?;
+    (digits && length <= MAX_BODY).then_some(length)
+}
+
+/// One of a PUT's headers that say what is stored; nothing for one that is not for us.
+fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Option<()> {
+    const ITEM: &[u8] = b"x-object-meta-";
+    if is(name, b"content-type") {
+        // Parameters of this name are the proxy's own.
+        let reserved = value.windows(6).any(|part| part.eq_ignore_ascii_case(b"swift_"));
+        return (stored.content_type.is_empty() && !value.is_empty() && !reserved).then(|| stored.content_type = value);
+    }
+    if is(name, b"etag") {
+        let digits = value.len() == 32 && value.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        return (digits && stored.etag.replace(value).is_none()).then_some(());
+    }
+    if name.len() > ITEM.len() && is(&name[..ITEM.len()], ITEM) {
+        let fits = name.len() <= ITEM.len() + MAX_ITEM_NAME && (1..=MAX_ITEM_VALUE).contains(&value.len());
+        let name = shown(name);
+        let is_new = stored.items.iter().all(|(known, _)| *known != name);
+        return (fits && is_new && stored.items.len() < MAX_ITEMS).then(|| stored.items.push((name, value)));
+    }
+    // A copy, a link, a time to go, a condition: asked for by other headers, none of which is known here. What a
+    // browser wants to be told about caches is kept with an object.
+    (is_ignored(name) && !is(name, b"cache-control")).then_some(())
+}
+
+/// A header's name as the API spells it: each word with a capital.
+fn shown(name: &[u8]) -> Vec<u8> {
+    let mut begins = true;
+    let spelled = |byte: &u8| {
+        let one = if begins { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+        begins = *byte == b'-';
+        one
+    };
+    name.iter().map(spelled).collect()
 }
 
 fn is(one: &[u8], lower: &[u8]) -> bool {
@@ -105,6 +193,8 @@ fn request_line(line: &[u8]) -> Option<(Method, &[u8])> {
     let line = line.strip_suffix(b" HTTP/1.1")?;
     let (method, target) = if let Some(target) = line.strip_prefix(b"GET ") {
         (Method::Get, target)
+    } else if let Some(target) = line.strip_prefix(b"PUT ") {
+        (Method::Put, target)
     } else {
         (Method::Head, line.strip_prefix(b"HEAD ")?)
     };
@@ -146,6 +236,7 @@ mod tests {
             token: Some(b"t"),
             keep_alive: true,
             bytes: PLAIN.len(),
+            stored: None,
         };
         assert_eq!(asked, whole);
         let head = parse(b"HEAD /v1/a/c/%C3%A4//. HTTP/1.1\r\nhost:h\r\nCONNECTION: Close\r\n\r\n").expect("hot");
@@ -188,7 +279,7 @@ mod tests {
             assert_eq!(parse(with(header).as_bytes()), None, "{header:?}");
         }
         for line in [
-            "PUT /v1/a/c/o HTTP/1.1",
+            "POST /v1/a/c/o HTTP/1.1",
             "get /v1/a/c/o HTTP/1.1",
             "GET  /v1/a/c/o HTTP/1.1",
             "GET /v1/a/c/o  HTTP/1.1",
@@ -210,6 +301,66 @@ mod tests {
         let many = "Accept: a\r\n".repeat(MAX_HEADERS);
         assert_eq!(parse(with(many.trim_end()).as_bytes()), None, "too many");
         assert_eq!(parse(with(&format!("Accept: {}", "a".repeat(MAX_HEAD))).as_bytes()), None, "too long");
+    }
+
+    fn put(headers: &str) -> String {
+        format!("PUT /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{headers}\r\n\r\n")
+    }
+
+    #[test]
+    fn plain_writes_are_hot() {
+        let head = put(
+            "Content-Length: 3\r\ncontent-type: a/b\r\nX-Object-Meta-some-NAME: v w\r\nETag: 900150983cd24fb0d6963f7d28e17f72",
+        );
+        let asked = parse(head.as_bytes()).expect("hot");
+        let stored = asked.stored.clone().expect("a PUT");
+        assert_eq!((asked.method, asked.whole()), (Method::Put, head.len() + 3));
+        assert_eq!((stored.content_type, stored.etag.map(<[u8]>::len)), (b"a/b".as_slice(), Some(32)));
+        assert_eq!(stored.items, vec![(b"X-Object-Meta-Some-Name".to_vec(), b"v w".as_slice())]);
+    }
+
+    #[test]
+    fn odd_writes_are_not() {
+        let plain = "Content-Length: 3\r\nContent-Type: a/b";
+        assert!(parse(put(plain).as_bytes()).is_some());
+        for more in [
+            "Content-Length: 3",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "Content-Type: c/d",
+            "ETag: \"900150983cd24fb0d6963f7d28e17f72\"",
+            "ETag: short",
+            "If-None-Match: *",
+            "X-Copy-From: c/o",
+            "X-Delete-At: 99",
+            "X-Delete-After: 99",
+            "X-Object-Manifest: c/p",
+            "X-Symlink-Target: c/p",
+            "X-Detect-Content-Type: true",
+            "X-Timestamp: 1",
+            "Content-Encoding: gzip",
+            "Content-Disposition: inline",
+            "Cache-Control: no-cache",
+            "X-Object-Meta-: v",
+            "X-Object-Meta-A:",
+            "X-Object-Meta-A: 1\r\nx-object-meta-a: 2",
+        ] {
+            assert_eq!(parse(put(&format!("{plain}\r\n{more}")).as_bytes()), None, "{more}");
+        }
+        for whole in [
+            "Content-Type: a/b",
+            "Content-Length: -3\r\nContent-Type: a/b",
+            "Content-Length: 3, 3\r\nContent-Type: a/b",
+            "Content-Length: 0x3\r\nContent-Type: a/b",
+            "Content-Length: 3\r\nContent-Type:",
+            "Content-Length: +3\r\nContent-Type: a/b",
+            "Content-Length: 65537\r\nContent-Type: a/b",
+            "Content-Length: 999999999999999999999\r\nContent-Type: a/b",
+            "Content-Length:\r\nContent-Type: a/b",
+            "Content-Length: 3\r\nContent-Type: a/b;swift_bytes=1",
+        ] {
+            assert_eq!(parse(put(whole).as_bytes()), None, "{whole}");
+        }
     }
 
     proptest! {

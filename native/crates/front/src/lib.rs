@@ -1,5 +1,5 @@
-//! The clients' side of a proxy without Python: plain reads for which there is a grant are answered here, from head to
-//! tail; every other connection is handed over, with the bytes read so far, to whoever answers everything.
+//! The clients' side of a proxy without Python: plain reads and small PUTs for which there is a grant are answered here,
+//! from head to tail; every other connection is handed over, with the bytes read so far, to whoever answers everything.
 //!
 //! `docs/design/2026-11-21-hot-path.md` says what is hot and why. Nothing is decided here: a [`Grants`] entry says what was
 //! decided elsewhere, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`] is the thread around them.
@@ -10,10 +10,14 @@ mod date;
 mod front;
 pub mod grants;
 pub mod head;
+mod made;
 pub mod name;
+mod random;
 mod reactor;
 mod routes;
+mod storing;
 
 pub use front::{Front, Handed, Served, Settings};
-pub use grants::Grants;
+pub use grants::{Granted, Grants};
+pub use made::{Batch, Made};
 pub use routes::{Device, Policy, Unusable};

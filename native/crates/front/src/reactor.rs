@@ -16,23 +16,27 @@ use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use swiftlet_hash::xxh3_64;
 use swiftlet_node::Status;
-use swiftlet_node::message::{Found, Request};
+use swiftlet_node::message::{Found, Request, Written};
 use swiftlet_store::model::{Info, Key};
 use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
 
 use crate::answer::{self, Given, MAX_BYTES};
-use crate::connection::{Asking, Connection, Read, State, Writing};
+use crate::connection::{Asking, Connection, Read, State, Storing, Writing};
 use crate::date::http_date;
 use crate::front::{Command, Handed, Served, Shared};
+use crate::grants::Granted;
 use crate::head::{self, Asked, Method};
+use crate::made::Made;
 use crate::name;
+use crate::random::Random;
 use crate::routes::Device;
+use crate::storing::{Clock, planned};
 
 const WAKE: u64 = u64::MAX;
 const DEVICES: u64 = u64::MAX - 1;
 const LISTENER: u64 = 1 << 63;
 /// One read takes at most this much.
-const SCRATCH_BYTES: usize = 16 << 10;
+const SCRATCH_BYTES: usize = 72 << 10;
 /// Connections accepted before others get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
 const TICK: Duration = Duration::from_millis(500);
@@ -42,7 +46,14 @@ const FULL_TICK: Duration = Duration::from_millis(20);
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_secs(1);
 /// How much later than the transport the thread itself gives a device up.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
-const ID_BYTES: usize = 11;
+/// How long whoever lists rows may take.
+const LISTED_GRACE: Duration = Duration::from_secs(60);
+/// Bits of a number: connection, replica of a request to devices, generation, listener.
+const REPLICA_SHIFT: u32 = 32;
+const GENERATION_SHIFT: u32 = 40;
+const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
+/// How long the rest of a body that has begun may take before it is somebody else's to wait for.
+const BODY_PATIENCE: Duration = Duration::from_millis(500);
 
 struct Listener {
     socket: OwnedFd,
@@ -64,6 +75,9 @@ pub(crate) struct Reactor {
     devices: Arc<Completions>,
     scratch: Vec<u8>,
     random: Random,
+    clock: Clock,
+    /// Durable since the last turn.
+    made: Vec<Made>,
     date: (u64, String),
     next_tick: Instant,
     accept_again: Instant,
@@ -86,7 +100,7 @@ impl Reactor {
         let devices = Completions::new()?;
         epoll::add(&epoll, &shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, devices.as_fd(), EventData::new_u64(DEVICES), EventFlags::IN)?;
-        let now = Instant::now();
+        let (now, nonce) = (Instant::now(), shared.settings.nonce);
         Ok(Self {
             shared,
             epoll,
@@ -96,6 +110,8 @@ impl Reactor {
             devices,
             scratch: vec![0; SCRATCH_BYTES],
             random: Random::new()?,
+            clock: Clock { nonce, last: 0 },
+            made: Vec::new(),
             date: (u64::MAX, String::new()),
             next_tick: now,
             accept_again: now,
@@ -122,6 +138,7 @@ impl Reactor {
                     number => self.ready(number, event.flags),
                 }
             }
+            self.shared.made(&mut self.made);
             if full {
                 self.listen_again(now);
             }
@@ -135,6 +152,10 @@ impl Reactor {
     fn commands(&mut self, now: Instant) {
         for command in self.shared.commands() {
             match command {
+                Command::Listed(tokens, is_listed) => {
+                    self.refresh_date();
+                    tokens.into_iter().for_each(|token| self.listed(token, is_listed));
+                }
                 Command::Listen(socket) => {
                     self.listeners.push(Listener { socket, listening: false });
                     self.listen_again(now);
@@ -216,13 +237,18 @@ impl Reactor {
     fn end(&mut self, index: usize) -> Option<Connection> {
         let slot = self.slots.get_mut(index)?;
         let connection = slot.connection.take()?;
-        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        slot.generation = (slot.generation + 1) & MAX_GENERATION;
         self.free.push(index);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         // It is in the set; deleted, because the descriptor may live on elsewhere.
         let _ = epoll::delete(&self.epoll, &connection.socket);
-        if let State::Asking(asking) = &connection.state {
-            asking.ticket.cancel();
+        match &connection.state {
+            State::Asking(asking) => asking.ticket.cancel(),
+            // Devices may go on: what some of them store, whoever does it again makes a newer version of.
+            State::Storing(_) => {
+                self.shared.storing.fetch_sub(1, Ordering::AcqRel);
+            }
+            State::Idle | State::Writing(_) => {}
         }
         Some(connection)
     }
@@ -240,14 +266,14 @@ impl Reactor {
 
     fn index_of(&self, number: u64) -> Option<usize> {
         let index = (number & u64::from(u32::MAX)) as usize;
-        (self.slots.get(index)?.generation == (number >> 32) as u32).then_some(index)
+        (self.slots.get(index)?.generation == (number >> GENERATION_SHIFT) as u32).then_some(index)
     }
 
     fn go_on(&mut self, index: usize) {
         loop {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
-                State::Asking(_) => Then::Wait,
+                State::Asking(_) | State::Storing(_) => Then::Wait,
                 State::Writing(_) => self.write(index),
                 State::Idle if connection.read.is_empty() => self.read(index),
                 State::Idle => self.ask(index),
@@ -267,7 +293,7 @@ impl Reactor {
     fn read(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         if self.leaving {
-            return Then::Close;
+            return if connection.read.is_empty() { Then::Close } else { Then::HandOver };
         }
         if !connection.readable {
             return Then::Wait;
@@ -278,6 +304,8 @@ impl Reactor {
                 Then::GoOn
             }
             Read::Nothing => Then::Wait,
+            // A body that was cut off is for whoever says so.
+            Read::End if !connection.read.is_empty() => Then::HandOver,
             Read::End => Then::Close,
         }
     }
@@ -295,6 +323,9 @@ impl Reactor {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let now = Instant::now();
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
+        if asked.stored.is_some() {
+            return self.store(index);
+        }
         let Some((device, request)) = placed(&self.shared, &asked, self.random.number(), now) else {
             return Then::HandOver;
         };
@@ -320,7 +351,11 @@ impl Reactor {
     fn answers(&mut self) {
         for Event { token, what } in self.devices.drain() {
             let Some(index) = self.index_of(token) else { continue };
-            self.answered(index, what);
+            match self.slots[index].connection.as_ref().map(|one| &one.state) {
+                Some(State::Asking(_)) => self.answered(index, what),
+                Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
+                _ => {}
+            }
         }
     }
 
@@ -346,23 +381,119 @@ impl Reactor {
         let head = answer::head(&info, &Given { id: &asking.id, date: &self.date.1, close });
         let body: &[u8] = body.as_deref().unwrap_or_default();
         let path = connection.read[asking.target].to_vec();
-        connection.read.drain(..asking.bytes);
+        let Asking { method, id, begun, bytes, .. } = *asking;
+        let (left, body_bytes) = (Vec::new(), body.len() as u64);
+        let writing = Writing { left, method, path, status: 200, received: 0, body_bytes, close, id, begun };
+        self.begin_answer(index, bytes, writing, &head, body, now);
+    }
+
+    /// Send the answer to a request of so many bytes, as far as there is room for it.
+    fn begin_answer(
+        &mut self,
+        index: usize,
+        bytes: usize,
+        mut writing: Writing,
+        head: &[u8],
+        body: &[u8],
+        now: Instant,
+    ) {
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        connection.read.drain(..bytes);
         connection.bounces = 0;
-        let sent = connection.send(&head, body);
         connection.active = now;
-        let mut left = Vec::new();
+        let sent = connection.send(head, body);
         if let Ok(sent) = sent {
-            left.extend_from_slice(head.get(sent..).unwrap_or_default());
-            left.extend_from_slice(body.get(sent.saturating_sub(head.len())..).unwrap_or_default());
+            writing.left.extend_from_slice(head.get(sent..).unwrap_or_default());
+            writing.left.extend_from_slice(body.get(sent.saturating_sub(head.len())..).unwrap_or_default());
         }
-        let Asking { method, id, begun, .. } = *asking;
-        let body_bytes = body.len() as u64;
-        connection.state = State::Writing(Box::new(Writing { left, method, path, body_bytes, close, id, begun }));
+        connection.state = State::Writing(Box::new(writing));
         if sent.is_ok() {
             self.go_on(index);
         } else {
             self.end(index);
         }
+    }
+
+    // Storing.
+
+    /// Have all devices store the object that stands in what was read, once it is all there.
+    fn store(&mut self, index: usize) -> Then {
+        let generation = self.slots[index].generation;
+        let now = Instant::now();
+        let Some(connection) = &self.slots[index].connection else { return Then::Wait };
+        let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
+        let Some(granted) = granted(&self.shared, &asked, now) else { return Then::HandOver };
+        if connection.read.len() < asked.whole() {
+            return self.read(index);
+        }
+        let id = self.random.id();
+        let timestamp = self.clock.next();
+        let Some((storing, calls)) = planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), now)
+        else {
+            return Then::HandOver;
+        };
+        let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
+        for (replica, (device, call)) in storing.devices.iter().zip(calls).enumerate() {
+            let token = number(index, generation) | (replica as u64) << REPLICA_SHIFT;
+            if device.peer().call(call, &sink, token).is_err() {
+                return Then::HandOver;
+            }
+        }
+        if let Some(connection) = &mut self.slots[index].connection {
+            connection.active = now;
+            connection.state = State::Storing(Box::new(storing));
+            self.shared.storing.fetch_add(1, Ordering::AcqRel);
+        }
+        Then::Wait
+    }
+
+    /// What a device said to it. Anything but success of all hands it over: done again it is a newer version.
+    fn stored(&mut self, index: usize, replica: usize, what: &What) {
+        let token = number(index, self.slots[index].generation);
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let State::Storing(storing) = &mut connection.state else { return };
+        let owed = match what {
+            What::Sent(_) => return,
+            What::Reply { status, header, .. } if *status == Status::Ok as u16 => {
+                Written::decode(header).is_ok_and(|written| written.owed)
+            }
+            What::Failed(_) => {
+                storing.devices[replica].failed(Instant::now());
+                false
+            }
+            _ => false,
+        };
+        if !owed {
+            return self.hand_over(index);
+        }
+        storing.waiting[replica] = false;
+        if !storing.waiting.contains(&true)
+            && let Some(made) = storing.made.take()
+        {
+            self.made.push(Made { token, ..made });
+        }
+    }
+
+    fn listed(&mut self, token: u64, is_listed: bool) {
+        let Some(index) = self.index_of(token) else { return };
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let State::Storing(storing) = &connection.state else { return };
+        if storing.made.is_some() {
+            return; // of a request before this one
+        }
+        if !is_listed {
+            return self.hand_over(index);
+        }
+        let State::Storing(storing) = mem::replace(&mut connection.state, State::Idle) else { return };
+        self.shared.storing.fetch_sub(1, Ordering::AcqRel);
+        let close = storing.close || self.leaving;
+        let given = Given { id: &storing.id, date: &self.date.1, close };
+        let head = answer::created(storing.timestamp, &storing.etag, &given);
+        let path = connection.read[storing.target.clone()].to_vec();
+        let Storing { bytes, id, begun, body_bytes: received, .. } = *storing;
+        let (left, method) = (Vec::new(), Method::Put);
+        let writing = Writing { left, method, path, status: 201, received, body_bytes: 0, close, id, begun };
+        self.begin_answer(index, bytes, writing, &head, &[], Instant::now());
     }
 
     /// Send what is left of an answer; when all is out, note it.
@@ -381,9 +512,9 @@ impl Reactor {
             return Then::GoOn;
         }
         let State::Writing(writing) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
-        let Writing { method, path, body_bytes, close, id, begun, .. } = *writing;
-        let remote = Arc::clone(&connection.remote);
-        self.shared.served(Served { method, path, bytes: body_bytes, took: begun.elapsed(), remote, id });
+        let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
+        let (remote, took) = (Arc::clone(&connection.remote), begun.elapsed());
+        self.shared.served(Served { method, path, status, received, bytes, took, remote, id });
         if close { Then::Close } else { Then::GoOn }
     }
 
@@ -401,7 +532,10 @@ impl Reactor {
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
             match connection.state {
+                State::Idle if !connection.read.is_empty() => idle > BODY_PATIENCE,
                 State::Idle => idle > settings.keepalive,
+                // So does it here; rows are waited for by who brings them, within bounds of their own.
+                State::Storing(_) => idle > settings.store_timeout + LISTED_GRACE,
                 State::Writing(_) => idle > settings.client_timeout,
                 // The transport ends it in time, unless it was stopped itself.
                 State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
@@ -410,8 +544,12 @@ impl Reactor {
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
         let over: Vec<usize> = self.slots.iter().enumerate().filter_map(over).collect();
         for index in over {
-            let is_asking = |one: &Connection| matches!(one.state, State::Asking(_));
-            if self.slots[index].connection.as_ref().is_some_and(is_asking) {
+            let is_for_others = |one: &Connection| match one.state {
+                State::Asking(_) | State::Storing(_) => true,
+                State::Idle => !one.read.is_empty(),
+                State::Writing(_) => false,
+            };
+            if self.slots[index].connection.as_ref().is_some_and(is_for_others) {
                 self.hand_over(index);
             } else {
                 self.end(index);
@@ -425,27 +563,33 @@ impl Reactor {
         self.listeners.clear();
         for index in 0..self.slots.len() {
             // A request that comes at this moment meets a closed connection, as at any server that closes idle ones.
-            let is_idle = |one: &Connection| matches!(one.state, State::Idle) && one.read.is_empty();
-            if self.slots[index].connection.as_ref().is_some_and(is_idle) {
-                self.end(index);
+            let Some(one) = self.slots[index].connection.as_ref() else { continue };
+            match (&one.state, one.read.is_empty()) {
+                (State::Idle, true) => drop(self.end(index)),
+                (State::Idle, false) => self.hand_over(index),
+                _ => {}
             }
         }
         self.shared.left.store(true, Ordering::Release);
     }
 }
 
+/// Names a connection, and never another one that takes its place.
 fn number(index: usize, generation: u32) -> u64 {
-    u64::from(generation) << 32 | index as u64
+    u64::from(generation) << GENERATION_SHIFT | index as u64
+}
+
+fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> {
+    let (prefix, _) = name::split(asked.target)?;
+    let holder = (asked.stored.is_some(), asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
+    let granted = shared.grants().find(&holder, now)?;
+    shared.may_serve().then_some(granted)
 }
 
 /// A device for a request, and what it is to be asked; nothing if the request is not hot.
 fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
-    let (prefix, object) = name::split(asked.target)?;
-    let holder = (asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
-    let granted = shared.grants().find(&holder, now)?;
-    if !shared.may_serve() {
-        return None;
-    }
+    let granted = granted(shared, asked, now)?;
+    let (_, object) = name::split(asked.target)?;
     let secret = &shared.settings.secret;
     let digest = name::digest((&secret.0, &secret.1), &granted.container, object)?;
     let policy = shared.policy(granted.policy)?;
@@ -453,7 +597,7 @@ fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Opti
     let key = Key { policy: granted.policy, partition, digest };
     let request = match asked.method {
         Method::Get => Request::Get { key, start: 0, stop: MAX_BYTES },
-        Method::Head => Request::Head(key),
+        _ => Request::Head(key),
     };
     Some((policy.choose(partition, random, now)?, request))
 }
@@ -485,47 +629,4 @@ fn checked(method: Method, header: &[u8], body: Option<Chunk>) -> Option<(Info, 
     let bytes: &[u8] = body.as_deref().unwrap_or_default();
     let sound = bytes.len() as u64 == found.info.size && found.body_xxh3 == Some(xxh3_64(bytes));
     sound.then_some((found.info, body))
-}
-
-/// Numbers for choices and ids, from the system's source, many at a time.
-struct Random {
-    bytes: Vec<u8>,
-    used: usize,
-}
-
-impl Random {
-    fn new() -> std::io::Result<Self> {
-        let mut bytes = vec![0; 4096];
-        getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
-        Ok(Self { bytes, used: 0 })
-    }
-
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        if self.used + N > self.bytes.len() {
-            // The source answers once it has begun to; were that to end, ids would repeat, and nothing else.
-            let _ = getrandom::fill(&mut self.bytes);
-            self.used = 0;
-        }
-        let mut out = [0; N];
-        out.copy_from_slice(&self.bytes[self.used..self.used + N]);
-        self.used += N;
-        out
-    }
-
-    fn number(&mut self) -> u64 {
-        u64::from_ne_bytes(self.take())
-    }
-
-    /// `tx` and 21 hexadecimal digits.
-    fn id(&mut self) -> String {
-        let mut id = String::with_capacity(2 + 2 * ID_BYTES);
-        id.push_str("tx");
-        for byte in self.take::<ID_BYTES>() {
-            for digit in [byte >> 4, byte & 15] {
-                id.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-            }
-        }
-        id.truncate(23);
-        id
-    }
 }

@@ -78,6 +78,16 @@ impl Policy {
         (top >> (32 - self.part_power)) as u32
     }
 
+    /// All of the partition's devices in the order of its replicas, with their numbers; nothing if any may not be asked.
+    pub(crate) fn all(&self, partition: u32, now: Instant) -> Option<Vec<(u16, Arc<Device>)>> {
+        let at = partition as usize;
+        let device = |id: &u16| {
+            let device = self.devices.get(usize::from(*id))?.as_ref()?;
+            device.is_sound(now).then(|| (*id, Arc::clone(device)))
+        };
+        self.rows.iter().filter_map(|row| row.get(at)).map(device).collect()
+    }
+
     /// One of the partition's devices that may be asked, by a random number.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
         let at = partition as usize;
@@ -99,7 +109,7 @@ mod tests {
         let pool = Pool::new(1 << 20).expect("memory");
         let node = Node::start(Config::new("me", "here", Vec::new(), pool), &[], None).expect("threads");
         let device = |name: &str| Some(Device::new(node.peer(Address { name: name.into(), tcp: None }), name));
-        let rows = vec![vec![0, 1], vec![1, 2], vec![2]];
+        let rows = vec![vec![0, 1], vec![2, 2], vec![]];
         let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
         let now = Instant::now();
         let mut high = [0; 16];
@@ -109,7 +119,11 @@ mod tests {
         assert_eq!(name(0, 0, now).as_deref(), Some("a"));
         assert_eq!(name(0, 1, now).as_deref(), Some("c"));
         assert_eq!(name(1, 5, now).as_deref(), Some("c"));
+        assert!(policy.all(1, now).is_none(), "one is not spoken to");
+        let all = policy.all(0, now);
+        assert_eq!(all.map(|all| all.iter().map(|(id, _)| *id).collect()), Some(vec![0, 2]));
         policy.choose(1, 0, now).expect("c").failed(now);
+        assert!(policy.all(0, now).is_none());
         assert_eq!(name(0, 1, now).as_deref(), Some("a"));
         assert_eq!(name(1, 0, now), None);
         assert_eq!(name(1, 0, now + FAILED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
