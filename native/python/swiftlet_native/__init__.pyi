@@ -10,7 +10,7 @@ Rules that hold for all of it:
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Final, TypeAlias, final
 
@@ -26,14 +26,25 @@ __all__ = [
     "StoreWriter",
     "TransportBuffer",
     "TransportChunk",
+    "TransportDigester",
     "TransportNode",
     "TransportPeer",
+    "TransportRun",
     "TransportTicket",
     "TransportUpload",
     "TransportWindow",
     "__version__",
     "md5",
     "rdma_version",
+    "read_copies",
+    "sync_answer",
+    "sync_differing",
+    "sync_entries",
+    "sync_in_order",
+    "sync_listings",
+    "sync_newer",
+    "sync_suffixes",
+    "take_copies",
     "xxh3_64",
     "xxh3_128",
 ]
@@ -254,6 +265,48 @@ class Store:
     def close(self) -> None:
         """Let go of the device; open readers stay valid."""
 
+def read_copies(store: Store, wanted: Buffer, /, *, objects: int, size: int, alone: int) -> bytes:
+    """Copies of many objects, as many as fit into `size` bytes; see "Copies" in docs/sync.md.
+
+    Objects with more than `alone` bytes of data are not given. ValueError for what is no question, or is about
+    more than `objects` of them.
+    """
+
+def take_copies(store: Store, taken: Buffer, /, *, objects: int) -> bytes:
+    """Take up to so many copies in one commit; what became of each. ValueError, and nothing is taken, for garbage."""
+
+def sync_answer(
+    store: Store, question: Buffer, ring_version: int, is_primary: Callable[[int], bool], /
+) -> bytes | None:
+    """The answer to a question of a sync session; see "Messages" in docs/sync.md. None: it is not answered here.
+
+    `is_primary` is asked about each partition in the answer.
+    """
+
+def sync_suffixes(answer: bytes, /) -> tuple[int, int, list[tuple[int, bool, int, bytes]]] | None:
+    """`Suffixes` taken apart: policy, version of the ring; each partition, whether `primary`, count, hashes in order.
+
+    None for what is no such answer, or is out of order.
+    """
+
+def sync_listings(answer: bytes, /) -> tuple[int, int, list[tuple[int, bool, int, bytes]]] | None:
+    """`ManyEntries` taken apart, as `sync_suffixes`; entries are in whatever order they came."""
+
+def sync_differing(mine: bytes, theirs: bytes, both: bool, /) -> list[int]:
+    """Suffixes that I hold otherwise than they; with `both` also those that only they hold. By `sync_suffixes`."""
+
+def sync_in_order(entries: bytes, suffixes: Sequence[int], /) -> bool:
+    """Whether entries (by `sync_listings`) are in order, and of these suffixes."""
+
+def sync_entries(entries: bytes, /) -> list[tuple[bytes, int, int, int, int]]:
+    """Entries (by `sync_listings`): digest, kind, timestamps of version, metadata and content type."""
+
+def sync_newer(mine: bytes, theirs: bytes, /) -> list[tuple[tuple[bytes, int, int, int, int], int, bool]] | None:
+    """What they lack of my entries: the entry, what of it (1 data, 2 tombstone, 3 POST), whether they have nothing.
+
+    None when either side is out of order.
+    """
+
 @final
 class TransportChunk:
     """Bytes in the transport's memory: a read-only buffer. The memory is in use as long as this or a view of it is.
@@ -267,13 +320,26 @@ class TransportChunk:
 
 @final
 class TransportBuffer:
-    """Memory for a chunk, to be filled and then shared."""
+    """Memory for a chunk, to be filled and then shared. As a buffer it is what is not filled yet, to be
+    written to."""
+
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+    def advance(self, bytes: int, /) -> int:
+        """So many bytes more are filled: how many are not. ValueError when there are not so many."""
 
     def write(self, offset: int, data: Buffer, /) -> None:
         """Copy bytes in. ValueError outside of it, or after `freeze`."""
 
     def freeze(self, length: int, /) -> TransportChunk:
-        """Share the first bytes; once."""
+        """Share the first bytes; once. BufferError while somebody may still write to them."""
+
+@final
+class TransportDigester:
+    """Digests a stream beside whoever brings it, in threads of the node's."""
+
+    def update(self, data: TransportChunk | Buffer, /) -> None:
+        """Digest the next piece: a "digested" event when that is done. Copied as by `TransportUpload.send`."""
 
 @final
 class TransportWindow:
@@ -294,7 +360,7 @@ class TransportUpload:
     def send(self, data: TransportChunk | Buffer, /) -> bool:
         """Send up to 1 MiB. False: 8 MiB wait already, or it has ended.
 
-        Chunks, bytes and memoryviews of bytes are not copied, and may go to several peers; other buffers are. For a
+        Chunks, bytes and memoryviews of either are not copied, and may go to several peers; other buffers are. For a
         peer that fetches by RDMA all of them are, once for the same bytes.
         """
 
@@ -321,6 +387,25 @@ class TransportPeer:
     ) -> TransportUpload:
         """Make a call whose body follows."""
 
+_RunPart: TypeAlias = tuple[TransportPeer, str, _Place, int, int, int | None, bytes | None, bool]
+"""Peer, device, place, first byte, the byte behind the last; size and ETag of the whole object, if it must have these;
+whether it must have none of the marks."""
+
+@final
+class TransportRun:
+    """A run on its way; stopped when nobody refers to it any more."""
+
+    def taken(self, count: int, /) -> None:
+        """So many bytes of its chunks are no longer held: the next objects may be asked for."""
+
+    def stop(self) -> None:
+        """Want no more of it: an "end" event, unless it has ended."""
+
+    def ended(self) -> tuple[int, int, bytes, tuple[str, str] | None, tuple[int, bytes] | None] | None:
+        """None while it goes on. Else: parts that were handed on as a whole; bytes of the next one that were, and the
+        header of the answer of which they are; a failure's kind and text as in a "failed" event; a refusal's status and
+        header. Without a failure or a refusal the next object is not what it should be, or the run was stopped."""
+
 @final
 class TransportNode:
     """This process's end of the transport: its threads, its memory, its keys. See docs/transport.md."""
@@ -335,8 +420,10 @@ class TransportNode:
         threads: int = 1,
         socket_directory: PathLike[str] | str | None = None,
         rdma: bool = False,
+        silence_s: float = 1.5,
     ) -> TransportNode:
-        """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others.
+        """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others. `silence_s`: a peer
+        that is silent for so many seconds, 1 to 60, is given up; ValueError for others.
 
         OSError when the system has no thread, descriptor or memory left; with `rdma` also when this build has none,
         there is no device, or its memory may not be locked.
@@ -354,7 +441,7 @@ class TransportNode:
         "sent": bytes that have left. "reply": (status, header, size or None, the whole body or None, whole).
         "chunk": (bytes, TransportWindow). "end": footer. "failed": (kind, text), the kind being one of unreachable (it
         was not sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed) or
-        invalid; it does not matter which side said so. "memory": TransportBuffer or None.
+        invalid; it does not matter which side said so. "memory": TransportBuffer or None. "digested": bytes.
         A reply that is whole, "end", "failed" and "memory" are the last ones of their token.
         """
 
@@ -363,6 +450,32 @@ class TransportNode:
 
     def reserve(self, token: int, size: int, timeout_s: float, /) -> None:
         """Wait for memory for a chunk: a "memory" event, with None when the time is over."""
+
+    def run(
+        self,
+        token: int,
+        parts: list[_RunPart],
+        timeout_s: float,
+        trace: str,
+        ahead_bytes: int,
+        marks: tuple[list[bytes], list[bytes]],
+        /,
+    ) -> TransportRun:
+        """Read parts of up to 1024 objects as one stream: "chunk" events, and an empty "end" when it is over, for
+        whatever reason. `timeout_s` is of each request. ValueError when there are no parts, or one is empty.
+
+        The next object is asked for when `ahead_bytes` or fewer of what was asked for have not been taken. Each is
+        checked: size and ETag, its time to go, and that metadata and system metadata have none of the `marks`.
+        """
+
+    def upload_buffer(self, size: int, /) -> TransportBuffer | None:
+        """Memory for up to 1 MiB that is to be uploaded, if there is some. Uploads have half of it at most."""
+
+    def reserve_upload(self, token: int, size: int, timeout_s: float, /) -> None:
+        """Wait for it, behind all others who wait: a "memory" event, with None when the time is over."""
+
+    def digester(self, token: int, hasher: Hasher, /) -> TransportDigester:
+        """Digest what follows for this hasher, which nobody else feeds meanwhile; its events have this token."""
 
     def set_keys(self, keys: list[bytes], /) -> None:
         """From now on handshakes use these keys, the first one by preference."""
@@ -504,8 +617,10 @@ class ObjectServer:
         aggregate_below: int = 1048576,
         socket_directory: PathLike[str] | str | None = None,
         rdma: bool = False,
+        silence_s: float = 1.5,
     ) -> ObjectServer:
-        """`stores` by device name; `unused`: devices that can't be used, and why. `aggregate_below` as the stores' is.
+        """`stores` by device name; `unused`: devices that can't be used, and why. `aggregate_below` as the stores' is,
+        `silence_s` as `TransportNode`'s.
 
         OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
         """
@@ -531,12 +646,19 @@ class ObjectServer:
 
 _Socket: TypeAlias = int
 """A descriptor."""
-_Served: TypeAlias = tuple[str, bytes, int, float, str, str]
-"""method, path as sent, bytes of the body, seconds from the head to the last byte, client, the request's id."""
+_Served: TypeAlias = tuple[str, bytes, int, int, int, float, str, str]
+"""method, path as sent, status, bytes of the bodies that came and went, seconds from the head to the last byte, client,
+the request's id."""
+_Holder: TypeAlias = tuple[bool, bytes, bytes]
+"""Whether to write, token (none: empty), path up to the container's slash; as sent."""
+_Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, int]], list[list[int]]]
+"""Of objects of one container: numbers for `listed`, `/account/container/`, the container replicas that each replica
+owes its row to, as bits, the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
 
 @final
 class Front:
-    """The thread that owns listening sockets: answers reads with a grant, hands over all other connections.
+    """The thread that owns listening sockets: answers what there is a grant for, hands over all other
+    connections.
 
     See docs/design/2026-11-21-hot-path.md. Paths and tokens are as clients send them.
     """
@@ -545,15 +667,18 @@ class Front:
         cls,
         secret: tuple[bytes, bytes],
         *,
+        nonce: int,
         keepalive_s: float,
         client_timeout_s: float,
         answer_timeout_s: float,
+        store_timeout_s: float,
         max_connections: int = 8192,
         max_handed: int = 1024,
         max_served: int = 50000,
     ) -> Front:
-        """`secret`: what stands before and behind a name where it is hashed. Above the first two limits connections
-        wait to be accepted, above the last nothing is hot. OSError when the system has no thread or descriptor left.
+        """`secret`: what stands before and behind a name where it is hashed; `nonce`: in the timestamps made here.
+        Above the first two limits connections wait to be accepted, above the last nothing is hot. OSError when the
+        system has no thread or descriptor left.
         """
 
     def listen(self, descriptor: _Socket, /) -> None:
@@ -566,34 +691,59 @@ class Front:
         """
 
     def fileno(self) -> _Socket:
-        """A descriptor that is readable while something was handed over."""
+        """A descriptor that is readable while something was handed over or made; `handed` silences it."""
 
-    def handed(self) -> list[tuple[_Socket, bytes, int]]:
-        """What was handed over since the last time: descriptors, the caller's from now on, what was read of each, and
-        how often in a row it was taken back and handed over again without an answer in between.
+    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int]]:
+        """What was handed over, as it came, so many at most: descriptors, the caller's from now on, what was read of
+        each, and how often in a row it was taken back and handed over again without an answer in between.
+
+        The descriptor tells of what comes after this call: come back for what is left here.
         """
 
+    def waiting(self) -> int:
+        """Connections that were handed over and not taken."""
+
     @staticmethod
-    def asked(request: Buffer, /) -> tuple[bytes, bytes] | None:
-        """Token and prefix of a request that may be hot, wants to keep its connection, and is all there is."""
+    def asked(request: Buffer, /) -> _Holder | None:
+        """What a request needs a grant for that may be hot, wants to keep its connection, and is all there is."""
 
     def served(self) -> list[_Served]:
-        """What was answered since the last time, all with 200."""
+        """What was answered since the last time."""
 
-    def grant(self, token: Buffer, prefix: Buffer, container: Buffer, policy: int, valid_s: float, /) -> bool:
-        """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash.
+    def made(self) -> list[_Made]:
+        """Objects that all of their devices have made durable since the last time; `fileno` tells of them, too."""
+
+    def listed(self, tokens: list[int], is_listed: bool, /) -> None:
+        """Rows of what was made are where they have to be: clients are told; or else the requests are handed over."""
+
+    def storing(self) -> int:
+        """Objects that are being stored or listed."""
+
+    def grant(
+        self,
+        write: bool,
+        token: Buffer,
+        prefix: Buffer,
+        container: Buffer,
+        policy: int,
+        rows: list[int],
+        valid_s: float,
+        /,
+    ) -> bool:
+        """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash; or
+        write small ones, each replica of which owes its row to the container replicas of `rows`, as bits.
 
         `container` is `/account/container/`, decoded. False: there are too many.
         """
 
-    def has(self, token: Buffer, prefix: Buffer, /) -> bool:
+    def has(self, write: bool, token: Buffer, prefix: Buffer, /) -> bool:
         """Whether there is such a grant."""
 
     def withdraw(self, account: Buffer | None, /) -> None:
         """End all grants in an account, or all there are."""
 
-    def used(self) -> list[tuple[bytes, bytes]]:
-        """Token and prefix of live grants that were used since they were given."""
+    def used(self) -> list[_Holder]:
+        """Live grants that were used since they were given."""
 
     def route(
         self, policy: int, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /

@@ -5,11 +5,14 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, Owned
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use swiftlet_front::grants::{Granted, Holder};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
-use swiftlet_front::{Device, Front as Inner, Policy, Served, Settings};
+use swiftlet_front::{Batch, Device, Front as Inner, Policy, Served, Settings};
+use swiftlet_store::model::Key;
 
 use crate::buffer::Bytes;
+use crate::store::Place;
 use crate::transport::{TransportPeer, os_error, seconds};
 
 /// Its own descriptor of what Python has open.
@@ -23,12 +26,29 @@ fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(os_error)
 }
 
-/// Method, path, bytes of the body, seconds, client, request's id.
-type ServedParts = (&'static str, Vec<u8>, u64, f64, String, String);
+/// Method, path, status, bytes of the bodies that came and went, seconds, client, request's id.
+type ServedParts = (&'static str, Vec<u8>, u16, u64, u64, f64, String, String);
 
 fn served(served: Served) -> ServedParts {
-    let Served { method, path, bytes, took, remote, id } = served;
-    (method.name(), path, bytes, took.as_secs_f64(), remote.to_string(), id)
+    let Served { method, path, status, received, bytes, took, remote, id } = served;
+    (method.name(), path, status, received, bytes, took.as_secs_f64(), remote.to_string(), id)
+}
+
+/// Tokens, container's name with its slashes, shares as bits, rows in JSON, places and timestamps, devices' numbers.
+type MadeParts<'py> = (Vec<u64>, Bound<'py, PyBytes>, Vec<u32>, Bound<'py, PyBytes>, Vec<(Place, u64)>, Vec<Vec<u16>>);
+
+fn made(py: Python<'_>, batch: Batch) -> MadeParts<'_> {
+    let Batch { tokens, container, shares, rows, written, devices } = batch;
+    let place = |(key, timestamp): (Key, u64)| ((key.policy, key.partition, key.digest), timestamp);
+    let written = written.into_iter().map(place).collect();
+    (tokens, PyBytes::new(py, &container), shares.to_vec(), PyBytes::new(py, &rows), written, devices)
+}
+
+/// Whether to write, token and prefix.
+type HolderParts<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+fn holder(write: bool, token: &Bytes, prefix: &Bytes) -> Holder {
+    (write, token.as_slice().to_vec(), prefix.as_slice().to_vec())
 }
 
 /// The thread that answers hot requests.
@@ -38,19 +58,24 @@ pub(crate) struct Front(Inner);
 #[pymethods]
 impl Front {
     #[new]
-    #[pyo3(signature = (secret, *, keepalive_s, client_timeout_s, answer_timeout_s, max_connections = 8192,
-                        max_handed = 1024, max_served = 50000))]
+    #[allow(clippy::too_many_arguments, reason = "all of them are settings, named where they are given")]
+    #[pyo3(signature = (secret, *, nonce, keepalive_s, client_timeout_s, answer_timeout_s, store_timeout_s,
+                        max_connections = 8192, max_handed = 1024, max_served = 50000))]
     fn new(
         secret: (Vec<u8>, Vec<u8>),
+        nonce: u16,
         keepalive_s: f64,
         client_timeout_s: f64,
         answer_timeout_s: f64,
+        store_timeout_s: f64,
         max_connections: usize,
         max_handed: usize,
         max_served: usize,
     ) -> PyResult<Self> {
         let settings = Settings {
             secret,
+            nonce,
+            store_timeout: seconds(store_timeout_s)?,
             keepalive: seconds(keepalive_s)?,
             client_timeout: seconds(client_timeout_s)?,
             answer_timeout: seconds(answer_timeout_s)?,
@@ -82,20 +107,43 @@ impl Front {
         self.0.as_fd().as_raw_fd()
     }
 
-    /// What was handed over: descriptors, which are the caller's from now on, bytes, and bounces.
-    fn handed<'py>(&self, py: Python<'py>) -> Vec<(RawFd, Bound<'py, PyBytes>, u32)> {
-        let handed = self.0.handed().into_iter();
+    /// What was handed over, so many at most: descriptors, which are the caller's from now on, bytes, and bounces.
+    #[pyo3(signature = (most = usize::MAX, /))]
+    fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<(RawFd, Bound<'py, PyBytes>, u32)> {
+        let handed = self.0.handed(most).into_iter();
         handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces)).collect()
     }
 
-    /// Token and prefix of a request that may be hot, and is all there is.
+    /// Whether to write, token and prefix of a request that may be hot, and is all there is.
     #[staticmethod]
     #[pyo3(signature = (request, /))]
-    fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<HolderParts<'py>> {
         let request = request.as_slice();
-        let asked = parse(request).filter(|asked| asked.bytes == request.len() && asked.keep_alive)?;
+        let asked = parse(request).filter(|asked| asked.whole() == request.len() && asked.keep_alive)?;
         let (prefix, _) = split(asked.target)?;
-        Some((PyBytes::new(py, asked.token.unwrap_or_default()), PyBytes::new(py, prefix)))
+        let token = asked.token.unwrap_or_default();
+        Some((asked.stored.is_some(), PyBytes::new(py, token), PyBytes::new(py, prefix)))
+    }
+
+    /// What was made durable.
+    fn made<'py>(&self, py: Python<'py>) -> Vec<MadeParts<'py>> {
+        self.0.made().into_iter().map(|batch| made(py, batch)).collect()
+    }
+
+    /// What was made under these tokens is listed, or somebody else is to answer.
+    #[pyo3(signature = (tokens, is_listed, /))]
+    fn listed(&self, tokens: Vec<u64>, is_listed: bool) {
+        self.0.listed(tokens, is_listed);
+    }
+
+    /// Connections that were handed over and not taken.
+    fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
+
+    /// Objects that are being stored or listed.
+    fn storing(&self) -> usize {
+        self.0.storing()
     }
 
     /// What was answered.
@@ -104,16 +152,26 @@ impl Front {
     }
 
     /// A grant; whether there was room.
-    #[pyo3(signature = (token, prefix, container, policy, valid_s, /))]
-    fn grant(&self, token: Bytes, prefix: Bytes, container: Bytes, policy: u16, valid_s: f64) -> PyResult<bool> {
-        let holder = (token.as_slice().to_vec(), prefix.as_slice().to_vec());
-        Ok(self.0.grant(holder, container.as_slice(), policy, seconds(valid_s)?))
+    #[pyo3(signature = (write, token, prefix, container, policy, rows, valid_s, /))]
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
+    fn grant(
+        &self,
+        write: bool,
+        token: Bytes,
+        prefix: Bytes,
+        container: Bytes,
+        policy: u16,
+        rows: Vec<u32>,
+        valid_s: f64,
+    ) -> PyResult<bool> {
+        let granted = Granted { container: container.as_slice().into(), policy, rows: rows.into() };
+        Ok(self.0.grant(holder(write, &token, &prefix), granted, seconds(valid_s)?))
     }
 
     /// Whether there is such a grant.
-    #[pyo3(signature = (token, prefix, /))]
-    fn has(&self, token: Bytes, prefix: Bytes) -> bool {
-        self.0.has(&(token.as_slice().to_vec(), prefix.as_slice().to_vec()))
+    #[pyo3(signature = (write, token, prefix, /))]
+    fn has(&self, write: bool, token: Bytes, prefix: Bytes) -> bool {
+        self.0.has(&holder(write, &token, &prefix))
     }
 
     /// End grants in an account, or all.
@@ -122,10 +180,10 @@ impl Front {
         self.0.withdraw(account.as_ref().map(Bytes::as_slice));
     }
 
-    /// Token and prefix of grants that were used since they were given.
-    fn used<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    /// Whether to write, token and prefix of grants that were used since they were given.
+    fn used<'py>(&self, py: Python<'py>) -> Vec<HolderParts<'py>> {
         let used = self.0.used().into_iter();
-        used.map(|(token, prefix)| (PyBytes::new(py, &token), PyBytes::new(py, &prefix))).collect()
+        used.map(|(write, token, prefix)| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix))).collect()
     }
 
     /// Where a policy's objects are.

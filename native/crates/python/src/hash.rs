@@ -1,6 +1,6 @@
 //! Digests for Python: functions for a whole buffer, `Hasher` for a stream.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -53,11 +53,16 @@ pub(crate) fn xxh3_128<'py>(py: Python<'py>, data: Bytes) -> Bound<'py, PyBytes>
 pub(crate) struct Hasher {
     // Who waits for the lock has let go of the interpreter (`lock_py_attached` does so by itself), and
     // who holds it never waits for the interpreter: so the two cannot wait for each other.
-    state: Mutex<swiftlet_hash::Hasher>,
+    state: Arc<Mutex<swiftlet_hash::Hasher>>,
     detach_bytes: usize,
 }
 
 impl Hasher {
+    /// The same stream, for threads that know no interpreter.
+    pub(crate) fn shared(&self) -> Arc<Mutex<swiftlet_hash::Hasher>> {
+        Arc::clone(&self.state)
+    }
+
     fn lock(&self, py: Python<'_>) -> MutexGuard<'_, swiftlet_hash::Hasher> {
         self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +78,7 @@ impl Hasher {
     #[pyo3(signature = (*, md5 = true, xxh3 = true))]
     fn new(md5: bool, xxh3: bool) -> Self {
         Self {
-            state: Mutex::new(swiftlet_hash::Hasher::new(Digests { md5, xxh3 })),
+            state: Arc::new(Mutex::new(swiftlet_hash::Hasher::new(Digests { md5, xxh3 }))),
             detach_bytes: if md5 { MD5_DETACH_BYTES } else { XXH3_DETACH_BYTES },
         }
     }
@@ -120,6 +125,6 @@ impl Hasher {
 
     /// A hasher that has seen the same bytes and goes its own way from here.
     fn copy(&self, py: Python<'_>) -> Self {
-        Self { state: Mutex::new(self.lock(py).clone()), detach_bytes: self.detach_bytes }
+        Self { state: Arc::new(Mutex::new(self.lock(py).clone())), detach_bytes: self.detach_bytes }
     }
 }

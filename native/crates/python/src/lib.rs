@@ -3,13 +3,17 @@
 //! Each file here dresses one crate for Python and holds no logic of its own. The treaty between the
 //! two sides is `python/swiftlet_native/__init__.pyi`; a change here begins there.
 
+mod bodies;
 mod buffer;
+mod copies;
 mod front;
 mod hash;
 mod object_server;
 mod object_wire;
 mod rdma;
+mod run;
 mod store;
+mod sync;
 mod transport;
 mod uploads;
 
@@ -18,6 +22,10 @@ mod uploads;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::bodies::{TransportBuffer, TransportDigester};
+    #[pymodule_export]
+    use super::copies::{read_copies, take_copies};
     #[pymodule_export]
     use super::front::Front;
     #[pymodule_export]
@@ -29,12 +37,17 @@ mod _native {
     #[pymodule_export]
     use super::rdma::rdma_version;
     #[pymodule_export]
+    use super::run::TransportRun;
+    #[pymodule_export]
     use super::store::{Store, StoreError, StoreReader, StoreWriter};
+    #[pymodule_export]
+    use super::sync::{
+        sync_answer, sync_differing, sync_entries, sync_in_order, sync_listings, sync_newer, sync_suffixes,
+    };
 
     #[pymodule_export]
     use super::transport::{
-        TransportBuffer, TransportChunk, TransportNode, TransportPeer, TransportTicket, TransportUpload,
-        TransportWindow,
+        TransportChunk, TransportNode, TransportPeer, TransportTicket, TransportUpload, TransportWindow,
     };
 
     #[pymodule_init]

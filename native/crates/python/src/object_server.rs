@@ -59,7 +59,7 @@ impl ObjectServer {
     #[new]
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
                         max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
-                        socket_directory = None, rdma = false))]
+                        socket_directory = None, rdma = false, silence_s = 1.5))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -76,6 +76,7 @@ impl ObjectServer {
         aggregate_below: u64,
         socket_directory: Option<PathBuf>,
         rdma: bool,
+        silence_s: f64,
     ) -> PyResult<Self> {
         let limits = Limits {
             threads: threads_per_device,
@@ -84,10 +85,10 @@ impl ObjectServer {
         };
         let used = stores.into_iter().map(|(name, store)| (name, Ok(store.get().shared())));
         let devices: Vec<_> = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
-        let config = config(&name, machine, &keys, pool_bytes, threads)?;
+        let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
         let (rdma, server, node) = py
             .detach(|| {
-                let rdma = Rdma::start(rdma, &config.pool)?;
+                let rdma = Rdma::start(rdma, &config)?;
                 let server = Arc::new(Server::start(devices, limits, aggregate_below)?);
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
                 let node = Node::start(config, &[], Some(handler))?;

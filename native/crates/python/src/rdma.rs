@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use swiftlet_transport::{Acceptor, Fabric, Pool, TcpAcceptor, TcpFabric};
+use swiftlet_transport::{Acceptor, Config, Fabric, TcpAcceptor, TcpFabric};
 #[cfg(feature = "rdma")]
 use swiftlet_transport_ucx::{Engine, Settings, UcxAcceptor, UcxFabric};
 
@@ -17,11 +17,17 @@ pub(crate) struct Rdma {
     engine: Option<Arc<Engine>>,
 }
 
+/// A peer may make no progress for as long as it may be silent.
+#[cfg(feature = "rdma")]
+fn settings(config: &Config) -> Settings {
+    Settings { stalled: config.silence, ..Settings::default() }
+}
+
 #[cfg(feature = "rdma")]
 impl Rdma {
     /// With `wanted`: open the devices and register the pool.
-    pub(crate) fn start(wanted: bool, pool: &Pool) -> io::Result<Self> {
-        let engine = wanted.then(|| Engine::start(Settings::default(), pool)).transpose()?;
+    pub(crate) fn start(wanted: bool, config: &Config) -> io::Result<Self> {
+        let engine = wanted.then(|| Engine::start(settings(config), &config.pool)).transpose()?;
         Ok(Self { engine })
     }
 
@@ -45,7 +51,7 @@ impl Rdma {
 #[cfg(not(feature = "rdma"))]
 impl Rdma {
     /// Nobody can want it here.
-    pub(crate) fn start(wanted: bool, _: &Pool) -> io::Result<Self> {
+    pub(crate) fn start(wanted: bool, _: &Config) -> io::Result<Self> {
         if wanted {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "swiftlet_native was built without RDMA"));
         }

@@ -17,17 +17,12 @@ use crate::buffer::Bytes;
 
 create_exception!(swiftlet_native, StoreError, PyException, "A store's refusal: (kind, message, timestamp or None).");
 
-fn raise(error: Error) -> PyErr {
-    let text = error.to_string();
-    let (kind, timestamp) = match error {
-        Error::NotFound(timestamp) => ("NotFound", timestamp),
-        Error::Superseded(timestamp) => ("Superseded", Some(timestamp)),
-        Error::DiskFull(_) => ("DiskFull", None),
-        Error::DeviceFailed(_) => ("DeviceFailed", None),
-        Error::ChecksumMismatch(_) => ("ChecksumMismatch", None),
-        Error::SizeMismatch(_) => ("SizeMismatch", None),
-        Error::Format(_) => ("StoreFormatError", None),
-        Error::Locked(_) => ("DeviceLocked", None),
+pub(crate) fn raise(error: Error) -> PyErr {
+    let (kind, text) = (error.name(), error.to_string());
+    let timestamp = match error {
+        Error::NotFound(timestamp) => timestamp,
+        Error::Superseded(timestamp) => Some(timestamp),
+        _ => None,
     };
     StoreError::new_err((kind, text, timestamp))
 }

@@ -13,12 +13,15 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView};
 use swiftlet_transport::{
-    Address, Body, Buffer, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
+    Address, Body, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
     SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, Ticket, Upload, What, Window,
 };
 
+use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
+use crate::hash::Hasher;
 use crate::rdma::Rdma;
+use crate::run::{RunPart, TransportRun};
 use crate::uploads::Uploads;
 
 pub(crate) fn os_error(error: std::io::Error) -> PyErr {
@@ -27,6 +30,11 @@ pub(crate) fn os_error(error: std::io::Error) -> PyErr {
 
 fn invalid(error: Error) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+fn chunk_size(size: usize) -> PyResult<usize> {
+    let fits = (1..=swiftlet_transport::limits::CHUNK_BYTES).contains(&size);
+    fits.then_some(size).ok_or_else(|| PyValueError::new_err("a chunk has 1 byte to 1 MiB"))
 }
 
 pub(crate) fn seconds(timeout_s: f64) -> PyResult<Duration> {
@@ -54,8 +62,14 @@ fn immutable(owner: &Bound<'_, PyBytes>) -> Chunk {
     Chunk::from_owner(Box::new(Immutable { _owner: owner.clone().unbind(), bytes }))
 }
 
+/// Where a part lies in the whole, if it is one.
+fn within(part: &[u8], whole: &[u8]) -> Option<std::ops::Range<usize>> {
+    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    (start <= whole.len() && part.len() <= whole.len() - start).then(|| start..start + part.len())
+}
+
 /// Bytes to be sent: in place if they can't change, else a copy.
-fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
+pub(crate) fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(immutable(bytes));
     }
@@ -64,17 +78,24 @@ fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
     }
     let buffer: Bytes = data.extract()?;
     let slice = buffer.as_slice();
-    if data.cast::<PyMemoryView>().is_ok()
-        && let Ok(bytes) = data.getattr("obj")?.cast::<PyBytes>()
-    {
-        let whole = bytes.as_bytes();
-        let start = (slice.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        if start <= whole.len() && slice.len() <= whole.len() - start {
-            return Ok(immutable(bytes).part(start..start + slice.len()));
+    if data.cast::<PyMemoryView>().is_ok() {
+        let whole = data.getattr("obj")?;
+        if let Ok(bytes) = whole.cast::<PyBytes>()
+            && let Some(range) = within(slice, bytes.as_bytes())
+        {
+            return Ok(immutable(bytes).part(range));
+        }
+        if let Ok(chunk) = whole.cast::<TransportChunk>()
+            && let Some(range) = within(slice, &chunk.get().0)
+        {
+            return Ok(chunk.get().0.part(range));
         }
     }
     Ok(slice.to_vec().into())
 }
+
+/// How long a peer may be silent: for longer than it takes until a PING is sent and answered.
+const SILENCE_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
 
 /// A node's configuration.
 pub(crate) fn config(
@@ -83,10 +104,15 @@ pub(crate) fn config(
     keys: &[Vec<u8>],
     pool_bytes: usize,
     threads: usize,
+    silence_s: f64,
 ) -> PyResult<Config> {
     let keys = keys.iter().map(|key| Key::new(key)).collect();
     let mut config = Config::new(name, machine, keys, Pool::new(pool_bytes).map_err(os_error)?);
     config.threads = threads;
+    if !SILENCE_S.contains(&silence_s) {
+        return Err(PyValueError::new_err(format!("silence_s is {silence_s}, not within {SILENCE_S:?}")));
+    }
+    config.silence = seconds(silence_s)?;
     Ok(config)
 }
 
@@ -135,7 +161,7 @@ pub(crate) fn report<'py>(py: Python<'py>, node: &Node) -> PyResult<Vec<Bound<'p
 
 /// Bytes in the transport's memory; a buffer for Python.
 #[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportChunk(Chunk);
+pub(crate) struct TransportChunk(pub(crate) Chunk);
 
 #[pymethods]
 impl TransportChunk {
@@ -162,36 +188,6 @@ impl TransportChunk {
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportWindow {
     _window: Window,
-}
-
-/// Memory for a chunk, to be filled once.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportBuffer(Mutex<Option<Buffer>>);
-
-#[pymethods]
-impl TransportBuffer {
-    /// Copy bytes in at an offset.
-    #[pyo3(signature = (offset, data, /))]
-    fn write(&self, offset: usize, data: Bytes) -> PyResult<()> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let data = data.as_slice();
-        let to = buffer.as_mut().and_then(|buffer| {
-            let end = offset.checked_add(data.len())?;
-            buffer.as_mut_slice().get_mut(offset..end)
-        });
-        to.ok_or_else(|| PyValueError::new_err("outside of the buffer, or frozen already"))?.copy_from_slice(data);
-        Ok(())
-    }
-
-    /// Share the first bytes.
-    #[pyo3(signature = (length, /))]
-    fn freeze(&self, length: usize) -> PyResult<TransportChunk> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match buffer.take_if(|buffer| length <= buffer.len()) {
-            Some(buffer) => Ok(TransportChunk(buffer.freeze(length))),
-            None => Err(PyValueError::new_err("more than the buffer has, or frozen already")),
-        }
-    }
 }
 
 /// A call that was made.
@@ -298,22 +294,34 @@ impl TransportPeer {
     }
 }
 
-/// Memory that was waited for, by token.
-type Reserved = Vec<(u64, Option<Buffer>)>;
-
 /// This process's end.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportNode {
     node: Node,
     events: Arc<Completions>,
-    memory: Arc<Mutex<Reserved>>,
+    bodies: Bodies,
     directory: Option<PathBuf>,
     name: String,
     rdma: Rdma,
     uploads: Option<Arc<Uploads>>,
 }
 
-type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
+/// What Python calls it.
+pub(crate) fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Unreachable(_) => "unreachable",
+        Error::Lost(_) => "lost",
+        Error::Deadline | Error::Remote(Reason::Deadline, _) => "deadline",
+        Error::Cancelled | Error::Remote(Reason::Cancelled, _) => "cancelled",
+        Error::Overloaded | Error::Remote(Reason::Overloaded, _) => "overloaded",
+        Error::NoMemory | Error::Remote(Reason::NoMemory, _) => "no-memory",
+        Error::Remote(Reason::GoingAway, _) => "going-away",
+        Error::Remote(Reason::Failed, _) => "remote",
+        Error::Invalid(_) => "invalid",
+    }
+}
+
+pub(crate) type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
 
 fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
     let (kind, value) = match event.what {
@@ -329,20 +337,7 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
             ("chunk", (bytes, window).into_pyobject(py)?.into_any())
         }
         What::End(footer) => ("end", PyBytes::new(py, &footer).into_any()),
-        What::Failed(error) => {
-            let name = match &error {
-                Error::Unreachable(_) => "unreachable",
-                Error::Lost(_) => "lost",
-                Error::Deadline | Error::Remote(Reason::Deadline, _) => "deadline",
-                Error::Cancelled | Error::Remote(Reason::Cancelled, _) => "cancelled",
-                Error::Overloaded | Error::Remote(Reason::Overloaded, _) => "overloaded",
-                Error::NoMemory | Error::Remote(Reason::NoMemory, _) => "no-memory",
-                Error::Remote(Reason::GoingAway, _) => "going-away",
-                Error::Remote(Reason::Failed, _) => "remote",
-                Error::Invalid(_) => "invalid",
-            };
-            ("failed", (name, error.to_string()).into_pyobject(py)?.into_any())
-        }
+        What::Failed(error) => ("failed", (kind(&error), error.to_string()).into_pyobject(py)?.into_any()),
     };
     Ok((event.token, kind, value))
 }
@@ -350,7 +345,8 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
 #[pymethods]
 impl TransportNode {
     #[new]
-    #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None, rdma = false))]
+    #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None, rdma = false,
+                        silence_s = 1.5))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -361,10 +357,11 @@ impl TransportNode {
         threads: usize,
         socket_directory: Option<PathBuf>,
         rdma: bool,
+        silence_s: f64,
     ) -> PyResult<Self> {
-        let config = config(&name, machine, &keys, pool_bytes, threads)?;
+        let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
         let uploads = rdma.then(|| Arc::new(Uploads::new(&config.pool)));
-        let rdma = py.detach(|| Rdma::start(rdma, &config.pool)).map_err(os_error)?;
+        let rdma = py.detach(|| Rdma::start(rdma, &config)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
             fabrics.push(Arc::new(SameNodeFabric::new(directory)));
@@ -372,7 +369,8 @@ impl TransportNode {
         fabrics.push(rdma.fabric());
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
-        Ok(Self { node, events, memory: Arc::default(), directory: socket_directory, name, rdma, uploads })
+        let bodies = Bodies::new(&events);
+        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, uploads })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
@@ -389,12 +387,8 @@ impl TransportNode {
     /// All events since the last time.
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Vec<Parts<'py>>> {
         let events = self.events.drain();
-        let memory = std::mem::take(&mut *self.memory.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut all = Vec::with_capacity(events.len() + memory.len());
-        for (token, buffer) in memory {
-            let buffer = buffer.map(|buffer| Py::new(py, TransportBuffer(Mutex::new(Some(buffer))))).transpose()?;
-            all.push((token, "memory", buffer.into_pyobject(py)?.into_any()));
-        }
+        let mut all = self.bodies.events(py)?;
+        all.reserve(events.len());
         for event in events {
             all.push(parts(py, event)?);
         }
@@ -411,19 +405,47 @@ impl TransportNode {
         Ok(TransportPeer { peer, sink, uploads: self.uploads.clone() })
     }
 
+    /// Begin a run; its bytes are "chunk" events, an "end" tells that it is over.
+    #[pyo3(signature = (token, parts, timeout_s, trace, ahead_bytes, marks, /))]
+    fn run(
+        &self,
+        token: u64,
+        parts: Vec<RunPart<'_>>,
+        timeout_s: f64,
+        trace: String,
+        ahead_bytes: u64,
+        marks: (Vec<Vec<u8>>, Vec<Vec<u8>>),
+    ) -> PyResult<TransportRun> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        TransportRun::start(parts, (seconds(timeout_s)?, trace, ahead_bytes, marks), sink, token)
+    }
+
     /// Wait for memory: an event under the token, with nothing when the time is over.
     #[pyo3(signature = (token, size, timeout_s, /))]
     fn reserve(&self, token: u64, size: usize, timeout_s: f64) -> PyResult<()> {
-        if size == 0 || size > swiftlet_transport::limits::CHUNK_BYTES {
-            return Err(PyValueError::new_err("a chunk has 1 byte to 1 MiB"));
-        }
-        let (memory, events) = (Arc::clone(&self.memory), Arc::clone(&self.events));
-        let then = move |buffer| {
-            memory.lock().unwrap_or_else(PoisonError::into_inner).push((token, buffer));
-            events.notify();
-        };
-        self.node.pool().chunk_later(size, Instant::now() + seconds(timeout_s)?, Box::new(then));
+        let (size, until) = (chunk_size(size)?, Instant::now() + seconds(timeout_s)?);
+        self.node.pool().chunk_later(size, until, self.bodies.memory(token));
         Ok(())
+    }
+
+    /// Memory for bytes that are to be uploaded, if there is some.
+    #[pyo3(signature = (size, /))]
+    fn upload_buffer(&self, size: usize) -> Option<TransportBuffer> {
+        self.node.pool().spare(size.max(1)).map(TransportBuffer::new)
+    }
+
+    /// Wait for it.
+    #[pyo3(signature = (token, size, timeout_s, /))]
+    fn reserve_upload(&self, token: u64, size: usize, timeout_s: f64) -> PyResult<()> {
+        let (size, until) = (chunk_size(size)?, Instant::now() + seconds(timeout_s)?);
+        self.node.pool().upload_later(size, until, self.bodies.memory(token));
+        Ok(())
+    }
+
+    /// Digest what follows beside the event loop.
+    #[pyo3(signature = (token, hasher, /))]
+    fn digester(&self, token: u64, hasher: PyRef<'_, Hasher>) -> PyResult<TransportDigester> {
+        self.bodies.digester(token, &hasher)
     }
 
     /// From now on handshakes use these keys.

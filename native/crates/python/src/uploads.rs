@@ -29,7 +29,7 @@ impl Uploads {
     pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk, whole: bool) -> Chunk {
         let least = if whole { INLINE_BYTES + 1 } else { LEAST_BYTES };
         let fits = (least..=CHUNK_BYTES).contains(&piece.len());
-        if !fits || peer.metrics().snapshot().carrier != Some(Carrier::Rdma) {
+        if !fits || piece.is_in(&self.pool) || peer.metrics().snapshot().carrier != Some(Carrier::Rdma) {
             return piece;
         }
         py.detach(|| self.copy(piece))
