@@ -190,6 +190,8 @@ class AccountInfo:
     object_count: int
     bytes_used: int
     metadata: Mapping[str, str]
+    policies: Mapping[int, Amounts] = field(default_factory=dict)
+    """Of them, by storage policy; only those that have containers, and none from servers of older versions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ Names need not be valid Unicode, which bytes can say and the border's own texts 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import overload
 
-from swiftlet.model import Entry, Kind, ObjectInfo, ObjectKey
+from swiftlet.model import Entry, Kind, ObjectInfo, ObjectKey, ObjectRow
 from swiftlet.timestamp import Timestamp
 
 _DELETE_AT = "X-Delete-At"
@@ -110,3 +112,52 @@ def replicas_of(bits: int) -> tuple[int, ...]:
 def settled_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
     """Versions whose rows are through."""
     return [(place(key), timestamp.value) for key, timestamp in written]
+
+
+class EncodedRows(Sequence[ObjectRow]):
+    """Rows as native code has written them down, one as `[name, timestamp, size, etag, content type, deleted]` in JSON.
+
+    Made into rows only for who looks at them.
+    """
+
+    __slots__ = ("_count", "_rows", "encoded")
+
+    def __init__(self, count: int, encoded: bytes) -> None:
+        """So many, with commas between them."""
+        self._count = count
+        self.encoded = encoded
+        self._rows: list[ObjectRow] | None = None
+
+    def _decoded(self) -> list[ObjectRow]:
+        if self._rows is None:
+            parts = json.loads(b"[" + self.encoded + b"]")
+            self._rows = [ObjectRow(name, Timestamp(stamp), *rest) for name, stamp, *rest in parts]
+        return self._rows
+
+    def __len__(self) -> int:
+        """How many."""
+        return self._count
+
+    def __iter__(self) -> Iterator[ObjectRow]:
+        """One after the other."""
+        return iter(self._decoded())
+
+    @overload
+    def __getitem__(self, index: int) -> ObjectRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ObjectRow]: ...
+
+    def __getitem__(self, index: int | slice) -> ObjectRow | list[ObjectRow]:
+        """As of a list."""
+        return self._decoded()[index]
+
+
+def together(parts: Sequence[Sequence[ObjectRow]]) -> Sequence[ObjectRow]:
+    """All rows in one sequence; encoded where all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    encoded = [part for part in parts if isinstance(part, EncodedRows)]
+    if parts and len(encoded) == len(parts):
+        return EncodedRows(sum(map(len, encoded)), b",".join(part.encoded for part in encoded))
+    return [row for part in parts for row in part]

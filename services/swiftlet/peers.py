@@ -9,11 +9,15 @@ The current request id travels with every call (`swiftlet.context.request_id`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from swiftlet_native import Hasher
+from typing_extensions import Buffer
+
+from swiftlet.errors import SwiftletError
 from swiftlet.model import (
     AccountInfo,
     Bounds,
@@ -38,6 +42,8 @@ from swiftlet.timestamp import Timestamp
 
 MAX_SETTLED = 1000
 """Versions that one `ObjectTransport.settle` may name."""
+MAX_RUN = 1024
+"""Parts of one run."""
 
 
 class RowFate(Enum):
@@ -107,7 +113,90 @@ class GetStream(Protocol):
         ...
 
 
-class ObjectTransport(Protocol):
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """Bytes `[start, stop)` of one object on one device, and what the object has to be."""
+
+    device: Device
+    key: ObjectKey
+    start: int
+    stop: int
+    size: int | None = None
+    """The whole object's size in bytes, when it must be this."""
+    etag: str | None = None
+    """The whole object's entity tag, unquoted, when it must be this."""
+    unmarked: bool = True
+    """Whether it must have none of the run's `Marks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Names of metadata by which an object stands for something else than its own bytes."""
+
+    metadata: tuple[str, ...] = ()
+    sysmeta: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """Where a run has ended."""
+
+    done: int
+    """Parts that were handed on as a whole."""
+    sent: int = 0
+    """Bytes of the next one that were handed on."""
+    info: ObjectInfo | None = None
+    """The object of which they are; None when there are none."""
+    error: SwiftletError | None = None
+    """What its device answered, or what became of the call. None: all was handed on, the next object is not what it
+    should be or perhaps too old to be shown, or the run was closed."""
+
+
+class Run(Protocol):
+    """Parts of many objects on their way as one stream, the next ones asked for ahead."""
+
+    end: RunEnd | None
+    """Known once `chunks` has ended."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes in order, checked; ends, without an error, at the first thing that is wrong."""
+        ...
+
+    async def close(self) -> None:
+        """Stop; harmless a second time."""
+        ...
+
+
+class SyncTransport(Protocol):
+    """What devices hold, in the terms of sync sessions: entries in suffixes of partitions."""
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        ...
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them on the device."""
+        ...
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        ...
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        ...
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
+        whose server does not know such questions, or speaks another version of them."""
+        ...
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy; see `Store.remove`."""
+        ...
+
+
+class ObjectTransport(SyncTransport, Protocol):
     """Objects on other nodes' devices."""
 
     async def put(
@@ -156,29 +245,20 @@ class ObjectTransport(Protocol):
         """
         ...
 
-    async def policies(self, device: Device) -> list[int]:
-        """Storage policies with anything on the device."""
+    def runs(self, device: Device) -> bool:
+        """Whether parts on this device can be in a run, as far as is known."""
         ...
 
-    async def partitions(self, device: Device, policy: int) -> list[int]:
-        """Partitions with anything in them on the device."""
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
+        """Begin a run of up to `MAX_RUN` parts on devices that `runs`."""
         ...
 
-    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hash per suffix."""
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Copies of many objects (`swiftlet.sync.copies_wire`); NodeError from a server that gives none, or not so."""
         ...
 
-    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
-        ...
-
-    async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
-        whose server does not know such questions, or speaks another version of them."""
-        ...
-
-    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
-        """Forget a handoff copy; see `Store.remove`."""
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Have a device take copies; what became of each, durably. NodeError from a server that takes none."""
         ...
 
     async def close(self) -> None:
@@ -315,4 +395,56 @@ class ListingTransport(Protocol):
 
     async def close(self) -> None:
         """Close cached connections."""
+        ...
+
+
+Piece: TypeAlias = bytes | memoryview
+"""Bytes of a body that nobody changes any more."""
+
+
+class BodyBuffer(Protocol):
+    """Memory that is read into. As a buffer it is what is not filled yet, to be written to."""
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """What is not filled yet."""
+        ...
+
+    def advance(self, size: int, /) -> int:
+        """So many bytes more are filled: how many are not."""
+        ...
+
+    def freeze(self, length: int, /) -> Buffer:
+        """The first bytes, which nobody writes to any more; BufferError while somebody has this one as a buffer."""
+        ...
+
+
+class Digester(Protocol):
+    """Digests a stream beside the event loop."""
+
+    async def update(self, piece: Piece) -> None:
+        """Take the next bytes; returns when there is room for more."""
+        ...
+
+    async def finish(self) -> None:
+        """Returns when all of them are digested."""
+        ...
+
+    def close(self) -> None:
+        """Nobody asks any more; harmless a second time."""
+        ...
+
+
+class Bodies(Protocol):
+    """What the bodies of uploads need on their way through this process, all of them together within a limit."""
+
+    def buffer(self, size: int) -> BodyBuffer | None:
+        """Memory for up to 1 MiB, if there is some now."""
+        ...
+
+    def wait_for_buffer(self, size: int, timeout_s: float, then: Callable[[BodyBuffer | None], None]) -> None:
+        """Wait for it, first come first served; `then` is called with None when the time is over."""
+        ...
+
+    def digester(self, hasher: Hasher) -> Digester:
+        """Goes on for this hasher, which nobody else feeds meanwhile."""
         ...

@@ -6,14 +6,15 @@ refuses, and a single refusal counts. A limit is passed only if every replica th
 
 Fault model: replicas may be unreachable; a quorum of primaries must grant, otherwise nobody knows enough (Unavailable).
 Handoffs are not asked: they do not know what is there. What was granted for a write that does not happen is let go, or
-ends by its time.
+ends by its time. Who ends a claim waits for it a few seconds; what a slow device has not heard by then is told to it
+later, since a claim that stays holds room that nobody needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -29,6 +30,10 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
+MAX_LATE = 10_000
+"""Claims that are being ended while nobody waits for it; of more than that the rest ends by its time."""
+_LATE_S = 30.0
+"""How much longer a device is asked to end a claim than a write waits for it; messages have limits of their own."""
 _log = structlog.get_logger("claims")
 
 
@@ -49,6 +54,7 @@ class ClusterClaims:
         self._hash_path = hash_path
         self._health = health
         self._settle_wait_s = settle_wait_s
+        self._late: set[asyncio.Task[Any]] = set()
 
     async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int) -> Excess | None:
         """Hold a claim, or change one; why not when it does not fit. NotFound, Unavailable."""
@@ -120,14 +126,30 @@ class ClusterClaims:
         return next((answer for answer in answers.values() if isinstance(answer, Excess)), None)
 
     async def _each(self, devices: Sequence[Device], call: Callable[[Device], Awaitable[T]]) -> list[T]:
-        """What those answered that did in time; the others' claims end by their time."""
+        """What those answered that did in time; the others go on being asked, or their claims end by their time."""
 
         async def one(device: Device) -> T | None:
             try:
-                async with asyncio.timeout(self._settle_wait_s):
+                async with asyncio.timeout(self._settle_wait_s + _LATE_S):
                     return await call(device)
             except (SwiftletError, TimeoutError) as error:
                 _log.info("a claim could not be ended; its time will", device=device.name, error=str(error))
                 return None
 
-        return [answer for answer in await asyncio.gather(*(one(device) for device in devices)) if answer is not None]
+        if not devices:
+            return []
+        asked = [asyncio.create_task(one(device)) for device in devices]
+        try:
+            await asyncio.wait(asked, timeout=self._settle_wait_s)
+        finally:
+            self._leave([task for task in asked if not task.done()])
+        return [answer for task in asked if task.done() and (answer := task.result()) is not None]
+
+    def _leave(self, late: Sequence[asyncio.Task[T | None]]) -> None:
+        """Nobody waits for these any longer: what stands in line behind a slow message is still sent."""
+        for task in late:
+            if len(self._late) >= MAX_LATE:
+                task.cancel()
+            else:
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)

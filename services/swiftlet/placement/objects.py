@@ -21,7 +21,8 @@ from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_as_held, row_of
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.rows import RowRouter, StoredRows
+from swiftlet.placement.runs import ClusterRuns
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
@@ -78,6 +79,7 @@ class ClusterObjects:
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
         self._write_timeout_s = write_timeout_s
+        self.runs = ClusterRuns(rings, transport, health)
 
     def key(self, path: Path, policy: int) -> ObjectKey:
         """The object's place in the policy's ring as it is now."""
@@ -92,6 +94,10 @@ class ClusterObjects:
             return await self._transport.put(device, key, record, body, footer, row)
 
         return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
+
+    async def list_stored(self, stored: StoredRows) -> bool:
+        """Bring rows of objects that all their devices have stored, and owe; whether their container is missing."""
+        return await self._rows.bring(stored)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata; NotFound, Superseded, Unavailable."""

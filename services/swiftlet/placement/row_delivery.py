@@ -16,27 +16,27 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import structlog
 
 from swiftlet.errors import NotFound, SwiftletError
-from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.model import ObjectRow
 from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.placement.metrics import ROW_FATES
 from swiftlet.placement.plan import write_quorum
 from swiftlet.placement.row_lanes import RowLanes, Taken
-from swiftlet.placement.settling import Settling
 from swiftlet.ring.model import Device
-from swiftlet.timestamp import Timestamp
 
 _log = structlog.get_logger("placement")
 
 
 ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
 """Makes a row of what these devices hold."""
+Settle = Callable[[int, Device | None], None]
+"""Told of a slot, and of the device that owes the row in it, when it need not any longer."""
 
 
 class Answer(Enum):
@@ -99,14 +99,16 @@ class RowWaits:
 
 
 class RowDelivery:
-    """See above; made before the write, told of each object server's answer as it comes."""
+    """See above; made before the write, told of each object server's answer as it comes.
+
+    Or for rows of several objects in one container, which have been written: `finish_all`.
+    """
 
     def __init__(
         self,
         lanes: RowLanes,
-        settling: Settling,
+        settle: Settle,
         waits: RowWaits,
-        written: tuple[ObjectKey, Timestamp],
         share_of: Callable[[int], RowUpdate],
         replicas: int,
         late: Callable[[Collection[int]], None] = lambda _replicas: None,
@@ -116,15 +118,18 @@ class RowDelivery:
         `late` is told of the replicas that have not taken the row when the write is answered, while others have.
         """
         self._lanes = lanes
-        self._settling = settling
+        self._tell = settle
         self._waits = waits
-        self._written = written
         self._share_of = share_of
         self._replicas = replicas
         self._late = late
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, asyncio.Future[Taken]] = {}
-        self._owing: list[tuple[Device, tuple[int, ...]]] = []
+        self._owing: list[tuple[int, Device | None, tuple[int, ...]]] = []
+        self._waiting: asyncio.Future[None] | None = None
+        self._ends: asyncio.TimerHandle | None = None
+        self._mostly = False
+        """Whether most have answered."""
 
     def share(self, slot: int) -> RowUpdate:
         """The container replicas that a slot tells, or owes the row to."""
@@ -133,7 +138,7 @@ class RowDelivery:
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
         """An object server has made the write durable; at any time, also after the write was answered."""
         if reply.row is RowFate.OWED:
-            self._owing.append((device, self._share_of(slot).replicas))
+            self._owing.append((slot, device, self._share_of(slot).replicas))
         elif reply.row in _ANSWERS:
             for replica in self._share_of(slot).replicas:
                 self._learn(replica, _ANSWERS[reply.row])
@@ -142,42 +147,53 @@ class RowDelivery:
     def begin(self, row: ObjectRow) -> None:
         """The write has its quorum: bring the row to replicas that nobody tells. Native devices first need this."""
         if self._owing:
-            self._send(row)
+            self._send((row,))
+
+    async def finish_all(self, rows: Sequence[ObjectRow], slots: int) -> bool:
+        """Bring the rows of objects that devices in all slots have stored and owe; whether the container is missing."""
+        self._owing = [(slot, None, self._share_of(slot).replicas) for slot in range(slots)]
+        return await self._finish(rows)
 
     async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
         """All devices have answered that will be waited for: bring the row to whom nobody told, wait for the answers.
 
         Without a `row` it is `read` from devices that owe it, if there are any. Whether the container is missing.
         """
+        if row is None and read is not None and self._owing and not self._is_missing():
+            row = await self._read(read)
+        return await self._finish(() if row is None else (row,))
+
+    async def _finish(self, rows: Sequence[ObjectRow]) -> bool:
         owed = bool(self._owing) or bool(self._asked)
-        if not container_missing(self._answers, self._replicas):
-            if row is None and read is not None and self._owing:
-                row = await self._read(read)
-            if row is not None:
-                self._send(row)
+        if not self._is_missing():
+            if rows:
+                self._send(rows)
             await self._wait()
         if _SHOWS.intersection(self._answers.values()):
             self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
         if owed:
-            ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc()
+            ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
+        return self._is_missing()
+
+    def _is_missing(self) -> bool:
         return container_missing(self._answers, self._replicas)
 
     async def _read(self, read: ReadRow) -> ObjectRow | None:
         try:
-            return await read([device for device, _ in self._owing])
+            return await read([device for _, device, _ in self._owing if device is not None])
         except SwiftletError as error:
             _log.info("row stays owed", error=str(error))
             return None
 
-    def _send(self, row: ObjectRow) -> None:
+    def _send(self, rows: Sequence[ObjectRow]) -> None:
         place = self._share_of(0)
-        owed = {replica for _, share in self._owing for replica in share}
+        owed = {replica for _, _, share in self._owing for replica in share}
         for replica in range(self._replicas):
             if replica in self._answers or replica in self._asked:
                 continue
             # What no device owes must be durable when it is answered.
-            future = self._lanes.submit(
-                place.account, place.container, replica, row, self._waits.row_wait_s, later=replica in owed
+            future = self._lanes.submit_all(
+                place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in owed
             )
             self._asked[replica] = future
             future.add_done_callback(functools.partial(self._answered, replica))
@@ -212,32 +228,51 @@ class RowDelivery:
         known = self._answers.get(replica, Answer.SILENT)
         if known is Answer.SILENT or (known is Answer.TAKEN and answer is not Answer.SILENT):
             self._answers[replica] = answer
+            self._look()
 
     def _settle(self) -> None:
         """Settle the devices that may be settled by now."""
-        waiting: list[tuple[Device, tuple[int, ...]]] = []
-        for device, share in self._owing:
+        waiting: list[tuple[int, Device | None, tuple[int, ...]]] = []
+        for slot, device, share in self._owing:
             if through(share, self._answers, self._replicas):
-                self._settling.add(device, *self._written)
+                self._tell(slot, device)
             else:
-                waiting.append((device, share))
+                waiting.append((slot, device, share))
         self._owing = waiting
 
     async def _wait(self) -> None:
         """For the answers to what was sent, within the bounds."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + self._waits.row_wait_s
-        mostly = False
-        while pending := self._unanswered():
-            said = sum(answer is not Answer.SILENT for answer in self._answers.values())
-            if not mostly and said >= write_quorum(self._replicas):
-                mostly = True
-                deadline = min(deadline, clock() + self._waits.straggler_wait_s)
-            wait_s = deadline - clock()
-            if wait_s <= 0:
-                return
-            await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        if not self._unanswered():
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        self._ends = loop.call_later(self._waits.row_wait_s, self._wait_no_more)
+        self._look()
+        try:
+            await self._waiting
+        finally:
+            self._ends.cancel()
+            self._waiting = None
 
-    def _unanswered(self) -> list[asyncio.Future[Taken]]:
-        """What was sent and is not known yet: a future may be done before its answer has been learned."""
-        return [future for replica, future in self._asked.items() if replica not in self._answers]
+    def _look(self) -> None:
+        """End the wait when all have answered; have it end soon when most have."""
+        if self._waiting is None or self._ends is None:
+            return
+        if not self._unanswered():
+            self._wait_no_more()
+            return
+        said = sum(answer is not Answer.SILENT for answer in self._answers.values())
+        if not self._mostly and said >= write_quorum(self._replicas):
+            self._mostly = True
+            loop = asyncio.get_running_loop()
+            ends_s = min(self._ends.when(), loop.time() + self._waits.straggler_wait_s)
+            self._ends.cancel()
+            self._ends = loop.call_at(ends_s, self._wait_no_more)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _unanswered(self) -> bool:
+        """Whether something was sent of which nothing is known: a future may be done before that has been learned."""
+        return any(replica not in self._answers for replica in self._asked)

@@ -4,8 +4,8 @@ While a request to a container replica is on its way, further rows for it gather
 Those whose rows a request has brought are likely to have more soon: so the next request waits for as many rows as
 were there, those that waited included, but for half of the time that the last one took at most, or until `GATHER_S`
 after its beginning if that is later. A busy container then costs its server few requests, not one per object; a
-writer alone never waits. Proxies send the rows of their writes this way, and object servers those that are left to
-them.
+writer alone never waits, however many rows it brings together. Proxies send the rows of their writes this way, and
+object servers those that are left to them.
 
 Fault model: a container server may refuse, hang until the transport's deadline, or be gone. Its rows then fail with
 that, those of others do not wait for them. How many rows wait is limited, and each may have a time by which it has to
@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from swiftlet.errors import NodeBusy, NodeTimeout
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
+from swiftlet.native_values import together
 from swiftlet.peers import ListingTransport
 from swiftlet.placement.metrics import ROW_REQUESTS, ROWS_IN_REQUESTS
 from swiftlet.ring.lookup import Ring
@@ -45,9 +46,9 @@ Taken = asyncio.Future[None] | None
 
 
 class _Waiting(NamedTuple):
-    """A row and who waits for it; after `too_late_s` on the loop's clock it is not sent any more."""
+    """Rows and who waits for them; after `too_late_s` on the loop's clock they are not sent any more."""
 
-    row: ObjectRow
+    rows: Sequence[ObjectRow]
     future: asyncio.Future[Taken]
     too_late_s: float
     later: bool
@@ -57,7 +58,9 @@ class _Waiting(NamedTuple):
 class _Lane:
     """Rows waiting for one container replica."""
 
-    rows: deque[_Waiting] = field(default_factory=deque)
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    count: int = 0
+    """Rows that wait."""
     task: asyncio.Task[None] | None = None
     enough: int = 1
     """Rows that a request which is held back waits for."""
@@ -102,6 +105,18 @@ class RowLanes:
 
         With `later` it is done when the row is listed, and its result says when that is durable.
         """
+        return self.submit_all(account, container, replica_index, (row,), wait_s, later)
+
+    def submit_all(
+        self,
+        account: str,
+        container: str,
+        replica_index: int,
+        rows: Sequence[ObjectRow],
+        wait_s: float = float("inf"),
+        later: bool = False,
+    ) -> asyncio.Future[Taken]:
+        """As `submit`, for rows that stay together; at most `MAX_BATCH` of them."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Taken] = loop.create_future()
         if self._waiting >= self._max_waiting:
@@ -109,11 +124,12 @@ class RowLanes:
             return future
         place = (account, container, replica_index)
         lane = self._lanes.setdefault(place, _Lane())
-        lane.rows.append(_Waiting(row, future, loop.time() + wait_s, later))
-        self._waiting += 1
+        lane.waiting.append(_Waiting(rows, future, loop.time() + wait_s, later))
+        lane.count += len(rows)
+        self._waiting += len(rows)
         if lane.task is None:
             lane.task = asyncio.create_task(self._serve(place, lane))
-        elif len(lane.rows) >= lane.enough:
+        elif lane.count >= lane.enough:
             lane.more.set()
         return future
 
@@ -136,22 +152,22 @@ class RowLanes:
         """Send what gathered until nothing does."""
         clock = asyncio.get_running_loop().time
         try:
-            while lane.rows:
+            while lane.waiting:
                 batch, begun_s = self._take(lane), clock()
                 await self._send_batch(place, batch)
                 took_s = clock() - begun_s
-                lane.enough = min(len(batch) + len(lane.rows), ENOUGH)
-                if lane.enough > 1:
+                lane.enough = min(_rows_in(batch) + lane.count, ENOUGH)
+                if len(batch) + len(lane.waiting) > 1:
                     await self._gather(lane, min(max(GATHER_S - took_s, took_s / 2), MAX_GATHER_S))
         finally:
             self._lanes.pop(place, None)
-            self._waiting -= len(lane.rows)
-            for waiting in lane.rows:
+            self._waiting -= lane.count
+            for waiting in lane.waiting:
                 waiting.future.cancel()
 
     async def _gather(self, lane: _Lane, wait_s: float) -> None:
         """Let rows come for so long, or until there are enough."""
-        if len(lane.rows) >= lane.enough or self._ending:
+        if lane.count >= lane.enough or self._ending:
             return
         lane.more.clear()
         with contextlib.suppress(TimeoutError):
@@ -162,15 +178,18 @@ class RowLanes:
         """The next rows that somebody still waits for and that are not too late."""
         now_s = asyncio.get_running_loop().time()
         batch: list[_Waiting] = []
-        while lane.rows and len(batch) < MAX_BATCH:
-            waiting = lane.rows.popleft()
-            self._waiting -= 1
+        room = MAX_BATCH
+        while lane.waiting and (not batch or len(lane.waiting[0].rows) <= room):
+            waiting = lane.waiting.popleft()
+            lane.count -= len(waiting.rows)
+            self._waiting -= len(waiting.rows)
             if waiting.future.done():
                 continue
             if waiting.too_late_s < now_s:
                 waiting.future.set_exception(NodeTimeout("the container server is too slow for the rows before this"))
             else:
                 batch.append(waiting)
+                room -= len(waiting.rows)
         return batch
 
     async def _send_batch(self, place: _Place, batch: list[_Waiting]) -> None:
@@ -179,7 +198,7 @@ class RowLanes:
         taken: Taken = None
         try:
             taken = await self._deliver(
-                place, [waiting.row for waiting in batch], all(waiting.later for waiting in batch)
+                place, together([waiting.rows for waiting in batch]), all(waiting.later for waiting in batch)
             )
         except Exception as error:  # Whatever it is, it belongs to those who wait.
             for waiting in batch:
@@ -197,7 +216,7 @@ class RowLanes:
                 if not waiting.future.done():
                     waiting.future.set_result(taken)
 
-    async def _deliver(self, place: _Place, rows: list[ObjectRow], later: bool) -> Taken:
+    async def _deliver(self, place: _Place, rows: Sequence[ObjectRow], later: bool) -> Taken:
         account, container, replica = place
         ring = self._ring_source()
         partition = ring.partition_of(self._hash_path(account, container))
@@ -206,3 +225,7 @@ class RowLanes:
         ROW_REQUESTS.inc()
         ROWS_IN_REQUESTS.inc(len(rows))
         return await self._transport.bring_rows(device, partition, account, container, rows, later)
+
+
+def _rows_in(batch: list[_Waiting]) -> int:
+    return sum(len(waiting.rows) for waiting in batch)

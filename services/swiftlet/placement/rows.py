@@ -9,16 +9,18 @@ what it just wrote: so the untold replicas are told from here (`swiftlet.placeme
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from swiftlet.model import ObjectKey
+from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import RowUpdate
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.row_delivery import RowDelivery, RowWaits
+from swiftlet.placement.row_delivery import RowDelivery, RowWaits, Settle
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.settling import Settling
+from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 
@@ -27,6 +29,21 @@ def share(path: Path, replicas: int, index: int, slots: int) -> RowUpdate:
     assert path.container is not None
     told = {index % replicas} | set(range(index, replicas, slots))
     return RowUpdate(path.account, path.container, tuple(sorted(told)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Objects of one container that their devices have stored, and whose rows these owe."""
+
+    account: str
+    container: str
+    rows: Sequence[ObjectRow]
+    shares: Sequence[tuple[int, ...]]
+    """The container replicas that the device in each slot owes the row to."""
+    written: Sequence[tuple[ObjectKey, Timestamp]]
+    """The objects' places and versions, in the order of the rows."""
+    devices: Sequence[Sequence[Device]]
+    """Who has stored each of them, by slot."""
 
 
 class RowRouter:
@@ -52,14 +69,44 @@ class RowRouter:
     def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
         """The delivery of a write's row, of so many slots; nothing is sent yet."""
         assert path.container is not None
+        holders = self._holders(path.account, path.container)
+        shares = [share(path, len(holders), index, slots) for index in range(slots)]
+
+        def settle(_slot: int, device: Device | None) -> None:
+            assert device is not None
+            self._settling.add(device, key, timestamp)
+
+        return self._delivery(shares, holders, settle)
+
+    def _holders(self, account: str, container: str) -> Sequence[Device]:
         ring = self._rings.container()
-        holders = ring.primaries(ring.partition_of(self._hash_path(path.account, path.container)))
-        share_of = [share(path, len(holders), index, slots) for index in range(slots)].__getitem__
+        return ring.primaries(ring.partition_of(self._hash_path(account, container)))
+
+    def _delivery(self, shares: Sequence[RowUpdate], holders: Sequence[Device], settle: Settle) -> RowDelivery:
+        account, container = shares[0].account, shares[0].container
 
         def late(replicas: Collection[int]) -> None:
-            self._lagging.missed(f"/{path.account}/{path.container}", [holders[replica] for replica in replicas])
+            self._lagging.missed(f"/{account}/{container}", [holders[replica] for replica in replicas])
 
-        return RowDelivery(self._lanes, self._settling, self._waits, (key, timestamp), share_of, len(holders), late)
+        return RowDelivery(self._lanes, settle, self._waits, shares.__getitem__, len(holders), late)
+
+    async def bring(self, stored: StoredRows) -> bool:
+        """Bring rows, and wait as any write waits for its own; whether the container is missing.
+
+        Settled is later, too, whatever comes after that.
+        """
+        holders = self._holders(stored.account, stored.container)
+        shares = [RowUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
+
+        def settle(slot: int, _device: Device | None) -> None:
+            told: dict[int, tuple[Device, list[tuple[ObjectKey, Timestamp]]]] = {}
+            for devices, version in zip(stored.devices, stored.written, strict=True):
+                device = devices[slot]
+                told.setdefault(id(device), (device, []))[1].append(version)
+            for device, versions in told.values():
+                self._settling.add_all(device, versions)
+
+        return await self._delivery(shares, holders, settle).finish_all(stored.rows, len(shares))
 
     async def drain(self, timeout_s: float) -> None:
         """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""

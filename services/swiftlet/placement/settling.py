@@ -67,12 +67,19 @@ class Settling:
 
     def add(self, device: Device, key: ObjectKey, timestamp: Timestamp) -> None:
         """The device owes this version's row no longer; it will be told."""
-        if self._waiting >= self._max_waiting:
-            SETTLED.labels("dropped").inc()
+        self.add_all(device, [(key, timestamp)])
+
+    def add_all(self, device: Device, written: Sequence[Version]) -> None:
+        """As `add`, of several versions."""
+        room = max(0, self._max_waiting - self._waiting)
+        if len(written) > room:
+            SETTLED.labels("dropped").inc(len(written) - room)
+            written = written[:room]
+        if not written:
             return
-        self._waiting += 1
+        self._waiting += len(written)
         queue = self._queues.setdefault(device.address, _Queue(device))
-        queue.versions.append((key, timestamp))
+        queue.versions += written
         if queue.task is None:
             queue.task = asyncio.create_task(self._serve(queue))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -104,6 +104,15 @@ class ClusterSection(Section):
         "by TCP. auto: if this installation was built with RDMA and there is a device that works; required: a service "
         "that has none does not start, and says what is missing; off: no device is opened. `swiftlet rdma check` tells "
         "what there is. Each process with RDMA keeps native_pool_bytes locked in memory.",
+    )
+
+    peer_silence_s: float = Field(
+        default=1.5,
+        ge=1.0,
+        le=60.0,
+        description="Seconds for which a peer of the native transport may be silent, or an RDMA read from it make no "
+        "progress, before its connection and the requests on it are given up. The default finds a dead machine within "
+        "2 s; longer is for machines that stand still by themselves, such as overcommitted virtual ones.",
     )
 
     @model_validator(mode="after")
@@ -301,6 +310,11 @@ class ProxySection(NodeTimeouts):
         description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment "
         "ago; all other requests as always. Without TLS, and with object servers that are spoken to natively.",
     )
+    hot_put: bool = Field(
+        default=False,
+        description="With hot_path: also store objects of up to 64 KiB in that thread, where no quota, version or rate "
+        "limit has a say, and answer when all replicas are durable and the row is listed as always.",
+    )
     storage_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$",
@@ -436,10 +450,6 @@ class ContainerSection(NodeTimeouts):
         le=100_000,
         description="Databases kept open per device; each costs a few descriptors and some memory.",
     )
-    sync_interval_s: Seconds = Field(
-        default=5.0,
-        description="Seconds between rounds in which replicas of a database exchange what the others lack.",
-    )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
     )
@@ -477,18 +487,32 @@ class MetadataSection(NodeTimeouts):
     )
 
 
+DeviceAddress = Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+"""host:port/device."""
+
+
 class ReplicatorSection(RoundsSection, NodeTimeouts):
     """The replicator: brings replicas of the local devices and their peers into agreement."""
 
     host: Host = Field(default=ALL_INTERFACES, description="Address for health checks and metrics.")
     port: Port = Field(default=6400, description="TCP port for health checks and metrics.")
-    devices: tuple[Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], ...] = Field(
-        min_length=1,
+    devices: tuple[DeviceAddress, ...] = Field(
+        default=(),
         description="The devices this replicator works for, as host:port/device with host and port as in the ring.",
+    )
+    databases: tuple[DeviceAddress, ...] = Field(
+        default=(),
+        description="Instead of devices: those of container servers, whose account and container databases this "
+        "replicator compares; one process does either the one or the other. Each device of a container server has to "
+        "be named by some replicator: container servers do not compare by themselves.",
     )
     interval_s: Seconds = Field(
         default=10.0,
         description="Seconds between the starts of two rounds; a round that takes longer is followed at once.",
+    )
+    database_interval_s: Seconds = Field(
+        default=5.0,
+        description="The same of rounds over databases: how long a listing may lack what only another replica has.",
     )
     concurrency: int = Field(
         default=4,
@@ -503,6 +527,12 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         "lightsync (a root at a time to the next replica), all_to_all (all suffix hashes to all), star, chain. In a "
         "mode that does not ask all other replicas a device never reports to be in sync, which the operator waits for.",
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_devices(self) -> Self:
+        if bool(self.devices) == bool(self.databases):
+            raise ValueError("set either devices (of object servers) or databases (devices of container servers)")
+        return self
 
 
 class LogSection(Section):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
+from typing import Any
 
 import pytest
 
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess
+from swiftlet.placement import claims as placement_claims
 from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATH, MemoryCluster, at, memory_cluster
+from swiftlet.ring.model import Device
 from swiftlet.storage.claims import Claims
 from swiftlet.storage.memory_listing import Fault
 
@@ -101,6 +104,53 @@ async def test_a_write_is_settled_once_all_replicas_list_it(cluster: MemoryClust
     # The replica that has not heard of the row goes on counting the claim.
     assert held(cluster)[0] == 1
     assert held(cluster)[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_a_slow_replica_hears_of_a_claims_end_later(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    slow, go_on = cluster.container_devices()[0], asyncio.Event()
+    transport = cluster.listing_transport
+    claims = ClusterClaims(cluster.rings, transport, HASH_PATH, NodeHealth(), settle_wait_s=0.05)
+    await claims.take(NAME, claim(1), FIVE, 60)
+    await cluster.put(second=9)
+    name = "settle_claim" if settled else "cancel_claim"
+    told = getattr(transport, name)
+
+    async def tell(device: Device, *rest: Any) -> Any:
+        if device == slow:
+            await go_on.wait()
+        return await told(device, *rest)
+
+    monkeypatch.setattr(transport, name, tell)
+    if settled:
+        assert await claims.settle(NAME, claim(1).id, PATH.obj or "", at(9))
+    else:
+        await claims.cancel(NAME, claim(1).id)
+    assert held(cluster) == [1, 0, 0]
+    go_on.set()
+    async with asyncio.timeout(5):
+        while held(cluster) != [0, 0, 0]:  # noqa: ASYNC110 - a task of its own does it
+            await asyncio.sleep(0.01)
+
+
+async def test_only_so_many_ends_are_told_later(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement_claims, "MAX_LATE", 4)
+    claims = ClusterClaims(cluster.rings, cluster.listing_transport, HASH_PATH, NodeHealth(), settle_wait_s=0.01)
+    gone: list[int] = []
+
+    async def hang(*_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            gone.append(1)
+            raise
+
+    monkeypatch.setattr(cluster.listing_transport, "cancel_claim", hang)
+    await asyncio.gather(*(claims.cancel(NAME, claim(number).id) for number in range(3)))
+    await asyncio.sleep(0)
+    assert len(gone) == 5
 
 
 async def test_one_that_fails_often_is_not_waited_for(cluster: MemoryCluster) -> None:

@@ -122,7 +122,7 @@ async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, mon
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr("swiftlet.placement.row_lanes.RowLanes.submit", die)
+        patch.setattr("swiftlet.placement.row_lanes.RowLanes.submit_all", die)
         with pytest.raises(asyncio.CancelledError):
             await cluster.put(2)
     assert len(cluster.owing()) == 3

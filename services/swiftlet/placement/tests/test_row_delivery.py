@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
 
 from swiftlet.errors import NotFound
-from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.model import ObjectRow
 from swiftlet.peers import RowFate, RowUpdate
 from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, fate_of, through
 from swiftlet.placement.row_lanes import RowLanes, Taken
-from swiftlet.placement.settling import Settling
 from swiftlet.timestamp import Timestamp
 
 LETTERS = {"L": Answer.LISTED, "R": Answer.REFUSED, "S": Answer.SILENT}
@@ -64,8 +64,8 @@ def test_a_device_of_several_replicas_is_settled_when_all_of_them_have_answered(
 class AtOnce:
     """Lanes whose answers are there before anybody looks."""
 
-    def submit(
-        self, _account: str, _container: str, replica: int, _row: ObjectRow, _wait_s: float, later: bool
+    def submit_all(
+        self, _account: str, _container: str, replica: int, _rows: Sequence[ObjectRow], _wait_s: float, later: bool
     ) -> asyncio.Future[Taken]:
         future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         future.set_exception(NotFound(f"replica {replica} has no such container"))
@@ -73,12 +73,10 @@ class AtOnce:
 
 
 async def test_answers_that_came_before_anybody_waited_count() -> None:
-    written = (ObjectKey(0, 1, b"d" * 16), Timestamp(1))
     delivery = RowDelivery(
         cast(RowLanes, AtOnce()),
-        cast(Settling, None),
+        lambda _slot, _device: None,
         RowWaits(),
-        written,
         lambda slot: RowUpdate("a", "c", (slot,)),
         3,
     )

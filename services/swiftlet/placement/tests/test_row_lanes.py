@@ -87,6 +87,19 @@ async def test_writers_together_wait_for_each_other_and_one_alone_does_not(monke
     assert last.done(), "at the end nothing is held back"
 
 
+async def test_many_rows_that_are_brought_together_are_of_one_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_lanes, "GATHER_S", 60.0)
+    monkeypatch.setattr(row_lanes, "MAX_GATHER_S", 60.0)
+    listing = SlowListing()
+    lanes = lanes_to(listing)
+    async with asyncio.timeout(10):
+        for turn in range(3):
+            rows = [row(f"{turn} {number}") for number in range(20)]
+            await lanes.submit_all("a", "c", 0, rows)
+            await lanes.submit("a", "c", 0, row(f"{turn} alone"))
+    assert [count for _, count in listing.batches] == [20, 1] * 3
+
+
 async def test_nobody_is_waited_for_longer_than_a_request_takes() -> None:
     listing = SlowListing()
     lanes = lanes_to(listing)

@@ -101,6 +101,23 @@ async def test_beyond_the_limit_versions_are_dropped() -> None:
     assert settling.waiting == 0
 
 
+async def test_of_several_at_once_those_there_is_room_for_are_told() -> None:
+    servers, before = Servers(), counted("dropped")
+    settling = Settling(servers, interval_s=0.0, max_waiting=3)
+    settling.add_all(DEVICES[0], [])
+    assert settling.waiting == 0
+    settling.add_all(DEVICES[0], [(key(number), at(1)) for number in range(2)])
+    settling.add_all(DEVICES[1], [(key(number), at(1)) for number in range(4)])
+    settling.add_all(DEVICES[0], [(key(9), at(1))])
+    assert settling.waiting == 3
+    assert counted("dropped") == before + 4
+    await until_told(settling)
+    assert sorted(servers.told) == [
+        (DEVICES[0].id, [(key(0), at(1)), (key(1), at(1))]),
+        (DEVICES[1].id, [(key(0), at(1))]),
+    ]
+
+
 async def test_at_the_end_what_waits_is_told_at_once_and_who_hangs_is_not_waited_for() -> None:
     servers, lost, dropped = Servers(), counted("lost"), counted("dropped")
     servers.hanging.add(DEVICES[0].id)
