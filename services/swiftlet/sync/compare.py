@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from swiftlet.model import Entry, Kind
+from swiftlet.sync.runs import EntryRun, HashRun, entry_of
+from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
 
 class Need(Enum):
@@ -23,6 +25,8 @@ class Need(Enum):
     """Only metadata or the content type: the data are the same."""
     TOMBSTONE = "tombstone"
     """That the object was deleted."""
+    ROWS = "rows"
+    """Not an object: a database, of which both sides are to know what either knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,24 @@ def forgotten_before(now_s: float, reclaim_age_s: float, period_s: float = RECLA
     return (now_s - reclaim_age_s) // period_s * period_s
 
 
-def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> list[str]:
-    """Suffixes that I hold and whose set hash is another one there, or which are not there at all."""
-    return sorted(suffix for suffix, value in mine.items() if theirs.get(suffix) != value)
+_NEEDS = {1: Need.DATA, 2: Need.TOMBSTONE, 3: Need.META}
+
+
+def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], both: bool = False) -> list[str]:
+    """Suffixes, in order, that I hold and whose set hash is another one there, or which are not there at all.
+
+    With `both` also those that only they hold.
+    """
+    if isinstance(mine, HashRun) and isinstance(theirs, HashRun):
+        return mine.differing(theirs, both)
+    suffixes = [suffix for suffix, value in mine.items() if theirs.get(suffix) != value]
+    return sorted([*suffixes, *(theirs.keys() - mine.keys())] if both else suffixes)
 
 
 def in_flight(entry: Entry, now_s: float) -> bool:
     """Whether the newest part of an entry is so young that its writer may still be bringing it everywhere."""
-    newest = max(entry.timestamp, entry.meta_timestamp, entry.content_type_timestamp)
-    return now_s - IN_FLIGHT_S < newest.seconds < now_s + _AHEAD_S
+    newest = max(entry.timestamp.value, entry.meta_timestamp.value, entry.content_type_timestamp.value)
+    return now_s - IN_FLIGHT_S < (newest >> NONCE_BITS) / TICKS_PER_SECOND < now_s + _AHEAD_S
 
 
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
@@ -77,6 +90,10 @@ def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
 
     The other way round, `pushes(theirs, mine)`, it is what to pull.
     """
+    if isinstance(mine, EntryRun) and isinstance(theirs, EntryRun):
+        newer = mine.newer_than(theirs)
+        if newer is not None:
+            return [Push(entry_of(parts), _NEEDS[need], fresh) for parts, need, fresh in newer]
     there = {entry.digest: entry for entry in theirs}
     found = ((entry, need_of(entry, there.get(entry.digest))) for entry in mine)
     return [Push(entry, need, entry.digest not in there) for entry, need in found if need is not None]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.errors import NotFound
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
 from swiftlet.sync.compare import Need, Push
@@ -33,17 +34,19 @@ async def bring(
     """Send what `target` lacks of an object that `source` has; how many bytes of data went.
 
     `moved` is told of each piece, and returns when the next one may go. Errors as those of `ObjectTransport`, of either
-    device: Superseded and NotFound when one of them changed.
+    device: Superseded and NotFound when one of them changed, also where `source` has nothing but an older version
+    any more: its device was replaced, and what came to it since is no news to anybody.
     """
     if push.need is Need.TOMBSTONE:
         await transport.delete(target, key, push.entry.timestamp, "", None)
         return 0
     sent_bytes = 0
     if push.need is Need.DATA:
-        info = await _copy(transport, source, target, key, moved)
+        info = await _copy(transport, source, target, key, push.entry, moved)
         sent_bytes = info.size
     else:
         info = await transport.head(source, key)
+        _must_be_as_new(info, push.entry)
     if info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp:
         await transport.post(target, key, _post_of(info))
     return sent_bytes
@@ -54,6 +57,7 @@ async def _copy(
     source: Device,
     target: Device,
     key: ObjectKey,
+    compared: Entry,
     moved: Callable[[int], Awaitable[None]],
 ) -> ObjectInfo:
     stream = await transport.get(source, key)
@@ -61,6 +65,7 @@ async def _copy(
     record = PutRecord(info.name, info.timestamp, info.content_type, info.metadata, info.sysmeta)
     footer = PutFooter(info.size, info.etag, info.xxh3)
     try:
+        _must_be_as_new(info, compared)
         if info.size <= SMALL_BYTES:
             body = b"".join([chunk async for chunk in stream.chunks()])
             await transport.put(target, key, record, body, footer, None)
@@ -77,6 +82,12 @@ async def _copy(
     finally:
         await stream.close()
     return info
+
+
+def _must_be_as_new(info: ObjectInfo, compared: Entry) -> None:
+    if info.timestamp < compared.timestamp:
+        older = f"only {info.timestamp.internal} is there"
+        raise NotFound(f"{compared.digest.hex()} of {compared.timestamp.internal} is gone, {older}")
 
 
 def _post_of(info: ObjectInfo) -> PostRecord:

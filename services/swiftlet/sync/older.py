@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
 from swiftlet.model import Entry
-from swiftlet.peers import ObjectTransport
+from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
 from swiftlet.store import sethash
 from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
@@ -26,7 +26,7 @@ _AT_A_TIME = 4
 """Requests to one device."""
 
 
-async def answer_for(transport: ObjectTransport, device: Device, request: Request) -> Reply:
+async def answer_for(transport: SyncTransport, device: Device, request: Request) -> Reply:
     """What the device's server would answer, but for `primary`, which it can't say."""
     steps = answer(request, UNKNOWN_RING, lambda partition: False)
     observation: object = None
@@ -39,7 +39,7 @@ async def answer_for(transport: ObjectTransport, device: Device, request: Reques
         observation = await _look(transport, device, request.policy, effect)
 
 
-async def _look(transport: ObjectTransport, device: Device, policy: int, effect: Effect) -> object:
+async def _look(transport: SyncTransport, device: Device, policy: int, effect: Effect) -> object:
     if isinstance(effect, ReadRoots):
         return await _roots(transport, device, policy, effect.partitions)
     if isinstance(effect, ReadSuffixes):
@@ -51,7 +51,7 @@ async def _look(transport: ObjectTransport, device: Device, policy: int, effect:
     raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")
 
 
-async def _roots(transport: ObjectTransport, device: Device, policy: int, partitions: tuple[int, ...]) -> list[bytes]:
+async def _roots(transport: SyncTransport, device: Device, policy: int, partitions: tuple[int, ...]) -> list[bytes]:
     held = frozenset(await transport.partitions(device, policy)) if len(partitions) > 1 else frozenset(partitions)
     asked = [partition for partition in partitions if partition in held]
     hashes = await _all(transport.suffix_hashes(device, policy, partition) for partition in asked)

@@ -22,10 +22,13 @@ from swiftlet.sync.share import Share
 
 PARTITIONS = Gauge("swiftlet_replicator_round_partitions", "Partitions of the round that is going on.", ["state"])
 REMAINING = Gauge("swiftlet_replicator_round_remaining_seconds", "How long the round will still take, as it looks now.")
+_TOTAL, _DONE = PARTITIONS.labels("total"), PARTITIONS.labels("done")
 
 MAX_TEXT_BYTES = 1 << 20
 """A longer text is not written, and not read."""
 _ROUNDS_KEPT = 5
+_SHOWN_EVERY = 32
+"""Partitions after which the metrics are set anew, as they are at the end; to set them costs more than to count."""
 
 
 class Progress:
@@ -59,7 +62,8 @@ class Progress:
         self._done += 1
         if whole:
             self._bits[_key(share)][partition // 8] |= 1 << partition % 8
-        self._show()
+        if self._done % _SHOWN_EVERY == 0 or self._done >= self._total:
+            self._show()
 
     def done_all(self, share: Share, partitions: Iterable[int]) -> None:
         """Partitions were compared in full."""
@@ -100,8 +104,8 @@ class Progress:
         }
 
     def _show(self) -> None:
-        PARTITIONS.labels("total").set(self._total)
-        PARTITIONS.labels("done").set(self._done)
+        _TOTAL.set(self._total)
+        _DONE.set(self._done)
         REMAINING.set(self.remaining_s or 0)
 
     # Over a restart.

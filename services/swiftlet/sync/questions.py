@@ -12,19 +12,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import structlog
+import swiftlet_native
 from prometheus_client import Counter
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
-from swiftlet.peers import ObjectTransport
+from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
 from swiftlet.sync.older import answer_for
+from swiftlet.sync.runs import EntryRun, HashRun
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
     Entries,
+    Listing,
     ManyEntries,
     Reply,
     Request,
     Suffixes,
+    SuffixHashes,
     decode_reply,
     encode,
 )
@@ -42,7 +46,7 @@ _log = structlog.get_logger("replicator")
 class Questions:
     """Those of one round."""
 
-    def __init__(self, transport: ObjectTransport) -> None:
+    def __init__(self, transport: SyncTransport) -> None:
         """Nobody is known to be of an earlier version."""
         self._transport = transport
         self._older: set[str] = set()
@@ -53,7 +57,7 @@ class Questions:
         if device.address not in self._older:
             data = encode(request)
             try:
-                return self._own_words(device, decode_reply(await self._transport.ask(device, data)))
+                return self._own_words(device, in_runs(await self._transport.ask(device, data)))
             except (NodeUnreachable, NodeTimeout, NodeBusy):
                 raise
             except (NodeError, WireError) as error:
@@ -74,6 +78,19 @@ class Questions:
             self._without_ring.add(device.address)
             OLDER.labels("rings").inc()
         return _by_own_ring(reply)
+
+
+def in_runs(answer: bytes) -> Reply:
+    """An answer decoded; where it is about many partitions, what it says of each as it came. WireError."""
+    if (many := swiftlet_native.sync_suffixes(answer)) is not None:
+        policy, ring, hashes = many
+        return Suffixes(policy, ring, tuple([SuffixHashes(p, primary, HashRun(raw)) for p, primary, _, raw in hashes]))
+    if (many := swiftlet_native.sync_listings(answer)) is not None:
+        policy, ring, listed = many
+        return ManyEntries(
+            policy, ring, tuple([Listing(p, primary, EntryRun(raw, n)) for p, primary, n, raw in listed])
+        )
+    return decode_reply(answer)
 
 
 def _by_own_ring(reply: Reply) -> Reply:

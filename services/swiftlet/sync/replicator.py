@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavailable
-from swiftlet.peers import ObjectTransport
+from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.cases import EVERYTHING, Selection
@@ -42,11 +42,12 @@ from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
 from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standings
+from swiftlet.sync.wares import Wares, objects_by
 
 _log = structlog.get_logger("replicator")
 
 
-async def probe(transport: ObjectTransport, device: Device, timeout_s: float = 2.0) -> bool:
+async def probe(transport: SyncTransport, device: Device, timeout_s: float = 2.0) -> bool:
     """Whether a device's node answers anything at all within that time."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -65,7 +66,7 @@ class Replicator:
         self,
         local: Callable[[Ring], Sequence[Device]],
         rings: Callable[[int], Ring],
-        transport: ObjectTransport,
+        wares: ObjectTransport | Wares,
         reclaim_age_s: float = math.inf,
         now_s: Callable[[], float] = time.time,
         pace: Pace | None = None,
@@ -74,12 +75,14 @@ class Replicator:
     ) -> None:
         """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
 
+        `wares` is what is compared: objects, if it is a transport of such.
         `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
         have defaults of their own. `mode` is the way of doing rounds.
         """
         self._local = local
         self._rings = rings
-        self._transport = transport
+        self._wares = wares if isinstance(wares, Wares) else objects_by(wares)
+        self._transport = transport = self._wares.transport
         self._pace = pace or Pace()
         self.neighbours = neighbours or Neighbours(
             Observer("", ""), FailureTable(), lambda device: probe(transport, device)
@@ -116,8 +119,9 @@ class Replicator:
         """Compare every partition of every local device once, in random order, those of returned nodes first."""
         began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
+        self._wares.begin()
         begun = [found for policy in policies for found in await self._begin(policy, report)]
-        driver = Driver(self._transport, report, self._now_s, self.neighbours, self._pace, self._outdated)
+        driver = Driver(self._wares, report, self._now_s, self.neighbours, self._pace, self._outdated)
         work = Round(driver, self._terms, report, self.neighbours, self._pace, self.progress, self._outdated, selection)
         for share, held in begun:
             await work.look_ahead(share, held)
@@ -132,7 +136,7 @@ class Replicator:
         return report
 
     def _terms(self, share: Share) -> Terms:
-        return Terms(share.policy, share.ring.version, self._mode, self._reclaim_age_s)
+        return Terms(share.policy, share.ring.version, self._mode, self._reclaim_age_s, rules=self._wares.rules)
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -11,6 +12,7 @@ ROUND_SECONDS = Histogram(
     "swiftlet_replicator_round_seconds", "Duration of rounds.", buckets=(0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 )
 COMPARED = Counter("swiftlet_replicator_compared_total", "Comparisons of a partition with one peer.", ["result"])
+_RESULTS = {result: COMPARED.labels(result) for result in ("equal", "differs", "failed", "skipped")}
 SESSIONS = Counter("swiftlet_replicator_sessions_total", "Sessions with a peer about many partitions.", ["result"])
 PROVED = Counter("swiftlet_replicator_proved_total", "Partitions that a session proved to be equal at a peer.")
 PUSHED = Counter("swiftlet_replicator_pushed_total", "Objects, metadata and tombstones sent to peers.", ["need"])
@@ -42,7 +44,12 @@ class RoundReport:
         self.in_sync += comparisons * (result == "equal")
         self.failed += comparisons * (result == "failed")
         self.skipped += comparisons * (result == "skipped")
-        COMPARED.labels(result).inc(comparisons)
+        _RESULTS[result].inc(comparisons)
+
+    def count_all(self, results: Mapping[str, int]) -> None:
+        """Many comparisons by their result."""
+        for result, comparisons in results.items():
+            self.count(result, comparisons)
 
     @property
     def clean(self) -> bool:

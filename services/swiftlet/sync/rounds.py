@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
@@ -26,12 +26,13 @@ import structlog
 from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.sync.cases import EQUAL, EVERYTHING, NOT_DONE, Case, Errand, Found, LeftOut, Proofs, Selection
-from swiftlet.sync.driver import Course, Driver, Outdated
+from swiftlet.sync.course import Course, Outdated
+from swiftlet.sync.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import Progress
 from swiftlet.sync.report import PROVED, RoundReport
-from swiftlet.sync.session.effects import Session, Settled, Terms
+from swiftlet.sync.session.effects import Session, Terms
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.neighbour import differing_session, neighbour_session, proof_session
 from swiftlet.sync.session.queue import Homeward, plan, unique
@@ -40,8 +41,8 @@ from swiftlet.sync.share import Share
 
 MANY = 1024
 """Partitions of a session whose messages are about many at a time."""
-FEW = 32
-"""Partitions of a session whose messages are about one at a time."""
+FEW = 64
+"""Partitions that are compared at the same time, where messages are about one each, in sessions of their own."""
 MAX_TRIES = 10
 """How often a peer that can't be reached is asked for proofs, while it is not left out: not for a few partitions."""
 _LESS = 8
@@ -208,13 +209,16 @@ class Round:
     async def _look_for_bare(self, share: Share, concerned: Collection[int]) -> None:
         """Where nothing is fetched: whether others have something of what is empty here, which is then lacking."""
         bare = share.bare.intersection(concerned)
-        peers = {peer.id: peer for partition in bare for peer in share.peers(partition)[0]}
+        by_peer: dict[int, set[int]] = {}
+        for partition in bare:
+            for peer in share.peers(partition)[0]:
+                by_peer.setdefault(peer.id, set()).add(partition)
         somewhere: set[int] = set()
-        for peer in peers.values():
-            there = None
-            if not self._neighbours.skips(node_of(peer)):
-                there = await self._driver.partitions_of(share, peer)
-            somewhere |= {p for p in bare if peer in share.peers(p)[0] and (there is None or p in there)}
+        for peer_id, partitions in by_peer.items():
+            device, there = share.device_of(peer_id), None
+            if not self._neighbours.skips(node_of(device)):
+                there = await self._driver.held_by(share, device, partitions)
+            somewhere |= partitions if there is None else there
         self._concluded.append((share, frozenset(somewhere)))
         if self._selection.peers is None:
             share.standing.compared_all(somewhere, checked=False)
@@ -355,15 +359,22 @@ class Round:
             for case in cases:
                 self._conclude(case, peer, NOT_DONE)
             return
-        course = await self._driver.drive(share, self._session(errand))
-        unsettled = [case for case in cases if not self._settle(case, peer, course)]
+        course = await self._driver.drive(share, *self._sessions(errand))
+        results: Counter[str] = Counter()
+        # Who only pushes has not seen what the peer has besides.
+        proof = self._terms(share).mode.pull
+        unsettled = [case for case in cases if not self._settle(case, peer, course, proof, results)]
+        PROVED.inc(sum(case.partition in course.proved and case.partition not in course.settled for case in cases))
+        self._report.count_all(results)
         if not unsettled:
             return
         if isinstance(course.error, Outdated):
             self._give_up(unsettled)
         elif len(cases) == 1:
             _log.info("peer skipped", peer=peer.name, partition=cases[0].partition, error=str(course.error))
-            self._count(cases[0], peer, "failed")
+            failed: Counter[str] = Counter()
+            self._count(cases[0], peer, "failed", failed)
+            self._report.count_all(failed)
             behind = course.lacking[cases[0].partition]
             self._conclude(cases[0], peer, Found(done=False, proof=False, behind=behind))
         else:
@@ -371,11 +382,14 @@ class Round:
             for start in range(0, len(unsettled), size):
                 self._retries.append(Errand(share, peer, False, unsettled[start : start + size]))
 
-    def _session(self, errand: Errand) -> Session:
+    def _sessions(self, errand: Errand) -> list[Session]:
+        """One about all partitions, or, where a message is about one of them, as many as there are."""
         terms = self._terms(errand.share)
         partitions = [case.partition for case in errand.cases]
         make = differing_session if errand.differs else neighbour_session
-        return make(terms, errand.peer.id, partitions)
+        if terms.mode.first is First.BATCH:
+            return [make(terms, errand.peer.id, partitions)]
+        return [make(terms, errand.peer.id, (partition,)) for partition in partitions]
 
     def _give_up(self, cases: Iterable[Case]) -> None:
         """There is a newer ring: its own round will look at these."""
@@ -384,35 +398,29 @@ class Round:
             case.waits = False
             self._progress.done(case.share, case.partition, False)
 
-    def _settle(self, case: Case, peer: Device, course: Course) -> bool:
-        """Note what a session has told of a case; False if it has not."""
+    def _settle(self, case: Case, peer: Device, course: Course, proof: bool, results: Counter[str]) -> bool:
+        """Note what a session has told of a case, in `results` what is to be counted; False if it has not."""
         partition = case.partition
         settled = course.settled.get(partition)
         if settled is None and partition not in course.proved:
             return False
-        if course.pulled[partition]:
+        if partition in course.pulled:
             self._compare_again(case, peer)
         if settled is None:
-            PROVED.inc()
             if partition not in case.share.bare:
-                self._count(case, peer, "equal")
+                self._count(case, peer, "equal", results)
             self._conclude(case, peer, EQUAL)
             return True
-        self._count(case, peer, "failed" if settled.behind or settled.unsent else "differs")
-        self._conclude(case, peer, self._found(case, settled))
+        self._count(case, peer, "failed" if settled.behind or settled.unsent else "differs", results)
+        self._conclude(case, peer, Found(True, proof, False, settled.behind, settled.unsent))
         return True
 
-    def _count(self, case: Case, peer: Device, result: str) -> None:
+    def _count(self, case: Case, peer: Device, result: str, results: Counter[str]) -> None:
         """Count a comparison; one that was made once more is the same one, unless it failed this time."""
         if peer.id not in case.again:
-            self._report.count(result)
+            results[result] += 1
         elif result == "failed":
             self._report.failed += 1
-
-    def _found(self, case: Case, settled: Settled) -> Found:
-        # Who only pushes has not seen what the peer has besides.
-        proof = self._terms(case.share).mode.pull
-        return Found(True, proof, False, settled.behind, settled.unsent)
 
     def _compare_again(self, case: Case, source: Device) -> None:
         """Something came from a peer: others may have it as well, and those compared before may lack it."""

@@ -35,6 +35,10 @@ class Standing:
         """Partitions of which not all other primaries could be compared."""
         return len(self._unchecked)
 
+    def is_checked(self, partition: int) -> bool:
+        """Whether a partition was compared with all peers when it was last looked at, under this ring."""
+        return self._ring is not None and partition not in self._unchecked
+
     def begin(self, ring: Ring, held: Collection[int], misplaced: int, assigned: Iterable[int]) -> None:
         """A round begins with what is held; `assigned` are the partitions that the ring puts here.
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
 from swiftlet.sync.compare import RECLAIM_PERIOD_S, Push, forgotten_before
+from swiftlet.sync.rules import Rules
 from swiftlet.sync.session.messages import Reply, Request, Wanted
 from swiftlet.sync.session.topology import BATCHED, Mode
 from swiftlet.transport.wire import WireError
@@ -190,7 +191,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for all of a session. `reclaim_age_s`: the age at which devices forget tombstones."""
+    """What holds for all of a session.
+
+    `reclaim_age_s`: the age at which devices forget tombstones. `rules`: what to do about differences, None for
+    objects.
+    """
 
     policy: int = 0
     ring_version: int = 0
@@ -198,6 +203,7 @@ class Terms:
     reclaim_age_s: float = float("inf")
     reclaim_period_s: float = RECLAIM_PERIOD_S
     limits: Limits = field(default_factory=Limits)
+    rules: Rules | None = None
 
     def forgotten_before_s(self, now_s: float) -> float:
         """Devices have forgotten tombstones older than this, or are about to."""

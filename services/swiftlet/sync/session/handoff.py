@@ -15,7 +15,7 @@ what they lack, and nothing is dropped. One that answers garbage counts as away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swiftlet.errors import NodeError
@@ -24,6 +24,7 @@ from swiftlet.store import sethash
 from swiftlet.sync.compare import Need, Push, is_due, is_home, pushes
 from swiftlet.sync.session.effects import (
     Drop,
+    Fate,
     Moment,
     Page,
     Session,
@@ -111,17 +112,24 @@ def _bring_home(
         touched = tuple(sorted({suffix_of(entry) for entry in unproved}))
         try:
             held = yield from ask_for(terms, peer, partition, touched, unproved_page)
-            forgotten_s = terms.forgotten_before_s(moment.now_s)
-            due = [push for push in pushes(unproved, held.values()) if is_due(push, moment.now_s, forgotten_s)]
+            due = _due(terms, moment, unproved, held)
+            moved: set[Entry] = set()
             if due and there.shown[peer].primary:
-                yield from move(peer, partition, due, False, terms.limits.moves)
+                fates = yield from move(peer, partition, due, False, terms.limits.moves)
+                moved = {push.entry for push, fate in zip(due, fates, strict=True) if fate is Fate.MOVED}
                 held = yield from ask_for(terms, peer, partition, touched, unproved_page)
         except (NodeError, WireError):
             there.lost(peer)
         else:
             forgotten_s = terms.forgotten_before_s(moment.now_s)
-            home.difference_update(e for e in unproved if not is_home(e, held.get(e.digest), forgotten_s))
-            deleted[peer] = [push for push in pushes(held.values(), unproved) if push.need is Need.TOMBSTONE]
+            if terms.rules is None:
+                home.difference_update(e for e in unproved if not is_home(e, held.get(e.digest), forgotten_s))
+                deleted[peer] = [push for push in pushes(held.values(), unproved) if push.need is Need.TOMBSTONE]
+            else:
+                is_there = terms.rules.is_home
+                home.difference_update(
+                    e for e in unproved if not is_there(e, held.get(e.digest), e in moved, forgotten_s)
+                )
     if not there.whole:
         for peer, tombstones in deleted.items():
             try:
@@ -130,6 +138,15 @@ def _bring_home(
                 there.lost(peer)
         return ()
     return tuple(entry for entry in page.entries if entry in home)
+
+
+def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:
+    """What a primary is to be given now."""
+    forgotten_s = terms.forgotten_before_s(moment.now_s)
+    if terms.rules is None:
+        return [push for push in pushes(mine, held.values()) if is_due(push, moment.now_s, forgotten_s)]
+    found = terms.rules.there(mine, held.values(), False)
+    return [push for push in found if terms.rules.is_due(push, moment.now_s, forgotten_s)]
 
 
 def _unproved(page: Page, shown: SuffixHashes) -> list[Entry]:

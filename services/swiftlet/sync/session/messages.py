@@ -7,7 +7,7 @@ arrives is taken for garbage until it has been parsed, and every count has a lim
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
 from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
+from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError
 
 VERSION = 1
@@ -36,6 +37,8 @@ MAX_WANTED = 8192
 UNKNOWN_RING = 0
 """Version of the ring in what a server says that has no ring with its device: `primary` then says nothing."""
 
+_SUFFIXES = tuple(f"{number:03x}" for number in range(SUFFIX_COUNT))
+_NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
 _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
@@ -117,7 +120,7 @@ class SuffixHashes:
 
     partition: int
     primary: bool
-    hashes: dict[str, bytes]
+    hashes: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Listing:
 
     partition: int
     primary: bool
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,27 +186,27 @@ def order_of(digest: bytes) -> tuple[int, bytes]:
 def encode(message: Message) -> bytes:
     """The message's bytes; WireError when it is over a limit."""
     out = bytearray((VERSION, _TYPES[type(message)]))
-    _put_varint(out, message.policy)
-    _put_varint(out, message.ring_version)
+    put_varint(out, message.policy)
+    put_varint(out, message.ring_version)
     if isinstance(message, Compare):
         out += bytes([message.leaves]) + message.hash
         _put_partitions(out, message.partitions)
     elif isinstance(message, AskSuffixes):
         _put_partitions(out, message.partitions)
     elif isinstance(message, AskEntries):
-        _put_varint(out, message.partition)
-        _put_ascending(out, [int(suffix, 16) for suffix in message.suffixes], SUFFIX_COUNT, "suffixes")
+        put_varint(out, message.partition)
+        _put_ascending(out, [_NUMBERS[suffix] for suffix in message.suffixes], SUFFIX_COUNT, "suffixes")
         out += b"\0" if message.after is None else b"\1" + message.after
     elif isinstance(message, Roots):
         _check_count(len(message.roots), MAX_PARTITIONS, "roots")
-        _put_varint(out, len(message.roots))
+        put_varint(out, len(message.roots))
         out += b"".join(message.roots)
     elif isinstance(message, Suffixes):
         _put_suffixes(out, message)
     elif isinstance(message, Entries):
         _check_count(len(message.entries), MAX_ENTRIES, "entries")
         out.append(message.primary | message.more << 1)
-        _put_varint(out, len(message.entries))
+        put_varint(out, len(message.entries))
         for entry in message.entries:
             _put_entry(out, entry)
     elif isinstance(message, AskManyEntries):
@@ -217,30 +220,29 @@ def encode(message: Message) -> bytes:
 def _put_suffixes(out: bytearray, message: Suffixes) -> None:
     _check_count(sum(len(found.hashes) for found in message.found), MAX_SUFFIX_HASHES, "suffix hashes")
     _check_count(len(message.found), MAX_PARTITIONS, "partitions")
-    _put_varint(out, len(message.found))
+    put_varint(out, len(message.found))
     for found in message.found:
-        _put_varint(out, found.partition)
+        put_varint(out, found.partition)
         out.append(found.primary)
-        _put_varint(out, len(found.hashes))
-        for suffix, value in sorted(found.hashes.items()):
-            out += _SUFFIX.pack(int(suffix, 16), value)
+        put_varint(out, len(found.hashes))
+        out += b"".join([_SUFFIX.pack(_NUMBERS[suffix], value) for suffix, value in sorted(found.hashes.items())])
 
 
 def _put_wanted(out: bytearray, wanted: Sequence[Wanted]) -> None:
     _check_count(sum(len(one.suffixes) for one in wanted), MAX_WANTED, "suffixes")
     _put_partitions(out, [one.partition for one in wanted])
     for one in wanted:
-        _put_ascending(out, [int(suffix, 16) for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
+        _put_ascending(out, [_NUMBERS[suffix] for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
 
 
 def _put_listings(out: bytearray, found: Sequence[Listing]) -> None:
     _check_count(sum(len(one.entries) for one in found), MAX_ENTRIES, "entries")
     _check_count(len(found), MAX_PARTITIONS, "partitions")
-    _put_varint(out, len(found))
+    put_varint(out, len(found))
     for one in found:
-        _put_varint(out, one.partition)
+        put_varint(out, one.partition)
         out.append(one.primary)
-        _put_varint(out, len(one.entries))
+        put_varint(out, len(one.entries))
         for entry in one.entries:
             _put_entry(out, entry)
 
@@ -252,14 +254,6 @@ def _put_entry(out: bytearray, entry: Entry) -> None:
         out += _MOMENT.pack(entry.meta_timestamp.value) + _MOMENT.pack(entry.content_type_timestamp.value)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    """Seven bits a byte, lowest first, the highest bit set in all but the last."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
     _put_ascending(out, partitions, MAX_PARTITIONS, "partitions")
 
@@ -267,7 +261,7 @@ def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
 def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
     """The count, then each number as its distance from the one before less one."""
     _check_count(len(numbers), limit, what)
-    _put_varint(out, len(numbers))
+    put_varint(out, len(numbers))
     last = -1
     for number in numbers:
         gap = number - last - 1
@@ -276,7 +270,7 @@ def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str
         if gap < 0x80:
             out.append(gap)
         else:
-            _put_varint(out, gap)
+            put_varint(out, gap)
         last = number
 
 
@@ -285,18 +279,29 @@ def _check_count(count: int, limit: int, what: str) -> None:
         raise WireError(f"{count} {what} are more than a message's {limit}")
 
 
+def policy_of(data: bytes) -> int:
+    """The policy of a message whose body is not looked at; WireError."""
+    return _begin(_Reader(data))[1]
+
+
 def decode(data: bytes) -> Message:
     """The inverse of `encode`; WireError for anything else."""
     _check_count(len(data), MAX_MESSAGE, "bytes")
     reader = _Reader(data)
-    version, kind = reader.take(2)
-    if version != VERSION:
-        raise WireError(f"a sync message of version {version}; this server speaks {VERSION}")
-    policy, ring_version = reader.varint(MAX_NUMBER), reader.varint(MAX_NUMBER)
+    kind, policy = _begin(reader)
+    ring_version = reader.varint(MAX_NUMBER)
     message = _decode_body(reader, kind, policy, ring_version)
     if not reader.done:
         raise WireError("a sync message has bytes behind its end")
     return message
+
+
+def _begin(reader: _Reader) -> tuple[int, int]:
+    """Type and policy."""
+    version, kind = reader.take(2)
+    if version != VERSION:
+        raise WireError(f"a sync message of version {version}; this server speaks {VERSION}")
+    return kind, reader.varint(MAX_NUMBER)
 
 
 def decode_request(data: bytes) -> Request:
@@ -352,12 +357,11 @@ def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
         partition, primary = reader.varint(MAX_NUMBER), reader.flags(1) == 1
         count = reader.count(min(left, SUFFIX_COUNT), "suffix hashes")
         left -= count
-        hashes: dict[str, bytes] = {}
-        for _ in range(count):
-            number, value = _SUFFIX.unpack(reader.take(_SUFFIX.size))
-            if number >= SUFFIX_COUNT:
-                raise WireError(f"{number} is no suffix: there are {SUFFIX_COUNT}")
-            hashes[f"{number:03x}"] = value
+        raw = reader.take(count * _SUFFIX.size)
+        try:
+            hashes: dict[str, bytes] = {_SUFFIXES[number]: value for number, value in _SUFFIX.iter_unpack(raw)}
+        except IndexError as error:
+            raise WireError(f"a suffix is over {SUFFIX_COUNT - 1}, the highest there is") from error
         if len(hashes) != count:
             raise WireError(f"a suffix comes twice in partition {partition}")
         found.append(SuffixHashes(partition, primary, hashes))
@@ -384,41 +388,11 @@ def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
     return tuple(found)
 
 
-class _Reader:
+class _Reader(Cursor):
     """Takes a message apart; WireError where it ends early or says what it must not."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    @property
-    def done(self) -> bool:
-        return self._at == len(self._data)
-
-    def take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
-            raise WireError("a sync message ends early")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def flags(self, known: int) -> int:
-        value = self.take(1)[0]
-        if value & ~known:
-            raise WireError(f"unknown flags {value:#x} in a sync message")
-        return value
-
-    def varint(self, limit: int) -> int:
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if value > limit or shift > 35:
-                raise WireError(f"a number in a sync message is over {limit}")
-            if byte < 0x80:
-                return value
+        super().__init__(data, "a sync message")
 
     def count(self, limit: int, what: str) -> int:
         value = self.varint(MAX_NUMBER)
@@ -429,7 +403,7 @@ class _Reader:
         return tuple(self.ascending(MAX_PARTITIONS, MAX_NUMBER, "partitions"))
 
     def suffixes(self, limit: int) -> tuple[str, ...]:
-        return tuple(f"{number:03x}" for number in self.ascending(limit, SUFFIX_COUNT - 1, "suffixes"))
+        return tuple([_SUFFIXES[number] for number in self.ascending(limit, SUFFIX_COUNT - 1, "suffixes")])
 
     def ascending(self, limit: int, highest: int, what: str) -> list[int]:
         numbers: list[int] = []

@@ -194,13 +194,13 @@ def _listed(
     there: dict[int, list[Push]] = {}
     here: dict[int, list[Push]] = {}
     for theirs, mine in zip(listings, pages, strict=False):
-        due = _due(terms, moment, pushes(mine, theirs.entries))
+        due = _due(terms, moment, _there(terms, mine, theirs.entries))
         if theirs.primary:
             there[theirs.partition] = due
         else:
             tallies[theirs.partition] = _Tally(unsent=len(due), withheld=len(due))
         if terms.mode.pull:
-            here[theirs.partition] = _due(terms, moment, pushes(theirs.entries, mine))
+            here[theirs.partition] = _due(terms, moment, _here(terms, theirs.entries, mine))
     for partition, refused in (yield from _move_all(terms, peer, there, False)).items():
         tallies[partition].unsent += refused
     for partition, refused in (yield from _move_all(terms, peer, here, True)).items():
@@ -250,8 +250,7 @@ def _partition(terms: Terms, moment: Moment, peer: int, theirs: SuffixHashes) ->
 
 
 def _differing_suffixes(terms: Terms, mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> list[str]:
-    suffixes = differing_suffixes(mine, theirs)
-    return sorted([*suffixes, *(theirs.keys() - mine.keys())]) if terms.mode.pull else suffixes
+    return differing_suffixes(mine, theirs, both=terms.mode.pull)
 
 
 def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Sequence[str]) -> Steps[None]:
@@ -271,7 +270,7 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
     """Push what the neighbour lacks, then pull what is lacking here."""
-    there = _due(terms, moment, pushes(both.mine, both.theirs))
+    there = _due(terms, moment, _there(terms, both.mine, both.theirs))
     if both.primary:
         fates = yield from move(peer, partition, there, False, terms.limits.moves)
         tally.unsent += fates.count(Fate.REFUSED)
@@ -279,11 +278,20 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
         tally.unsent += len(there)
         tally.withheld += len(there)
     if terms.mode.pull:
-        here = _due(terms, moment, pushes(both.theirs, both.mine))
+        here = _due(terms, moment, _here(terms, both.theirs, both.mine))
         fates = yield from move(peer, partition, here, True, terms.limits.moves)
         tally.behind += fates.count(Fate.REFUSED)
 
 
+def _there(terms: Terms, mine: Sequence[Entry], theirs: Sequence[Entry]) -> list[Push]:
+    return pushes(mine, theirs) if terms.rules is None else terms.rules.there(mine, theirs, terms.mode.pull)
+
+
+def _here(terms: Terms, theirs: Sequence[Entry], mine: Sequence[Entry]) -> list[Push]:
+    return pushes(theirs, mine) if terms.rules is None else terms.rules.here(theirs, mine)
+
+
 def _due(terms: Terms, moment: Moment, found: list[Push]) -> list[Push]:
     forgotten_s = terms.forgotten_before_s(moment.now_s)
-    return [push for push in found if is_due(push, moment.now_s, forgotten_s)]
+    due = is_due if terms.rules is None else terms.rules.is_due
+    return [push for push in found if due(push, moment.now_s, forgotten_s)]

@@ -22,7 +22,7 @@ from swiftlet.sync.sim.client import Verb, Write
 from swiftlet.sync.sim.network import TIMEOUT_S, Timeline
 from swiftlet.sync.sim.node import EPOCH_S, Node, Rules, Witness
 from swiftlet.sync.sim.store import Parcel, Watch
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import ZERO, Timestamp
 
 
 class Broken(Exception):
@@ -60,6 +60,8 @@ class Checker(Witness):
         self.exempt: set[bytes] = set()
         self.wiped_s: dict[int, float] = {}
         """When a device last was replaced by an empty one."""
+        self._forgotten: dict[tuple[int, bytes], Timestamp] = {}
+        """The newest tombstone of an object that a device has forgotten."""
         self._timeline = timeline
         self._rules = rules
         self._skew_s = skew_s
@@ -117,7 +119,8 @@ class Checker(Witness):
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
         """All primaries hold it, but for those that lost their device or got a newer ring since the proof.
 
-        They take themselves for primaries, and the device that drops does not.
+        A newer deletion counts, too, also one that has been forgotten since. They take themselves for primaries, and
+        the device that drops does not.
         """
         before_s = self.forgotten_s(self._skew_s)
         self._proved = effect.entries
@@ -132,6 +135,7 @@ class Checker(Witness):
             for entry in effect.entries:
                 held = there.store.held(effect.partition, entry.digest)
                 home = is_home(entry, held.entry if held else None, before_s)
+                home = home or self._forgotten.get((device.id, entry.digest), ZERO) > entry.timestamp
                 self._must(home, f"device {node.id} drops {entry}, device {device.id} lacks it")
 
     def forgotten_s(self, ahead_s: float) -> float:
@@ -145,6 +149,8 @@ class Checker(Witness):
         least_s = self._rules.reclaim_age_s - 2 * self._skew_s
         self._must(age_s >= least_s, f"device {node.id} forgets {old} after {age_s:.0f} s")
         self.counts.reclaimed += 1
+        spot = (node.id, old.digest)
+        self._forgotten[spot] = max(old.timestamp, self._forgotten.get(spot, ZERO))
         for other in self.nodes.values():
             held = other.store.held(partition, old.digest)
             if held is None or held.entry is None or held.entry.kind is Kind.TOMBSTONE:

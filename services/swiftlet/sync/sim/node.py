@@ -232,8 +232,11 @@ class Node:
         self.store.receive(partition, parcel, why)
 
     def parcel(self, partition: int, push: Push) -> Parcel:
-        """What a session takes away; NotFound when it is no longer what was compared."""
+        """What a session takes away; NotFound when it is no longer what was compared, or older."""
         parcel = self.store.parcel(partition, push.entry.digest)
+        moment = parcel.data or parcel.tombstone
+        if moment is not None and moment < push.entry.timestamp:
+            raise NotFound(f"{parcel.digest.hex()} is older than what was compared")
         if push.need is Need.META:
             if parcel.post is None:
                 raise NotFound(f"{parcel.digest.hex()} has no newer metadata any more")

@@ -10,7 +10,7 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.errors import NodeError, NodeTimeout
-from swiftlet.model import Entry, Kind, PostRecord
+from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
@@ -135,14 +135,14 @@ async def test_a_newer_version_that_arrives_meanwhile_wins(
 ) -> None:
     first, second, third = cluster.primaries()
     cluster.place(first, 2)
-    get = cluster.transport.get
+    read = cluster.transport.read_copies
 
     async def overtaken(device: Device, *arguments: object) -> object:
         cluster.place(second, 9, b"newer")
         cluster.place_tombstone(third, 9)
-        return await get(device, *arguments)  # type: ignore[arg-type]
+        return await read(device, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cluster.transport, "get", overtaken)
+    monkeypatch.setattr(cluster.transport, "read_copies", overtaken)
     report = await round_of(cluster, first)
     assert (report.pushed, report.failed) == (0, 0)
     info, entry = cluster.info(second), cluster.entry(third)
@@ -156,13 +156,13 @@ async def test_an_object_that_vanishes_meanwhile_is_no_failure(
 ) -> None:
     first = cluster.primaries()[0]
     cluster.place(first, 2)
-    get = cluster.transport.get
+    read = cluster.transport.read_copies
 
     async def deleted(device: Device, *arguments: object) -> object:
         cluster.place_tombstone(first, 9)
-        return await get(device, *arguments)  # type: ignore[arg-type]
+        return await read(device, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cluster.transport, "get", deleted)
+    monkeypatch.setattr(cluster.transport, "read_copies", deleted)
     assert (await round_of(cluster, first)).failed == 0
     assert cluster.holders() == set()
 
@@ -184,6 +184,34 @@ async def test_large_objects_are_streamed(cluster: MemoryCluster, monkeypatch: p
     assert len(streamed) == (2 if size > SMALL_BYTES else 0)
     with cluster.down(first):
         assert await cluster.read() == body
+
+
+async def test_what_came_to_a_device_that_was_replaced_meanwhile_is_not_offered(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = cluster.primaries()
+    for device in (first, third):
+        cluster.place(device, 3, bytes(2 * SMALL_BYTES))
+    get, put, put_at = cluster.transport.get, cluster.transport.put, []
+
+    async def replaced(device: Device, *arguments: object) -> object:
+        entry = cluster.entry(first)
+        if device == first and entry is not None and entry.timestamp == at(3):
+            assert cluster.store(first).remove(cluster.key(), entry)
+            cluster.place(first, 2, b"older")
+        return await get(device, *arguments)  # type: ignore[arg-type]
+
+    async def putting(device: Device, key: ObjectKey, record: PutRecord, *arguments: object) -> object:
+        put_at.append(record.timestamp)
+        return await put(device, key, record, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cluster.transport, "get", replaced)
+    monkeypatch.setattr(cluster.transport, "put", putting)
+    assert (await round_of(cluster, first)).failed == 0
+    assert at(2) not in put_at
+    monkeypatch.undo()
+    assert (await round_of(cluster, first)).failed == 0
+    assert cluster.entry(first) == cluster.entry(second) == cluster.entry(third)
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing_and_comes_with_the_next_round(cluster: MemoryCluster) -> None:

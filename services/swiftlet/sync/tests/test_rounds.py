@@ -14,10 +14,10 @@ from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.sync import rounds
 from swiftlet.sync.cases import Selection
-from swiftlet.sync.driver import MAX_REFUSED
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.mover import MAX_REFUSED
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import MAX_TEXT_BYTES, Progress
 from swiftlet.sync.replicator import Replicator, probe
@@ -279,7 +279,15 @@ async def test_a_device_that_takes_nothing_is_not_tried_with_every_object(
             raise NodeError("its disk is broken")
         return await put(device, *arguments)
 
+    take = cluster.transport.take_copies
+
+    async def unable(device: Device, copies: bytes) -> bytes:
+        if device == second:
+            raise NodeError("it knows no copies")
+        return await take(device, copies)
+
     monkeypatch.setattr(cluster.transport, "put", broken)
+    monkeypatch.setattr(cluster.transport, "take_copies", unable)
     report = await watched.round()
     assert report.failed
     assert MAX_REFUSED < len(tried) < 2 * MAX_REFUSED

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 from swiftlet.model import Entry, Kind
+from swiftlet.sync import copies_wire
 from swiftlet.sync.session import messages
 from swiftlet.sync.session.messages import (
     AskEntries,
@@ -27,6 +28,7 @@ from swiftlet.sync.session.messages import (
 )
 from swiftlet.sync.session.topology import MODES, First
 from swiftlet.timestamp import Timestamp
+from swiftlet.transport import sync_wire
 
 PAGE = (Path(__file__).resolve().parents[5] / "docs/sync.md").read_text("utf-8")
 ONE, TWO = bytes(range(16)), bytes(range(16, 32))
@@ -65,12 +67,16 @@ def test_messages_made_by_hand() -> None:
 
 
 def test_the_limits_are_the_code_s() -> None:
-    found = re.findall(r"^\| `(MAX_\w+)` \| (\d+)", PAGE, re.MULTILINE)
+    found = re.findall(r"^\| `([A-Z_]+)` \| (\d+)", PAGE, re.MULTILINE)
     assert found
+    of_messages = ("MAX_MESSAGE", "MAX_PARTITIONS", "MAX_SUFFIX_HASHES", "MAX_WANTED", "MAX_ENTRIES")
+    of_streams = ("MAX_PAYLOAD", "MAX_REQUESTS", "SENT_BYTES", "MAX_UNANSWERED", "MAX_UNANSWERED_BYTES")
     assert {name: int(value) for name, value in found} == {
-        name: getattr(messages, name)
-        for name in ("MAX_MESSAGE", "MAX_PARTITIONS", "MAX_SUFFIX_HASHES", "MAX_WANTED", "MAX_ENTRIES")
+        **{name: getattr(messages, name) for name in of_messages},
+        **{name: getattr(sync_wire, name) for name in of_streams},
     }
+    for name in ("MAX_OBJECTS", "MAX_BYTES", "ALONE_BYTES"):
+        assert f"`{name}` = {getattr(copies_wire, name)} " in PAGE
 
 
 def test_the_types_are_the_code_s() -> None:

@@ -1,0 +1,64 @@
+"""Bringing many small objects from one device to another at a time: a question to the one, copies to the other.
+
+The receiving device checks what arrives against its checksums, refuses what is older than what it has, and answers for
+each object once all are durable.
+
+Fault model: either device may fail in the middle: what was taken stays, and may be brought once more. An object that is
+not given, because it is large, damaged or gone, is for whoever asked to bring alone, which tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from swiftlet.errors import SwiftletError
+from swiftlet.peers import ObjectTransport
+from swiftlet.ring.model import Device
+from swiftlet.sync.compare import Need, Push
+from swiftlet.sync.copies_wire import Wanted, fates_from, given_from, run_bytes, tombstone_bytes, wanted_bytes
+
+Outcome = int | SwiftletError | None
+"""Bytes of data that went, why nothing did, or None: it has to be brought alone."""
+
+
+async def bring_many(
+    transport: ObjectTransport,
+    policy: int,
+    source: Device,
+    target: Device,
+    pushes: Sequence[tuple[int, Push]],
+    moved: Callable[[int], Awaitable[None]],
+) -> list[Outcome]:
+    """Bring what `target` lacks of up to `MAX_OBJECTS` objects, given with their partitions; what became of each.
+
+    `moved` is told of the bytes of each run, and returns when the next one may go. NodeError in its kinds, WireError.
+    """
+    outcomes: list[Outcome] = [None] * len(pushes)
+    deleted = [index for index, (_, push) in enumerate(pushes) if push.need is Need.TOMBSTONE]
+    waiting = [index for index, (_, push) in enumerate(pushes) if push.need is not Need.TOMBSTONE]
+    tombstones = [
+        tombstone_bytes(partition, push.entry.digest, push.entry.timestamp)
+        for partition, push in (pushes[index] for index in deleted)
+    ]
+    while waiting or deleted:
+        going: list[tuple[int, int]] = []
+        copies = run_bytes(policy, ())
+        if waiting:
+            question = wanted_bytes(policy, (_wanted(*pushes[index]) for index in waiting))
+            given = given_from(await transport.read_copies(source, question), len(waiting))
+            going = [(index, size) for index, size in zip(waiting, given.sizes, strict=False) if size is not None]
+            waiting = waiting[len(given.sizes) :]
+            copies = given.copies
+        going += [(index, 0) for index in deleted]
+        copies += b"".join(tombstones)
+        deleted, tombstones = [], []
+        if going:
+            fates = fates_from(await transport.take_copies(target, copies), len(going))
+            for (index, size), fate in zip(going, fates, strict=True):
+                outcomes[index] = size if fate is None else fate
+            await moved(sum(size for index, size in going if isinstance(outcomes[index], int)))
+    return outcomes
+
+
+def _wanted(partition: int, push: Push) -> Wanted:
+    return Wanted(partition, push.entry.digest, push.need is Need.META)

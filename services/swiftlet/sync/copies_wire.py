@@ -1,0 +1,293 @@
+"""Copies of many objects as one run of bytes: what is asked of the device that has them, what the other one is given.
+
+"Copies" in `docs/sync.md` lays the bytes down; `native/crates/store/src/copies.rs` reads and writes them too. Whoever
+brings copies from one device to the other hands them on as they are, and looks only at what stands before them.
+
+Fault model: what arrives may be anything, and every count has a limit: `WireError` beyond it, and nothing was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from swiftlet.errors import SwiftletError
+from swiftlet.model import DIGEST_SIZE, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.native_values import delete_at, raw, raw_pairs, text, text_pairs
+from swiftlet.sync.session.messages import MAX_NUMBER
+from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
+from swiftlet.transport.sync_wire import MAX_PAYLOAD
+from swiftlet.transport.varints import Cursor, put_varint
+from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire
+
+MAX_OBJECTS = 256
+"""Objects in one question, and copies in one run."""
+MAX_BYTES = MAX_PAYLOAD - 16384
+"""Bytes of copies in one answer; what stands before them fits beside it, and so do tombstones behind them."""
+ALONE_BYTES = 256 * 1024
+"""Objects with more data than this travel alone: what a request of their own costs is little beside it."""
+MAX_POLICY = (1 << 16) - 1
+_DATA, _TOMBSTONE, _METADATA = 1, 2, 3
+_POSTED = 0x80
+_LATER, _ALONE, _GIVEN = 0, 1, 2
+_TAKEN, _CHANGED, _REFUSED = 0, 1, 2
+_WHAT = "a message about copies"
+_MAX_64 = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An object to be given: all of it, or the newest POST alone."""
+
+    partition: int
+    digest: bytes
+    metadata_alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a device gave of what was wanted."""
+
+    copies: bytes
+    """To be handed on."""
+    sizes: Sequence[int | None]
+    """Of each of the wanted ones the bytes of its data; None: it is not among the copies and has to travel alone."""
+
+    later: int
+    """How many of the last ones did not fit, and may be asked for again; `sizes` is about those before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy as it came; neither `put` nor `post`: a tombstone."""
+
+    key: ObjectKey
+    timestamp: Timestamp
+    put: tuple[PutRecord, PutFooter, bytes] | None = None
+    post: PostRecord | None = None
+
+
+def wanted_bytes(policy: int, wanted: Iterable[Wanted]) -> bytes:
+    """The question."""
+    out = bytearray()
+    put_varint(out, policy)
+    for one in wanted:
+        out.append(_METADATA if one.metadata_alone else _DATA)
+        put_varint(out, one.partition)
+        out += one.digest
+    return bytes(out)
+
+
+def wanted_from(data: bytes) -> tuple[int, list[Wanted]]:
+    """Policy and objects of a question; WireError."""
+    cursor = Cursor(data, _WHAT)
+    policy = cursor.varint(MAX_POLICY)
+    wanted: list[Wanted] = []
+    while not cursor.done:
+        if len(wanted) == MAX_OBJECTS:
+            raise WireError(f"more than {MAX_OBJECTS} objects are asked for; ask for fewer")
+        kind = cursor.take(1)[0]
+        if kind not in (_DATA, _METADATA):
+            raise WireError(f"{kind} is no kind of copy to be asked for")
+        wanted.append(Wanted(cursor.varint(MAX_NUMBER), cursor.take(DIGEST_SIZE), kind == _METADATA))
+    return policy, wanted
+
+
+def tombstone_bytes(partition: int, digest: bytes, timestamp: Timestamp) -> bytes:
+    """A copy that says that an object was deleted."""
+    out = bytearray([_TOMBSTONE])
+    put_varint(out, partition)
+    return bytes(out) + digest + timestamp.value.to_bytes(8, "big")
+
+
+def run_bytes(policy: int, copies: Iterable[bytes]) -> bytes:
+    """A run of copies that were made here."""
+    out = bytearray()
+    put_varint(out, policy)
+    return bytes(out) + b"".join(copies)
+
+
+def copy_bytes(key: ObjectKey, info: ObjectInfo, data: bytes | None) -> bytes:
+    """A copy of an object, with None for its data of its newest POST alone."""
+    posted = info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp
+    out = bytearray([(_METADATA if data is None else _DATA) | (_POSTED if posted else 0)])
+    put_varint(out, key.partition)
+    out += key.digest
+    out += info.timestamp.value.to_bytes(8, "big")
+    if posted:
+        out += info.meta_timestamp.value.to_bytes(8, "big")
+        out += info.content_type_timestamp.value.to_bytes(8, "big")
+    put_varint(out, delete_at(info.metadata))
+    _put_bytes(out, raw(info.content_type))
+    _put_pairs(out, info.metadata)
+    if data is not None:
+        _put_pairs(out, info.sysmeta)
+        _put_bytes(out, raw(info.name))
+        _put_bytes(out, raw(info.etag))
+        out += info.xxh3.to_bytes(8, "big")
+        _put_bytes(out, data)
+    return bytes(out)
+
+
+def _put_bytes(out: bytearray, data: bytes) -> None:
+    put_varint(out, len(data))
+    out += data
+
+
+def _put_pairs(out: bytearray, texts: Mapping[str, str]) -> None:
+    pairs = raw_pairs(texts)
+    put_varint(out, len(pairs))
+    for name, value in pairs:
+        _put_bytes(out, name)
+        _put_bytes(out, value)
+
+
+def copies_from(data: bytes) -> list[Copy]:
+    """The copies of a run; WireError."""
+    cursor = _Cursor(data, _WHAT)
+    policy = cursor.varint(MAX_POLICY)
+    found: list[Copy] = []
+    while not cursor.done:
+        if len(found) == MAX_OBJECTS:
+            raise WireError(f"more than {MAX_OBJECTS} copies come at a time; send fewer")
+        found.append(_copy(cursor, policy))
+    return found
+
+
+class _Cursor(Cursor):
+    def moment(self) -> Timestamp:
+        value = int.from_bytes(self.take(8), "big")
+        if value > MAX_VALUE:
+            raise WireError(f"a timestamp in {_WHAT} is out of range")
+        return Timestamp(value)
+
+    def text(self) -> str:
+        try:
+            return text(self.bytes(MAX_PAYLOAD))
+        except UnicodeDecodeError as error:
+            raise WireError(f"a text in {_WHAT} is not UTF-8") from error
+
+    def texts(self) -> dict[str, str]:
+        try:
+            count = self.varint(MAX_PAYLOAD)
+            return text_pairs([(self.bytes(MAX_PAYLOAD), self.bytes(MAX_PAYLOAD)) for _ in range(count)])
+        except UnicodeDecodeError as error:
+            raise WireError(f"a text in {_WHAT} is not UTF-8") from error
+
+
+def _copy(cursor: _Cursor, policy: int) -> Copy:
+    head = cursor.take(1)[0]
+    kind, posted = head & ~_POSTED, bool(head & _POSTED)
+    key = ObjectKey(policy, cursor.varint(MAX_NUMBER), cursor.take(DIGEST_SIZE))
+    timestamp = cursor.moment()
+    if not (kind == _DATA or (kind == _METADATA and posted) or (kind == _TOMBSTONE and not posted)):
+        raise WireError(f"{head} is no kind of copy")
+    if kind == _TOMBSTONE:
+        return Copy(key, timestamp)
+    meta_timestamp, type_timestamp = (cursor.moment(), cursor.moment()) if posted else (ZERO, ZERO)
+    cursor.varint(_MAX_64)  # When it ends, which its metadata say too.
+    content_type, metadata = cursor.text(), cursor.texts()
+    post = put = None
+    if posted:
+        own_type = type_timestamp > timestamp
+        kept = (content_type, type_timestamp) if own_type else (None, ZERO)
+        post = PostRecord(meta_timestamp, metadata, *kept)
+    if kind == _DATA:
+        sysmeta, name, etag = cursor.texts(), cursor.text(), cursor.text()
+        xxh3 = int.from_bytes(cursor.take(8), "big")
+        data = cursor.bytes(MAX_PAYLOAD)
+        put = (PutRecord(name, timestamp, content_type, metadata, sysmeta), PutFooter(len(data), etag, xxh3), data)
+    return Copy(key, timestamp, put, post)
+
+
+@dataclass(slots=True)
+class Giving:
+    """An answer that is being made."""
+
+    policy: int
+    _codes: bytearray = field(default_factory=bytearray)
+    _copies: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _count: int = 0
+    full: bool = False
+    """Whether nothing more fits: all that follow are for later."""
+
+    def give(self, copy: bytes | None, size: int = 0) -> None:
+        """The next one: a copy with so many bytes of data, or None for one that travels alone."""
+        self._count += 1
+        if copy is not None and self._size + len(copy) > MAX_BYTES:
+            self.full = bool(self._copies)
+            copy = None
+        if self.full:
+            self._codes.append(_LATER)
+        elif copy is None:
+            self._codes.append(_ALONE)
+        else:
+            put_varint(self._codes, _GIVEN + size)
+            self._copies.append(copy)
+            self._size += len(copy)
+
+    def answer(self) -> bytes:
+        """Its bytes."""
+        out = bytearray()
+        put_varint(out, self._count)
+        return bytes(out + self._codes) + run_bytes(self.policy, self._copies)
+
+
+def given_from(data: bytes, wanted: int) -> Given:
+    """The answer to a question about so many objects; WireError."""
+    cursor = Cursor(data, _WHAT)
+    if cursor.varint(MAX_OBJECTS) != wanted:
+        raise WireError(f"{_WHAT} answers about another number of objects than was asked for")
+    sizes: list[int | None] = []
+    later = 0
+    for _ in range(wanted):
+        code = cursor.varint(_GIVEN + MAX_PAYLOAD)
+        if code == _LATER:
+            later += 1
+        elif later:
+            raise WireError(f"{_WHAT} gives something behind what did not fit")
+        else:
+            sizes.append(None if code == _ALONE else code - _GIVEN)
+    if later == wanted and wanted:
+        raise WireError(f"{_WHAT} gives nothing")
+    return Given(data[cursor.at :], sizes, later)
+
+
+class Changed(SwiftletError):
+    """The device has something newer, or nothing any more of what was to be changed."""
+
+
+def fates_bytes(fates: Iterable[SwiftletError | None]) -> bytes:
+    """What became of copies: None for what is durable, `Changed`, or why it was refused."""
+    out = bytearray()
+    for fate in fates:
+        if fate is None:
+            out.append(_TAKEN)
+        elif isinstance(fate, Changed):
+            out.append(_CHANGED)
+        else:
+            fields = error_to_wire(fate)[1]
+            out.append(_REFUSED)
+            _put_bytes(out, raw(fields["error"]))
+            _put_bytes(out, raw(fields["message"]))
+    return bytes(out)
+
+
+def fates_from(data: bytes, copies: int) -> list[SwiftletError | None]:
+    """The inverse of `fates_bytes`, of so many copies; WireError."""
+    if data == bytes(copies):
+        return [None] * copies
+    cursor = _Cursor(data, _WHAT)
+    fates: list[SwiftletError | None] = []
+    for _ in range(copies):
+        code = cursor.take(1)[0]
+        if code > _REFUSED:
+            raise WireError(f"{code} is nothing that can become of a copy")
+        if code == _REFUSED:
+            fates.append(error_from_wire(500, {"error": cursor.text(), "message": cursor.text()}))
+        else:
+            fates.append(Changed("it was overtaken") if code == _CHANGED else None)
+    if not cursor.done:
+        raise WireError(f"{_WHAT} has bytes behind its end")
+    return fates

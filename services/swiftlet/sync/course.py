@@ -1,0 +1,40 @@
+"""What comes of a session, as it goes along."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from swiftlet.errors import NodeError, SwiftletError, Unavailable
+from swiftlet.sync.session.effects import Settled, WentHome
+from swiftlet.transport.wire import WireError
+
+
+class Outdated(Unavailable):
+    """There is a newer ring than the one that a session began under."""
+
+
+@dataclass(slots=True)
+class Course:
+    """What came of a session."""
+
+    proved: set[int] = field(default_factory=set)
+    settled: dict[int, Settled] = field(default_factory=dict)
+    home: WentHome | None = None
+    pulled: Counter[int] = field(default_factory=Counter)
+    """Objects that came here, by partition."""
+    lacking: Counter[int] = field(default_factory=Counter)
+    """Objects known to be lacking here still, by partition."""
+    pushed: Counter[int] = field(default_factory=Counter)
+    """Objects that went, by peer."""
+    unsent: Counter[int] = field(default_factory=Counter)
+    """Objects that a peer would not have."""
+    troubled: set[int] = field(default_factory=set)
+    """Peers that failed on the way, or are no primaries in their own eyes."""
+    error: SwiftletError | None = None
+    """What ended it early."""
+
+
+def as_node_error(error: SwiftletError) -> SwiftletError:
+    """A peer's trouble, whatever ails it, told from the own device's."""
+    return error if isinstance(error, NodeError | WireError) else NodeError(str(error))

@@ -1,0 +1,58 @@
+"""A database in the terms of sync sessions: its ring as a policy, its fingerprint as an entry's version.
+
+A fingerprint has 16 bytes and says nothing of newer or older. It is spread over the three timestamps of an entry, so
+that set hashes, roots and messages are those of objects. Nobody may read these timestamps as times.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from swiftlet.model import DatabaseId, DatabaseKind, Entry, Kind, ObjectKey
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.wire import WireError
+
+RINGS = {65536: DatabaseKind.ACCOUNT, 65537: DatabaseKind.CONTAINER}
+"""What the rings of databases have for a policy in messages; those of objects are below."""
+POLICIES = {kind: policy for policy, kind in RINGS.items()}
+"""The same the other way round."""
+RING_NAMES = {DatabaseKind.ACCOUNT: "account", DatabaseKind.CONTAINER: "container"}
+"""What the rings of databases are called."""
+
+_CUTS = (0, 6, 11, 16)
+"""Where a fingerprint is cut: each part is below what a timestamp can be."""
+
+
+def kind_of(policy: int) -> DatabaseKind:
+    """The kind of databases that a message is about; WireError when it is about none."""
+    kind = RINGS.get(policy)
+    if kind is None:
+        raise WireError(f"policy {policy} is no ring of databases; those are {', '.join(map(str, RINGS))}")
+    return kind
+
+
+def ring_name(policy: int) -> str:
+    """What a ring of databases is called."""
+    return RING_NAMES[RINGS[policy]]
+
+
+def entry_of(digest: bytes, fingerprint: bytes) -> Entry:
+    """A database as an entry."""
+    first, second, third = (Timestamp(int.from_bytes(fingerprint[start:end], "big")) for start, end in pairwise(_CUTS))
+    return Entry(digest, Kind.DATA, first, second, third)
+
+
+def fingerprint_of(entry: Entry) -> bytes:
+    """The fingerprint in an entry; WireError for what is none."""
+    parts = (entry.timestamp.value, entry.meta_timestamp.value, entry.content_type_timestamp.value)
+    try:
+        return b"".join(
+            part.to_bytes(end - start, "big") for part, start, end in zip(parts, _CUTS, _CUTS[1:], strict=False)
+        )
+    except OverflowError as error:
+        raise WireError(f"the entry of {entry.digest.hex()} holds no fingerprint") from error
+
+
+def database_of(key: ObjectKey) -> DatabaseId:
+    """The database that an entry of a session stands for."""
+    return DatabaseId(RINGS[key.policy], key.partition, key.digest)

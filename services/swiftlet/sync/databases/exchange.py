@@ -1,0 +1,144 @@
+"""Bringing two replicas of one database together: states first, then the rows of those pages that differ.
+
+A page goes as its set hash, and only where that differs as rows, both ways. Everything merges newest-wins at the
+servers, so an exchange may overlap with others, be repeated and stop anywhere. A database that one side lacks is made
+there. Rows above the first split point of a container are on their way to a shard, each replica's own, and are left
+alone. Those of a shard's handoff nobody moves any more: they go to its primaries, and on from there.
+
+The peer is asked by requests that servers of all versions know; the own server also for states and hashes of pages.
+
+Fault model: either server may go away at any point, with anything done or not done: the next round compares anew. One
+that goes backwards through its rows is a NodeError. This process may be killed at any point: it keeps nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from prometheus_client import Counter
+
+from swiftlet.errors import NodeError, NotFound
+from swiftlet.listing import replica, sethash
+from swiftlet.listing.database import POINT
+from swiftlet.listing.shards import SHARD
+from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow
+from swiftlet.ring.model import Device
+from swiftlet.transport.listing_sync import ListingSyncTransport
+
+ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds brought.", ["direction"])
+NOT_A_DIGEST = b"\xff" * sethash.SIZE
+"""No rows have this set hash: compared with it, a server answers with its rows."""
+_ROW_BYTES = 64
+"""What a row is taken to have beside its texts."""
+
+
+class Outcome(Enum):
+    """What an exchange came to."""
+
+    AGREED = "agreed"
+    """Both sides know all rows that either had (of a handoff: the peer knows those that were here)."""
+    LATER = "later"
+    """A handoff has rows that belong into a shard; they are moved before it goes home."""
+    FORGOTTEN = "forgotten"
+    """It was deleted so long ago that the peer has forgotten it."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One database of two devices; `one_way`: this side is a handoff, and takes nothing back."""
+
+    transport: ListingSyncTransport
+    near: Device
+    """The own device."""
+    far: Device
+    id: DatabaseId
+    one_way: bool = False
+    rows: int = 0
+    moved_bytes: int = 0
+    """What travelled, about."""
+
+    async def run(self) -> Outcome:
+        """Do it; NodeError and the servers' own errors."""
+        try:
+            ours = await self.transport.database_state(self.near, self.id)
+        except NotFound:
+            if self.one_way:
+                raise
+            theirs = await self.transport.database_state(self.far, self.id)
+            ours = await self.transport.exchange_state(self.near, self.id, theirs)
+        try:
+            theirs = await self.transport.exchange_state(self.far, self.id, ours)
+        except NotFound:
+            if ours.deleted:
+                return Outcome.FORGOTTEN
+            raise
+        if not self.one_way or _lacks_points(ours, theirs):
+            ours = await self.transport.exchange_state(self.near, self.id, theirs)
+        if ours.rows_digest == theirs.rows_digest:
+            return Outcome.AGREED
+        end = self._end(ours)
+        if self.one_way and end:
+            above = await self.transport.compare_rows(self.near, self.id, end, "", NOT_A_DIGEST)
+            if above is not None and above.rows:
+                return Outcome.LATER
+        await self._pages(ours.name, end)
+        return Outcome.AGREED
+
+    def _end(self, ours: DatabaseState) -> str:
+        if self.one_way and (ours.name.container or "").startswith(SHARD):
+            return ""
+        return first_point(ours)
+
+    async def _pages(self, name: DatabaseName, end: str) -> None:
+        """All pages up to `end`; "" is no end."""
+        after = ""
+        while True:
+            pages = await self.transport.page_digests(self.near, self.id, after, end)
+            if not pages:
+                raise NodeError(f"{self.near.address} has no pages of {self.id}, not even an empty one")
+            for upto, digest in pages:
+                await self._page(name, after, upto, digest)
+                if upto == end:
+                    return
+                if upto <= after:
+                    raise NodeError(f"{self.near.address} went backwards in {self.id}")
+                after = upto
+
+    async def _page(self, name: DatabaseName, after: str, upto: str, digest: bytes) -> None:
+        """One page, both ways, by as many steps as the longer side needs."""
+        while True:
+            theirs = await self.transport.compare_rows(self.far, self.id, after, upto, digest)
+            if theirs is None:
+                return
+            ours = await self.transport.compare_rows(self.near, self.id, after, theirs.upto, NOT_A_DIGEST)
+            if ours is None:
+                raise NodeError(f"{self.near.address} has rows of {self.id} with no set hash")
+            known = [row for row in theirs.rows if not ours.upto or row.name <= ours.upto]
+            await self._merge(name, [] if self.one_way else replica.lacking(known, ours.rows), self.near)
+            await self._merge(name, replica.lacking(ours.rows, known), self.far)
+            if ours.upto == upto:
+                return
+            if ours.upto <= after:
+                raise NodeError(f"{self.far.address} went backwards in {self.id}")
+            after, digest = ours.upto, NOT_A_DIGEST
+
+    async def _merge(self, name: DatabaseName, rows: list[ListingRow], target: Device) -> None:
+        if not rows:
+            return
+        await self.transport.merge_rows(target, self.id, name, rows)
+        ROWS.labels("received" if target is self.near else "sent").inc(len(rows))
+        self.rows += len(rows)
+        self.moved_bytes += sum(_ROW_BYTES + len(row.name.encode("utf-8")) for row in rows)
+
+
+def _lacks_points(ours: DatabaseState, theirs: DatabaseState) -> bool:
+    """Whether a peer has split points that we do not know."""
+    known = {item.name for item in ours.metadata}
+    return any(item.name.startswith(POINT) and item.name not in known for item in theirs.metadata)
+
+
+def first_point(state: DatabaseState) -> str:
+    """Up to where replicas of a database have the same rows: its first split point; "" when it has none."""
+    points = [item.name[len(POINT) :] for item in state.metadata if item.name.startswith(POINT)]
+    return min(points, default="")

@@ -1,0 +1,116 @@
+"""Whether a database that differs is brought together now, or left alone for a while.
+
+A container that is being written to differs between replicas at most moments though nothing is wrong. So one whose
+partition was found in order before is left alone until it stands still, for up to `patience_s`. What was never seen
+in order is worked on at once: a device that comes back must not wait for a busy container to rest.
+
+A page of rows costs reading it on both sides even if it is equal, so one lost row in a container of millions costs a
+scan of it: what took long with a peer then rests with that peer in proportion (`effort`).
+
+No I/O. Memory: a few numbers for each database that differed in the last round or that rests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from swiftlet.model import DatabaseId
+from swiftlet.sync.share import Share
+
+GRACE_S = 60.0
+"""Seconds for which a database may be left alone before that is told as something that is not in order."""
+
+
+class Word(Enum):
+    """What to do about a database."""
+
+    GO = "go"
+    WAIT = "wait"
+    OVERDUE = "overdue"
+    """It has to wait, and has done so for too long to say nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient rounds are."""
+
+    quiet_s: float = 3.0
+    """Seconds without a change after which a database stands still."""
+    patience_s: float = 30.0
+    """Seconds for which a database that keeps changing is left alone."""
+    effort: float = 0.05
+    """Largest share of the time that goes into one database with one peer, above 0 and up to 1."""
+    rest_s: float = 5.0
+    """Rests that are shorter than this, in seconds, are not worth taking."""
+
+
+IMPATIENT = Limits(quiet_s=0.0, patience_s=0.0, effort=1.0)
+"""For a round by hand."""
+
+
+@dataclass(slots=True)
+class _Differing:
+    fingerprint: bytes
+    """What the peer, or this side, has, as it was seen last."""
+    same_since_s: float
+    since_s: float
+    seen: bool = True
+    """Whether it was asked about in this round."""
+    agreed: bool | None = None
+    """Whether both sides agreed after the last work on it; None before there was any."""
+    rests_until_s: float = 0.0
+
+
+class Patience:
+    """One replicator's, over all its rounds."""
+
+    def __init__(self, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` in monotonic seconds."""
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._differing: dict[tuple[str, int, DatabaseId], _Differing] = {}
+
+    def begin(self) -> None:
+        """A round begins: what did not differ in the last one is forgotten, unless it rests."""
+        now_s = self._clock()
+        self._differing = {
+            key: known for key, known in self._differing.items() if known.seen or known.rests_until_s > now_s
+        }
+        for known in self._differing.values():
+            known.seen = False
+
+    def judge(self, share: Share, peer: int, id: DatabaseId, fingerprint: bytes) -> Word:
+        """Whether to work on a database that a neighbour has too, and differently."""
+        now_s = self._clock()
+        known = self._differing.get((share.device.name, peer, id))
+        if known is None:
+            known = self._differing[share.device.name, peer, id] = _Differing(fingerprint, now_s, now_s)
+        elif known.fingerprint != fingerprint:
+            known.fingerprint, known.same_since_s = fingerprint, now_s
+        known.seen = True
+        waited_s = now_s - known.since_s
+        rests = now_s < known.rests_until_s
+        stands_still = now_s - known.same_since_s >= self.limits.quiet_s
+        in_order_before = share.standing.is_checked(id.partition)
+        if not rests and (stands_still or waited_s >= self.limits.patience_s or not in_order_before):
+            return Word.GO
+        # With a third replica away no partition is in order, and yet this one is with this peer.
+        in_order = known.agreed if known.agreed is not None else in_order_before
+        return Word.WAIT if in_order and waited_s < GRACE_S else Word.OVERDUE
+
+    def worked(self, share: Share, peer: int, id: DatabaseId, seconds: float, agreed: bool) -> None:
+        """It was worked on for so long, and came out equal or not."""
+        key, now_s = (share.device.name, peer, id), self._clock()
+        pause_s = seconds * (1 / self.limits.effort - 1)
+        if agreed and pause_s <= self.limits.rest_s:
+            self._differing.pop(key, None)
+            return
+        known = self._differing.setdefault(key, _Differing(b"", now_s, now_s))
+        known.agreed = agreed
+        if agreed:
+            known.since_s = now_s
+        if pause_s > self.limits.rest_s:
+            known.rests_until_s = now_s + pause_s

@@ -1,0 +1,44 @@
+"""What goes where when two replicas of a database differ: neither is newer, both are to know what either knows.
+
+So one that differs is exchanged, in both directions at once, and counts as lacking here where the mode fetches at
+all: what the peer knows besides can't be seen from outside. One that the peer has not is brought there.
+
+A handoff's copy is home when a primary has the same fingerprint, or has just taken every row of it. The second is
+needed for a database that is being written to: its primaries move on with each write. What is dropped is dropped by
+its fingerprint, so a copy that has changed since stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from swiftlet.model import Entry
+from swiftlet.sync.compare import Need, Push
+
+
+class DatabaseRules:
+    """See `swiftlet.sync.rules.Rules`."""
+
+    def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
+        """What the peer has not; and what differs, unless that is fetched."""
+        known = {entry.digest: entry for entry in theirs}
+        return [
+            Push(entry, Need.ROWS, entry.digest not in known)
+            for entry in mine
+            if entry.digest not in known or (not pull and known[entry.digest] != entry)
+        ]
+
+    def here(self, theirs: Iterable[Entry], mine: Iterable[Entry]) -> list[Push]:
+        """What is not here, and what differs."""
+        known = {entry.digest: entry for entry in mine}
+        return [
+            Push(entry, Need.ROWS, entry.digest not in known) for entry in theirs if known.get(entry.digest) != entry
+        ]
+
+    def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:
+        """Always: what is left alone is decided where more is known (`swiftlet.sync.databases.patience`)."""
+        return True
+
+    def is_home(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
+        """Whether a primary has shown that it has all that was read here."""
+        return moved or mine == theirs

@@ -1,0 +1,33 @@
+"""What a session does about an entry that differs, where that is not what holds for objects.
+
+Sessions know objects: the newer version goes to who has the older one. Something else that is compared by the same
+messages says here what goes where (`swiftlet.sync.databases.rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from swiftlet.model import Entry
+from swiftlet.sync.compare import Push
+
+
+class Rules(Protocol):
+    """Pure decisions about two devices' entries of the same suffixes."""
+
+    def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
+        """What to bring to the peer; `pull`: what is to come from there is asked for as well."""
+        ...
+
+    def here(self, theirs: Iterable[Entry], mine: Iterable[Entry]) -> list[Push]:
+        """What to bring from the peer."""
+        ...
+
+    def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:
+        """Whether to bring it now."""
+        ...
+
+    def is_home(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
+        """Whether a handoff's copy is no longer needed for a primary's sake; `moved`: it took it just now."""
+        ...

@@ -1,0 +1,134 @@
+"""Suffix hashes and entries as they came, in bytes: compared where they are, values only where somebody looks at one.
+
+A round asks about thousands of partitions, and of most suffixes and objects in the answers there is nothing to say but
+that both sides have them. Native code finds what differs (`native/crates/store/src/differences.rs`);
+`swiftlet.sync.compare` has the same rules for values, and is asked wherever one side is no such run.
+
+Fault model: `swiftlet_native` takes a peer's answer apart to its end before there is a run of it. What it does not
+understand is None here, and the message is decoded as all others are, which tells what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
+
+import swiftlet_native
+
+from swiftlet.model import Entry, Kind
+from swiftlet.native_values import EntryParts
+from swiftlet.store.sethash import HASH_SIZE
+from swiftlet.timestamp import ZERO, Timestamp
+
+_SUFFIXES = tuple(f"{number:03x}" for number in range(4096))
+_NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
+_KINDS = {kind.value: kind for kind in Kind}
+_ITEM = 2 + HASH_SIZE
+
+Parts = tuple[int, bool, int, bytes]
+"""Of one partition: its number, whether the answerer is a primary, how many items there are, and these."""
+
+
+def entry_of(parts: EntryParts) -> Entry:
+    """As a value. Few objects have a POST, so mostly no timestamps are made for it."""
+    digest, kind, timestamp, meta, content_type = parts
+    if meta or content_type:
+        return Entry(digest, _KINDS[kind], Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
+    return Entry(digest, _KINDS[kind], Timestamp(timestamp), ZERO, ZERO)
+
+
+class HashRun(Mapping[str, bytes]):
+    """A partition's suffix hashes by suffix, ascending."""
+
+    __slots__ = ("_raw", "_values")
+
+    def __init__(self, raw: bytes) -> None:
+        """`raw`: each suffix in 2 bytes with its hash, in order, as native code found it to be."""
+        self._raw = raw
+        self._values: dict[str, bytes] | None = None
+
+    def differing(self, theirs: HashRun, both: bool) -> list[str]:
+        """Suffixes, in order, that are here and otherwise there; with `both` those that are only there, too."""
+        return [_SUFFIXES[number] for number in swiftlet_native.sync_differing(self._raw, theirs._raw, both)]
+
+    @property
+    def _dict(self) -> dict[str, bytes]:
+        if self._values is None:
+            raw = self._raw
+            self._values = {
+                _SUFFIXES[raw[at] << 8 | raw[at + 1]]: raw[at + 2 : at + _ITEM] for at in range(0, len(raw), _ITEM)
+            }
+        return self._values
+
+    def __getitem__(self, suffix: str) -> bytes:
+        """The hash of one of them."""
+        return self._dict[suffix]
+
+    def __iter__(self) -> Iterator[str]:
+        """The suffixes, in order."""
+        return iter(self._dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._raw) // _ITEM
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all are the same."""
+        if isinstance(other, HashRun):
+            return self._raw == other._raw
+        return Mapping.__eq__(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # As other mappings.
+
+
+class EntryRun(Sequence[Entry]):
+    """Entries of one partition, in whatever order they came."""
+
+    __slots__ = ("_count", "_raw", "_values")
+
+    def __init__(self, raw: bytes, count: int) -> None:
+        """`raw`: so many entries, as native code found them to be."""
+        self._raw = raw
+        self._count = count
+        self._values: tuple[Entry, ...] | None = None
+
+    def in_order(self, suffixes: Sequence[str]) -> bool:
+        """Whether they are in the order of (suffix, digest), and of these suffixes, which ascend."""
+        return swiftlet_native.sync_in_order(self._raw, [_NUMBERS[suffix] for suffix in suffixes])
+
+    def newer_than(self, theirs: EntryRun) -> list[tuple[EntryParts, int, bool]] | None:
+        """What they lack of these: the entry, what of it (1 data, 2 tombstone, 3 POST), whether they have nothing.
+
+        None when either side is out of order.
+        """
+        return [] if self._raw == theirs._raw else swiftlet_native.sync_newer(self._raw, theirs._raw)
+
+    @property
+    def _tuple(self) -> tuple[Entry, ...]:
+        if self._values is None:
+            self._values = tuple([entry_of(parts) for parts in swiftlet_native.sync_entries(self._raw)])
+        return self._values
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        """One or some of them."""
+        return self._tuple[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same entries are in it, in the same order."""
+        if isinstance(other, EntryRun):
+            return self._raw == other._raw
+        return isinstance(other, tuple) and self._tuple == other
+
+    def __hash__(self) -> int:
+        """As of the tuple."""
+        return hash(self._tuple)

@@ -1,0 +1,51 @@
+"""What rounds compare and bring: how devices are asked, what to do about a difference, and how it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from swiftlet.model import ObjectKey
+from swiftlet.peers import ObjectTransport, SyncTransport
+from swiftlet.ring.model import Device
+from swiftlet.sync.batches import Outcome, bring_many
+from swiftlet.sync.compare import Push
+from swiftlet.sync.copies import bring
+from swiftlet.sync.rules import Rules
+from swiftlet.sync.share import Share
+
+Moved = Callable[[int], Awaitable[None]]
+"""Told of each piece in bytes; returns when the next one may go."""
+Carry = Callable[[Share, Device, Device, ObjectKey, Push, Moved], Awaitable[int]]
+"""Brings what one entry stands for from a device to another, one of which is the share's; how many bytes went.
+
+Errors as those of `bring`.
+"""
+Many = Callable[[int, Device, Device, Sequence[tuple[int, Push]], Moved], Awaitable[list[Outcome]]]
+"""Brings many objects of a policy, given with their partitions, at a time: see `bring_many`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wares:
+    """`rules` None are those of objects; `begin` is called when a round begins."""
+
+    transport: SyncTransport
+    carry: Carry
+    rules: Rules | None = None
+    begin: Callable[[], None] = lambda: None
+    many: Many | None = None
+    """None: one by one."""
+
+
+def objects_by(transport: ObjectTransport) -> Wares:
+    """Objects, as that transport reaches them."""
+
+    async def carry(_share: Share, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved) -> int:
+        return await bring(transport, source, target, key, push, moved)
+
+    async def many(
+        policy: int, source: Device, target: Device, pushes: Sequence[tuple[int, Push]], moved: Moved
+    ) -> list[Outcome]:
+        return await bring_many(transport, policy, source, target, pushes, moved)
+
+    return Wares(transport, carry, many=many)
