@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from swiftlet.errors import SwiftletError
 from swiftlet.model import Amounts, Bounds, Claim, Excess, Settled
-from swiftlet.transport.wire import WireError, flag, number, text
+from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, flag, number, text
 
 MAX_LIFE_S = 86_400
 """Seconds that a claim may be held without being repeated."""
+MAX_MANY = 200
+"""Requests about claims in one message."""
 _MAX_QUANTITY = 1 << 63
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _WHAT = ("containers", "objects", "bytes")
@@ -60,6 +63,43 @@ def excess_from_wire(fields: Mapping[str, Any]) -> Excess | None:
 def settled_from_wire(fields: Mapping[str, Any]) -> Settled:
     """What became of a settled claim; WireError."""
     return Settled(flag(fields, "listed"), flag(fields, "reported"))
+
+
+def many_to_wire(requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several requests of one kind in one message."""
+    return {"claims": list(requests)}
+
+
+def many_from_wire(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The requests, 1 to `MAX_MANY`; WireError."""
+    found = array(fields, "claims")
+    if not 1 <= len(found) <= MAX_MANY:
+        raise WireError(f"claims has {len(found)} requests, not within 1 and {MAX_MANY}; send more messages")
+    if not all(isinstance(one, dict) for one in found):
+        raise WireError("claims has something that is not an object")
+    return found
+
+
+def answers_to_wire(answers: Sequence[dict[str, Any] | SwiftletError]) -> dict[str, Any]:
+    """The answers, errors among them as in answers of their own: `[status, fields]` each."""
+    return {"answers": [error_to_wire(one) if isinstance(one, SwiftletError) else (200, one) for one in answers]}
+
+
+def answers_from_wire(fields: Mapping[str, Any], count: int) -> list[dict[str, Any] | SwiftletError]:
+    """The same, of so many requests; WireError."""
+    found = array(fields, "answers")
+    if len(found) != count:
+        raise WireError(f"{len(found)} answers to {count} requests")
+    return [_answer(one) for one in found]
+
+
+def _answer(found: object) -> dict[str, Any] | SwiftletError:
+    match found:
+        case [200, dict() as fields]:
+            return fields
+        case [int() as status, dict() as fields]:
+            return error_from_wire(status, fields)
+    raise WireError("an answer is not a status and an object")
 
 
 def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,21 +1,25 @@
 """Claims on accounts and containers at other nodes: the part of `ListingTransport` that quotas need, over HTTP.
 
-Fault model: as in `swiftlet.transport.http_listing`.
+Fault model: as in `swiftlet.transport.http_listing` and `swiftlet.transport.claim_lines`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
-from swiftlet.errors import InvalidName, NodeError
+from swiftlet.errors import InvalidName, NodeError, SwiftletError
 from swiftlet.model import Bounds, Claim, DatabaseName, Excess, Settled
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import claims_wire as wire
+from swiftlet.transport.claim_lines import ClaimLines
 from swiftlet.transport.wire import WireError
+
+_Place: TypeAlias = tuple[Device, int, DatabaseName, str]
+"""A device, a partition, a database in it, and the path of one kind of request below its claims."""
 
 
 class HttpClaims(ABC):
@@ -27,12 +31,28 @@ class HttpClaims(ABC):
     ) -> dict[str, Any]:
         """A request to a device and the JSON of its answer."""
 
+    def __init__(self) -> None:
+        """Nobody waits yet."""
+        self._lines: ClaimLines[_Place] = ClaimLines(self._send_claims)
+
     async def _claims(
-        self, device: Device, partition: int, name: DatabaseName, below: str, body: object
+        self, device: Device, partition: int, name: DatabaseName, below: str, body: dict[str, Any]
     ) -> dict[str, Any]:
+        return await self._lines.ask((device, partition, name, below), body)
+
+    async def _send_claims(
+        self, place: _Place, bodies: Sequence[dict[str, Any]]
+    ) -> Sequence[dict[str, Any] | SwiftletError]:
+        """One message: as it is if there is but one request, which servers of older versions know, too."""
+        device, partition, name, below = place
         kind = "accounts" if name.container is None else "containers"
+        path = f"/v1/{kind}/{device.device}/{partition}/claims{below}"
         query = {"account": name.account, "container": name.container}
-        return await self._call(device, "POST", f"/v1/{kind}/{device.device}/{partition}/claims{below}", query, body)
+        if len(bodies) == 1:
+            return [await self._call(device, "POST", path, query, bodies[0])]
+        answer = await self._call(device, "POST", f"{path}/many", query, wire.many_to_wire(bodies))
+        with well_formed(device):
+            return wire.answers_from_wire(answer, len(bodies))
 
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int

@@ -31,16 +31,20 @@ from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.http_claims import HttpClaims
 from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_databases import HttpDatabases
+from swiftlet.transport.http_databases import database_path as _sync
 from swiftlet.transport.http_shards import HttpShards
-from swiftlet.transport.row_streams import NoStreams, RowStreams
+from swiftlet.transport.node_streams import NoStreams
+from swiftlet.transport.row_streams import RowStreams
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
-class HttpListingTransport(HttpClaims, HttpShards):
+class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
     """`ListingTransport`, `ListingSyncTransport` and `ShardTransport` over a shared pool of connections."""
 
     def __init__(self, client: NodeClient) -> None:
         """`client` is closed by `close`."""
+        super().__init__()
         self._client = client
         self._streams = RowStreams(client)
 
@@ -262,10 +266,6 @@ class HttpListingTransport(HttpClaims, HttpShards):
         """Close the connections."""
         await self._streams.close()
         await self._client.close()
-
-
-def _sync(device: Device, id: DatabaseId, what: str) -> str:
-    return f"/v1/sync/{device.device}/{wire.id_to_wire(id)}/{what}"
 
 
 def _goes_on(after: DatabaseId | None, last: DatabaseId) -> bool:

@@ -20,10 +20,12 @@ import aiohttp
 
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import RowUpdate, WriteReply
+from swiftlet.peers import Marks, RowUpdate, Run, RunPart, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
+from swiftlet.transport import sync_wire
 from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, node_errors, read_body, refusal
+from swiftlet.transport.node_streams import NoStreams
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
     MAX_SYNC_MESSAGE,
@@ -44,6 +46,7 @@ from swiftlet.transport.object_messages import (
     reply_from,
 )
 from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.sync_streams import WITHOUT_STREAM, SyncStreams
 from swiftlet.transport.wire import (
     END_OF_DATA,
     LENGTH_SIZE,
@@ -75,6 +78,7 @@ class HttpObjectTransport:
     def __init__(self, settings: HttpSettings | None = None, key: ClusterKey | None = None) -> None:
         """`key` None: requests are not signed."""
         self._client = NodeClient(settings, key)
+        self._streams = SyncStreams(self._client)
 
     def connected(self) -> frozenset[tuple[str, int]]:
         """Host and port of the nodes that a connection is open to."""
@@ -138,6 +142,14 @@ class HttpObjectTransport:
         expected = max(0, min(info.size, info.size if stop is None else stop) - start)
         return HttpGetStream(device, response, info, expected, idle_s)
 
+    def runs(self, device: Device) -> bool:
+        """There are none over HTTP: each object is a request of its own."""
+        return False
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
+        """NodeError."""
+        raise NodeError(f"{parts[0].device.address} is not asked for runs over HTTP")
+
     async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
         """Describe an object."""
         answer = await self._client.call(device, "GET", f"{object_path(device.device, key)}?{HEAD_QUERY}=1")
@@ -186,11 +198,26 @@ class HttpObjectTransport:
         return _parse(device, lambda: [entry_from(value) for value in array(json_object(answer), "entries")])
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session; NodeError from a server that knows none."""
+        """The answer to a question of a sync session; NodeError from a server that knows none.
+
+        Over the stream to its server; a server without streams, of an earlier version, gets a request of its own.
+        """
+        try:
+            return await self._streams.ask(device, sync_wire.QUESTION, message)
+        except NoStreams:
+            WITHOUT_STREAM.inc()
         target = device_path(device.device, SYNC)
         return await self._client.call(
             device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
         )
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Copies of many objects; NoStreams from a server that has no streams."""
+        return await self._streams.ask(device, sync_wire.READ, wanted)
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Have a device take copies; NoStreams from a server that has no streams."""
+        return await self._streams.ask(device, sync_wire.WRITE, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""
@@ -201,6 +228,7 @@ class HttpObjectTransport:
 
     async def close(self) -> None:
         """Close cached connections."""
+        await self._streams.close()
         await self._client.close()
 
 

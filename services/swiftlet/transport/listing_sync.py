@@ -38,3 +38,36 @@ class ListingSyncTransport(Protocol):
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
         """Merge rows there, whatever the database's state; durable on return."""
         ...
+
+    # What servers know that take part in sync sessions.
+
+    async def knock(self, device: Device) -> None:
+        """NodeError unless the device's server answers."""
+        ...
+
+    async def ask_sync(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
+        whose server does not know such questions."""
+        ...
+
+    async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
+        """Partitions with databases of a kind, ascending."""
+        ...
+
+    async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
+        """A database's state; NotFound."""
+        ...
+
+    async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
+        """The next pages of what is there with `after < name <= upto`: where each ends, and its set hash.
+
+        At least one; the last page of all ends at `upto`. NotFound.
+        """
+        ...
+
+    async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
+        """Take a handoff's copy off the device, if it has this fingerprint and does not belong there; whether it went.
+
+        NotFound when there is none.
+        """
+        ...

@@ -12,6 +12,7 @@ ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from swiftlet.errors import InvalidName
 from swiftlet.model import (
     DIGEST_SIZE,
     AccountInfo,
+    Amounts,
     ContainerInfo,
     ContainerRow,
     DatabaseId,
@@ -50,7 +52,10 @@ _SENT_ROWS_BYTES = 1_000_000
 _MAX_STAMP = MAX_VALUE
 _OBJECT_ROW = (str, int, int, str, str, bool)
 _MAX_POLICY = 0xFFFF
-_MAX_QUANTITY = 1 << 53
+_MAX_POLICIES = 256
+"""Policies that an account tells of."""
+MAX_QUANTITY = 1 << 53
+"""Of a size or a count."""
 
 
 def query_text(fields: Mapping[str, str | None]) -> str:
@@ -87,7 +92,7 @@ def _fields(row: object, shape: Sequence[type]) -> list[Any]:
 
 
 def _checked(*quantities: int) -> None:
-    if max(quantities) > _MAX_QUANTITY:
+    if max(quantities) > MAX_QUANTITY:
         raise WireError(f"{max(quantities)} in a row is more than any size or count")
 
 
@@ -101,7 +106,7 @@ def object_row_from_wire(row: object) -> ObjectRow:
     if not isinstance(row, list) or tuple(map(type, row[:6])) != _OBJECT_ROW:
         row = _fields(row, _OBJECT_ROW)
     name, stamp, size, etag, content_type, deleted = row[:6]
-    if not 0 <= stamp <= _MAX_STAMP or not 0 <= size <= _MAX_QUANTITY:
+    if not 0 <= stamp <= _MAX_STAMP or not 0 <= size <= MAX_QUANTITY:
         raise WireError(f"{stamp} or {size} in a row is more than any timestamp or size")
     checked_name(name, "an object's name")
     _encodable(etag, "an ETag")
@@ -218,6 +223,7 @@ def account_info_to_wire(info: AccountInfo) -> dict[str, Any]:
         "object_count": info.object_count,
         "bytes_used": info.bytes_used,
         "metadata": dict(info.metadata),
+        "policies": [{"policy": policy, **asdict(amounts)} for policy, amounts in info.policies.items()],
     }
 
 
@@ -231,7 +237,18 @@ def account_info_from_wire(fields: Mapping[str, Any]) -> AccountInfo:
         object_count=number(fields, "object_count"),
         bytes_used=number(fields, "bytes_used"),
         metadata=texts(fields, "metadata"),
+        policies=_totals_by_policy(fields) if "policies" in fields else {},
     )
+
+
+def _totals_by_policy(fields: Mapping[str, Any]) -> dict[int, Amounts]:
+    found = array(fields, "policies")
+    if len(found) > _MAX_POLICIES or not all(isinstance(one, dict) for one in found):
+        raise WireError(f"policies is not up to {_MAX_POLICIES} objects")
+    return {
+        policy_from_wire(one, "policy"): Amounts(*(number(one, what) for what in ("containers", "objects", "bytes")))
+        for one in found
+    }
 
 
 def listing_query_to_wire(query: ListingQuery) -> dict[str, str | None]:
@@ -358,6 +375,17 @@ def state_from_wire(fields: Mapping[str, Any]) -> DatabaseState:
 def _item(item: object) -> MetadataItem:
     name, stamp, value, *_ = _fields(item, (str, int, str))
     return MetadataItem(_encodable(name, "a metadata name"), Timestamp(stamp), _encodable(value, "a metadata value"))
+
+
+def page_digest_to_wire(upto: str, digest: bytes) -> list[str]:
+    """Where a page of sync ends, and its set hash."""
+    return [upto, digest.hex()]
+
+
+def page_digest_from_wire(value: object) -> tuple[str, bytes]:
+    """The same; WireError."""
+    upto, digest, *_ = _fields(value, (str, str))
+    return _encodable(upto, "the end of a page"), digest_from_wire({"digest": digest}, "digest")
 
 
 def digest_from_wire(fields: Mapping[str, Any], name: str) -> bytes:

@@ -22,6 +22,8 @@ from swiftlet.transport.wire import error_from_wire
 
 PORT_OFFSET = 1000
 """Usual distance of an object server's native port from its HTTP port."""
+STREAM_S = 86_400.0
+"""Deadline of a whole transfer. Its pauses are bounded by its own waits, and a process that dies ends its calls."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Bytes of a list that are taken."""
 
@@ -45,6 +47,8 @@ class NativeSettings:
     """By which servers count us."""
     rdma: Mode = "off"
     """Whether bodies go by RDMA where peers have it too."""
+    silence_s: float = 1.5
+    """Seconds of silence after which a peer is given up."""
 
 
 class NotMade(NodeUnreachable):
@@ -98,7 +102,7 @@ class Listener(Protocol):
 
 _Reply = tuple[int, bytes, int | None, bytes | None, bool]
 """Status, header, size of the body, the whole body if it is small, whether nothing follows."""
-_Chunk = tuple[bytes, TransportWindow]
+Chunk = tuple[bytes, TransportWindow]
 """Bytes, and what the sender waits for."""
 
 
@@ -133,7 +137,7 @@ class Answer:
                 self._done()
                 return over
         elif kind == "chunk":
-            self._pieces.append(cast("_Chunk", value)[0])
+            self._pieces.append(cast("Chunk", value)[0])
             self._size += len(self._pieces[-1])
             if self._size > MAX_ANSWER_BYTES:
                 why = f"an answer of more than {MAX_ANSWER_BYTES} bytes"
@@ -160,7 +164,7 @@ def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes
     return header, body
 
 
-def _wake(waiting: asyncio.Future[None]) -> None:
+def wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
 
@@ -187,7 +191,7 @@ class Reading:
         self._over = kind in ("end", "failed") or (kind == "reply" and cast("_Reply", value)[4])
         self._events.append((kind, value))
         if self._more is not None:
-            _wake(self._more)
+            wake(self._more)
         return self._over
 
     async def _next(self, timeout_s: float) -> object:
@@ -195,7 +199,7 @@ class Reading:
             # A bare timer: `asyncio.timeout` costs as much as the rest of a small read's wait.
             loop = asyncio.get_running_loop()
             self._more = loop.create_future()
-            timer = loop.call_later(timeout_s, _wake, self._more)
+            timer = loop.call_later(timeout_s, wake, self._more)
             try:
                 await self._more
             finally:
@@ -227,7 +231,7 @@ class Reading:
             self.footer = value
             return None
         # With the window the sender may send on: whoever asks for the next piece is done with the one before.
-        return cast("_Chunk", value)[0]
+        return cast("Chunk", value)[0]
 
     def cancel(self) -> None:
         """Want no more of it; harmless a second time."""
@@ -308,4 +312,6 @@ class Writing:
         """Send no more of it, and nothing is kept; harmless when it is over."""
         if self.upload is not None and not self._ended:
             self._ended = True
+            # That it was cancelled will be its answer, and nobody asks for it.
+            self._answer.future.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             self.upload.cancel()

@@ -23,10 +23,11 @@ from swiftlet_native import TransportPeer
 
 from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
+from swiftlet.peers import GetStream, Marks, ObjectTransport, PutStream, RowUpdate, Run, RunPart, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import NotMade
+from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_metrics import FALLBACKS
 from swiftlet.transport.native_objects import NativeObjectTransport
 
@@ -72,6 +73,11 @@ class ChoosingObjectTransport:
         self._http = http
         self._clock = clock
         self._peers: dict[tuple[str, int], _Peer] = {}
+
+    @property
+    def client(self) -> NativeClient:
+        """The native calls' own side."""
+        return self._native.client
 
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Who serves a device natively; None where HTTP is used, or nobody has asked yet."""
@@ -144,6 +150,17 @@ class ChoosingObjectTransport:
         """Read bytes `[start, stop)`."""
         return await self._either(device, lambda way: way.get(device, key, start, stop))
 
+    def runs(self, device: Device) -> bool:
+        """Whether the device is spoken to natively."""
+        return self.native_peer(device) is not None
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
+        """Begin a run: native devices alone have them.
+
+        One that can't be reached any more ends it; whoever then asks that device by itself has HTTP used.
+        """
+        return self._native.open_run(parts, marks)
+
     async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
         """Describe an object."""
         return await self._either(device, lambda way: way.head(device, key))
@@ -183,6 +200,14 @@ class ChoosingObjectTransport:
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session; these always go over HTTP."""
         return await self._http.ask(device, message)
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Copies of many objects; over HTTP's stream, as questions are."""
+        return await self._http.read_copies(device, wanted)
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Have a device take copies; over HTTP's stream."""
+        return await self._http.take_copies(device, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

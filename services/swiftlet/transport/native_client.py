@@ -22,8 +22,10 @@ from swiftlet_native import TransportNode, TransportPeer, TransportTicket
 
 from swiftlet.context import request_id
 from swiftlet.errors import NodeError
+from swiftlet.peers import Marks, RunPart
 from swiftlet.ring.model import Device
 from swiftlet.transport.native_calls import (
+    STREAM_S,
     Answer,
     CallFailed,
     Listener,
@@ -34,6 +36,7 @@ from swiftlet.transport.native_calls import (
     failure,
     outcome,
 )
+from swiftlet.transport.native_runs import NativeRun, PartParts, run_part
 from swiftlet.transport.rdma import RdmaState
 from swiftlet.transport.rdma import start as start_rdma
 
@@ -41,8 +44,6 @@ PROBE = 0
 """The method that every peer answers by itself, with what came."""
 _MAX_TRACE = 80
 _MAX_NAME = 255
-_STREAM_S = 86_400.0
-"""Deadline of a whole transfer. Its pauses are bounded by its own waits, and a process that dies ends its calls."""
 
 Message = tuple[int, bytes]
 """A method's number and its header."""
@@ -94,6 +95,7 @@ class NativeClient:
             pool_bytes=settings.pool_bytes,
             socket_directory=settings.socket_directory,
             rdma=rdma,
+            silence_s=settings.silence_s,
         )
 
     def _start(self) -> TransportNode:
@@ -154,6 +156,20 @@ class NativeClient:
         self._token += 1
         return self._token
 
+    def native(self) -> TransportNode:
+        """The native side, which is started by this if need be."""
+        return self._start()
+
+    def listen(self, listener: Listener) -> tuple[TransportNode, int]:
+        """For what is no call: the native side, and the token under which it tells `listener` of things."""
+        node, token = self._start(), self._next()
+        self._calls[token] = listener
+        return node, token
+
+    def mute(self, token: int) -> None:
+        """Nobody listens to this one any more."""
+        self._calls.pop(token, None)
+
     async def ask(
         self, device: Device, message: Message, body: bytes | memoryview = b"", timeout_s: float | None = None
     ) -> tuple[bytes, bytes]:
@@ -190,13 +206,31 @@ class NativeClient:
     async def read(self, device: Device, message: Message) -> Reading:
         """A request whose answer may be long; returns with its head."""
         reading = Reading(device, self.settings, self._failure)
-        reading.ticket = await self._call(device, message, b"", _STREAM_S, reading)
+        reading.ticket = await self._call(device, message, b"", STREAM_S, reading)
         try:
             await reading.begin()
         except BaseException:
             reading.cancel()
             raise
         return reading
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> NativeRun:
+        """A run over peers that are known; see `swiftlet.transport.native_runs`."""
+        run = NativeRun(parts, self.settings, self._failure)
+        token = self._next()
+        self._calls[token] = run
+        try:
+            run.begin(self._start(), token, [self._part(part) for part in parts], _trace(), marks)
+        except BaseException:
+            del self._calls[token]
+            raise
+        return run
+
+    def _part(self, part: RunPart) -> PartParts:
+        peer = self.known(part.device)
+        if peer is None:
+            raise NodeError(f"{part.device.address} is not known yet")
+        return run_part(peer, part)
 
     async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
         """A request whose body follows."""
@@ -205,7 +239,7 @@ class NativeClient:
         writing = Writing(device, self.settings, self._failure)
         self._calls[token] = writing
         try:
-            writing.upload = peer.upload(token, message[0], _STREAM_S, _trace(), message[1], size)
+            writing.upload = peer.upload(token, message[0], STREAM_S, _trace(), message[1], size)
         except ValueError as error:
             del self._calls[token]
             raise NodeError(f"{device.address}: the request can't be made: {error}") from error

@@ -29,7 +29,7 @@ from swiftlet.native_values import (
     raw_pairs,
     settled_parts,
 )
-from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, RowFate, RowUpdate, Run, RunPart, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import Reading, Writing
@@ -97,6 +97,14 @@ class NativeObjectTransport:
         expected = max(0, min(info.size, info.size if stop is None else stop) - start)
         return NativeGetStream(device, reading, info, expected, known)
 
+    def runs(self, device: Device) -> bool:
+        """Whether the device's server was found already."""
+        return self._client.known(device) is not None
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
+        """Begin a run."""
+        return self._client.open_run(parts, marks)
+
     async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
         """Describe an object."""
         header, _ = await self._client.ask(device, _made(device, ObjectWire.head, place(key)))
@@ -160,6 +168,14 @@ class NativeObjectTransport:
     async def ask(self, device: Device, message: bytes) -> bytes:
         """NodeError: these questions are not among the native transport's, and go over HTTP where there is a choice."""
         raise NodeError(f"{device.address} is not asked for whole sessions over the native transport")
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """NodeError, as `ask`."""
+        raise NodeError(f"{device.address} is not asked for copies over the native transport")
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """NodeError, as `ask`."""
+        raise NodeError(f"{device.address} is not given copies over the native transport")
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

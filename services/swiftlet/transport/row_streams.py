@@ -26,18 +26,13 @@ from swiftlet.model import ObjectRow
 from swiftlet.ring.model import Device
 from swiftlet.transport import row_wire
 from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.node_streams import NodeStreams, NoStreams
 from swiftlet.transport.row_wire import Answers, Update
 from swiftlet.transport.wire import WireError
 
 T = TypeVar("T")
 HOLD_S = 0.002
 """How long an update waits at most for others to go with."""
-WITHOUT_S = 60.0
-"""How long a server that has no streams is not asked for one again."""
-
-
-class NoStreams(NodeError):
-    """The server knows nothing of row streams; for HTTP's part of the transport, not for callers."""
 
 
 @dataclass(slots=True)
@@ -63,6 +58,11 @@ class _Stream:
     ended: bool = False
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
+    async def close(self) -> None:
+        """End it; what is unanswered fails."""
+        await self.socket.close()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
 
 class RowStreams:
     """Streams to all servers that rows were brought to. Lives in one event loop."""
@@ -71,59 +71,27 @@ class RowStreams:
         """`client` is closed by its owner, after this."""
         self._client = client
         self._clock = clock
-        self._streams: dict[tuple[str, int], asyncio.Task[_Stream]] = {}
-        self._without: dict[tuple[str, int], float] = {}
+        self._streams = NodeStreams(client, row_wire.PATH, row_wire.MAX_MESSAGE, self._begin, clock)
 
     async def bring(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
         """See `ListingTransport.bring_rows`; NoStreams when the server has none, or when there is too much to send."""
-        stream, fresh = await self._stream(device)
+        stream, fresh = await self._streams.to(device)
         update = Update(next(stream.numbers), device.device, partition, account, container, later, rows)
         try:
             return await self._send(device, stream, update)
         except NodeUnreachable:
             if fresh:
                 raise
-        stream, _ = await self._stream(device)
+        stream, _ = await self._streams.to(device)
         return await self._send(device, stream, replace(update, number=next(stream.numbers)))
 
     async def close(self) -> None:
         """End all streams; what is unanswered fails."""
-        tasks = list(self._streams.values())
-        self._streams.clear()
-        for opening in tasks:
-            if opening.done() and not opening.cancelled() and opening.exception() is None:
-                stream = opening.result()
-                await stream.socket.close()
-                await asyncio.gather(*stream.tasks, return_exceptions=True)
-            else:
-                opening.cancel()
+        await self._streams.close()
 
-    async def _stream(self, device: Device) -> tuple[_Stream, bool]:
-        """A stream to the device's server, and whether it was opened just now."""
-        node = device.host, device.port
-        if self._without.get(node, 0.0) > self._clock():
-            raise NoStreams(f"{device.address} has no row streams")
-        opening = self._streams.get(node)
-        if opening is not None and opening.done():
-            if not opening.cancelled() and opening.exception() is None and not opening.result().ended:
-                return opening.result(), False
-            opening = None
-        if opening is None:
-            opening = self._streams[node] = asyncio.create_task(self._open(device))
-        return await asyncio.shield(opening), True
-
-    async def _open(self, device: Device) -> _Stream:
-        try:
-            socket = await self._client.socket(device, row_wire.PATH, row_wire.MAX_MESSAGE)
-        except NodeError:
-            self._streams.pop((device.host, device.port), None)
-            raise
-        if socket is None:
-            self._streams.pop((device.host, device.port), None)
-            self._without[device.host, device.port] = self._clock() + WITHOUT_S
-            raise NoStreams(f"{device.address} has no row streams")
+    async def _begin(self, device: Device, socket: aiohttp.ClientWebSocketResponse) -> _Stream:
         stream = _Stream(socket, heard_s=self._clock())
         self._spawn(stream, self._read(device, stream))
         return stream

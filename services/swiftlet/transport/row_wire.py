@@ -25,6 +25,7 @@ from typing import Any
 
 from swiftlet.errors import SwiftletError
 from swiftlet.model import ObjectRow
+from swiftlet.native_values import EncodedRows
 from swiftlet.transport import listing_wire
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, json_bytes, json_object
@@ -74,6 +75,8 @@ class Answers:
 def update_bytes(update: Update) -> bytes:
     """An update as a part of a message."""
     place = [update.number, update.device, update.partition, update.account, update.container, update.later]
+    if isinstance(update.rows, EncodedRows):
+        return json_bytes(place)[:-1] + b",[" + update.rows.encoded + b"]]"
     return json_bytes([*place, [listing_wire.object_row_to_wire(row) for row in update.rows]])
 
 
@@ -86,16 +89,27 @@ def message(updates: Iterable[bytes], key: ClusterKey | None) -> bytes:
 
 def updates_of(data: bytes, key: ClusterKey | None) -> list[Update]:
     """The updates in a message; Unauthorized, WireError, InvalidName."""
+    return [_update(entry) for entry in entries_of(data, key)]
+
+
+def entries_of(data: bytes, key: ClusterKey | None) -> list[Any]:
+    """The updates in a message as they came, each still to be looked at; Unauthorized, WireError."""
     signature, _, body = data.partition(b"\n")
     if key is not None:
         key.check(signature.decode("ascii", "replace"), "ROWS", PATH, body)
     updates = array(json_object(body), "updates")
     if len(updates) > MAX_UNANSWERED:
         raise WireError(f"{len(updates)} updates in one message; send at most {MAX_UNANSWERED}")
-    return [_update(entry) for entry in updates]
+    return updates
 
 
 def _update(entry: object) -> Update:
+    place, rows = parts_of(entry)
+    return Update(*place, [listing_wire.object_row_from_wire(row) for row in rows])
+
+
+def parts_of(entry: object) -> tuple[tuple[int, str, int, str, str, bool], list[Any]]:
+    """Number, device, partition, account, container, `later` and rows of an update, the rows still to be looked at."""
     if not isinstance(entry, list) or len(entry) < 7:
         raise WireError("an update is not an array or too short")
     number, device, partition, account, container, later, rows, *_ = entry
@@ -106,8 +120,7 @@ def _update(entry: object) -> Update:
     if len(rows) > listing_wire.MAX_UPDATE_ROWS:
         raise WireError(f"{len(rows)} rows in one update; send at most {listing_wire.MAX_UPDATE_ROWS}")
     names = listing_wire.checked_name(account, "the account"), listing_wire.checked_name(container, "the container")
-    found = [listing_wire.object_row_from_wire(row) for row in rows]
-    return Update(_number(number), device, partition, *names, later, found)
+    return (_number(number), device, partition, *names, later), rows
 
 
 def _number(value: object) -> int:

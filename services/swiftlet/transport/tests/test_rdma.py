@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import swiftlet_native
 
 from swiftlet.errors import SettingsError
 from swiftlet.transport.rdma import Mode, RdmaPort, RdmaState, Surroundings, look, start, why_not
@@ -84,3 +85,9 @@ def test_what_the_kernel_lists(tmp_path: Path) -> None:
     nothing = look(tmp_path / "none", tmp_path / "none")
     assert (nothing.ports, nothing.openable) == ((), ())
     assert why_not(nothing) is not None
+
+
+@pytest.mark.parametrize("silence_s", [0.5, 61.0, float("nan")])
+def test_a_silence_that_no_peer_can_keep_or_no_caller_wait_for(silence_s: float) -> None:
+    with pytest.raises(ValueError, match="silence_s is"):
+        swiftlet_native.TransportNode("me", "here", [b"key"], pool_bytes=16 << 20, silence_s=silence_s)

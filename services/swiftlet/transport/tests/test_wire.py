@@ -19,9 +19,11 @@ from swiftlet.errors import (
     SwiftletError,
     Unauthorized,
 )
+from swiftlet.model import AccountInfo, Amounts
 from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.storage.object_put import parse_small
 from swiftlet.store.conformance import at, footer_of
+from swiftlet.transport.listing_wire import account_info_from_wire, account_info_to_wire
 from swiftlet.transport.object_messages import (
     delete_from,
     entry_from,
@@ -180,3 +182,25 @@ class TestClusterKey:
         both.use([b"new"])
         with pytest.raises(Unauthorized, match="does not match"):
             both.check(old.sign("GET", "/x"), "GET", "/x")
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        {},
+        [1],
+        [[0, 1, 2, 3]],
+        [{"policy": 0, "containers": 1, "objects": 2}],
+        [{"policy": 65536, "containers": 1, "objects": 2, "bytes": 3}],
+        [{"policy": 0, "containers": -1, "objects": 2, "bytes": 3}],
+        [{"policy": 0, "containers": 1, "objects": 2, "bytes": 3}] * 257,
+    ],
+)
+def test_totals_by_policy_of_another_shape(policies: object) -> None:
+    fields = account_info_to_wire(AccountInfo("a", at(1), at(1), 1, 2, 3, {}, {0: Amounts(1, 2, 3)}))
+    assert account_info_from_wire(fields).policies == {0: Amounts(1, 2, 3)}
+    with pytest.raises(WireError):
+        account_info_from_wire({**fields, "policies": policies})
+    # A server of an older version knows nothing of them.
+    del fields["policies"]
+    assert account_info_from_wire(fields).policies == {}

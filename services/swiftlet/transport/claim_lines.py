@@ -1,0 +1,80 @@
+"""Requests about claims that wait for each other: one is under way, those that come meanwhile go together in the next.
+
+Many writers of one account ask the same replicas about the same database, each several times. A message for each of
+them costs more than what it asks for; so those of one kind about one database at one device stand in a line.
+
+Fault model: a message that fails is the failure of all who are in it; none of them is sent again here. Who goes away
+while waiting is left out, who goes away later has asked. A device that hangs holds its line for as long as one message
+may take: who waits behind it waits at most for that one and for his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from swiftlet.errors import SwiftletError
+from swiftlet.transport.claims_wire import MAX_MANY
+
+K = TypeVar("K", bound=Hashable)
+Fields = dict[str, Any]
+Send = Callable[[K, Sequence[Fields]], Awaitable[Sequence[Fields | SwiftletError]]]
+"""Sends several in one message; what each was answered, in their order."""
+
+
+@dataclass(slots=True)
+class _Line:
+    waiting: deque[tuple[Fields, asyncio.Future[Fields]]] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+
+
+class ClaimLines(Generic[K]):
+    """The lines by what they are about; a line is there as long as somebody stands in it. Lives in one event loop."""
+
+    def __init__(self, send: Send[K]) -> None:
+        """`send` gets at most `MAX_MANY` at a time."""
+        self._send = send
+        self._lines: dict[K, _Line] = {}
+
+    async def ask(self, key: K, fields: Fields) -> Fields:
+        """What was answered; the SwiftletError of the message or of the answer."""
+        answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        line = self._lines.setdefault(key, _Line())
+        line.waiting.append((fields, answer))
+        if line.work is None:
+            line.work = asyncio.create_task(self._serve(key, line))
+        return await answer
+
+    async def _serve(self, key: K, line: _Line) -> None:
+        try:
+            while line.waiting:
+                some = [line.waiting.popleft() for _ in range(min(MAX_MANY, len(line.waiting)))]
+                batch = [(fields, answer) for fields, answer in some if not answer.done()]
+                if batch:
+                    await self._send_batch(key, batch)
+        finally:
+            del self._lines[key]
+            for _, answer in line.waiting:
+                answer.cancel()
+
+    async def _send_batch(self, key: K, batch: Sequence[tuple[Fields, asyncio.Future[Fields]]]) -> None:
+        found: Sequence[Fields | BaseException]
+        try:
+            found = await self._send(key, [fields for fields, _ in batch])
+        except Exception as error:
+            # Raised where the answers are awaited.
+            found = [error] * len(batch)
+        except asyncio.CancelledError:
+            for _, answer in batch:
+                answer.cancel()
+            raise
+        for (_, answer), what in zip(batch, found, strict=True):
+            if answer.done():
+                continue
+            if isinstance(what, BaseException):
+                answer.set_exception(what)
+            else:
+                answer.set_result(what)

@@ -1,0 +1,85 @@
+"""What container servers do for the rounds of replicators over HTTP: their part of `ListingSyncTransport`.
+
+Fault model: as in `swiftlet.transport.http_listing`; a server of a version before answers that it knows no such
+request, which is a NodeError.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
+from swiftlet.ring.model import Device
+from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.http_claims import well_formed
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
+from swiftlet.transport.wire import WireError, array, flag
+
+MAX_PARTITION = (1 << 32) - 1
+"""The highest number of a partition."""
+
+
+class HttpDatabases(ABC):
+    """Questions and small requests over those of the class that this is a part of."""
+
+    _client: NodeClient
+
+    @abstractmethod
+    async def _call(
+        self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
+    ) -> dict[str, Any]:
+        """A request to a device and the JSON of its answer."""
+
+    async def knock(self, device: Device) -> None:
+        """See `ListingSyncTransport.knock`."""
+        await self._call(device, "GET", f"/v1/sync/{device.device}", {})
+
+    async def ask_sync(self, device: Device, message: bytes) -> bytes:
+        """See `ListingSyncTransport.ask_sync`."""
+        target = f"/v1/sync/{device.device}/session"
+        return await self._client.call(
+            device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
+        )
+
+    async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
+        """See `ListingSyncTransport.held_partitions`."""
+        answer = await self._call(device, "GET", f"/v1/sync/{device.device}/{kind.value}", {})
+        with well_formed(device):
+            return _ascending(array(answer, "partitions"))
+
+    async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
+        """See `ListingSyncTransport.database_state`."""
+        answer = await self._call(device, "GET", database_path(device, id, "state"), {})
+        with well_formed(device):
+            return wire.state_from_wire(answer)
+
+    async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
+        """See `ListingSyncTransport.page_digests`."""
+        body = {"after": after, "upto": upto}
+        answer = await self._call(device, "POST", database_path(device, id, "pages"), {}, body)
+        with well_formed(device):
+            return [wire.page_digest_from_wire(page) for page in array(answer, "pages")]
+
+    async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
+        """See `ListingSyncTransport.forget_database`."""
+        body = {"fingerprint": fingerprint.hex()}
+        answer = await self._call(device, "POST", database_path(device, id, "forget"), {}, body)
+        with well_formed(device):
+            return flag(answer, "gone")
+
+
+def database_path(device: Device, id: DatabaseId, what: str) -> str:
+    """The path of a request about one database of a device."""
+    return f"/v1/sync/{device.device}/{wire.id_to_wire(id)}/{what}"
+
+
+def _ascending(values: Sequence[object]) -> list[int]:
+    found: list[int] = []
+    for value in values:
+        if type(value) is not int or not (found[-1] if found else -1) < value <= MAX_PARTITION:
+            raise WireError(f"{value!r} is no partition, or out of order")
+        found.append(value)
+    return found

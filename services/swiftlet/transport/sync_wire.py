@@ -1,0 +1,211 @@
+"""What goes over a sync stream: many short requests of one end, answers of the other; pure.
+
+A stream is a WebSocket. The server begins with a greeting; each further message is one of these, all numbers varints:
+
+    greeting        version 1, nonce 16
+    requests        (the first message: nonce 16), tag 16, length and name of a device, then each request:
+                    kind 1, length, payload
+    answers         each: what it answers, length, payload
+
+Requests are numbered by their order on the stream, from 0, which costs no bytes. An answer says which one it answers
+by the distance from the number behind the last one answered (0, -1, 1, -2, ... as 0, 1, 2, 3, ...), doubled, and one
+more if it is a refusal: in order that is a zero. A refusal's payload is JSON, `[status, error]` as in HTTP's answers.
+
+The tag is BLAKE2b, of 16 bytes, over the message's number and what stands behind the tag. Its key is derived from the
+cluster's key, the path and both nonces: it is another one for each stream.
+
+Fault model: anybody may connect and send anything. Without the cluster's key nobody makes a message that is taken;
+what was overheard fits no other stream, no other place in its own stream, and no other path. An answer to what was not
+asked, or was answered before, is garbage, which ends the stream at the end that asks. Answers bear no signature, as
+nowhere here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from hmac import compare_digest
+
+from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.varints import Cursor, put_varint
+from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire, json_bytes
+
+PATH = "/v1/sync"
+"""Where an object server's stream begins, as a WebSocket."""
+VERSION = 1
+QUESTION = 1
+"""Kind of a request: a question of a session, see `swiftlet.sync.session.messages`."""
+READ = 2
+"""Kind of a request: copies of many objects, see `swiftlet.sync.copies_wire`."""
+WRITE = 3
+"""Kind of a request: take these copies."""
+MAX_PAYLOAD = 1 << 20
+"""Bytes of one request's payload, and of an answer's."""
+SENT_BYTES = 64 * 1024
+"""A message takes nothing more once it would have more bytes than these."""
+MAX_MESSAGE = MAX_PAYLOAD + 4096
+"""Bytes of a message."""
+MAX_REQUESTS = 256
+"""Requests in one message."""
+MAX_UNANSWERED = 1024
+"""Requests on one stream that were not answered yet; a server reads no more until there are fewer."""
+MAX_UNANSWERED_BYTES = 8 << 20
+"""The same for the bytes of their payloads."""
+_NONCE = _TAG = 16
+_MAX_NAME = 255
+_MAX_DISTANCE = 1 << 40
+_WHAT = "a sync stream's message"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something asked; what kinds there are is the server's to say."""
+
+    kind: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The requests of one message, about one device; `first` is the number of the first one."""
+
+    device: str
+    first: int
+    requests: Sequence[Request]
+
+
+Answer = bytes | SwiftletError
+"""A payload, or why there is none."""
+
+
+def request_size(payload: bytes) -> int:
+    """About how many bytes of a message a request takes."""
+    return len(payload) + 5
+
+
+def _secrets(key: ClusterKey | None, path: str, greeting: bytes, nonce: bytes) -> tuple[bytes, ...]:
+    context = b"sync stream\n" + path.encode() + b"\n" + greeting + nonce
+    return (b"",) if key is None else key.derive(context)
+
+
+def _tag(secret: bytes, number: int, body: bytes) -> bytes:
+    made = blake2b(number.to_bytes(8, "big"), digest_size=_TAG, key=secret)
+    made.update(body)
+    return made.digest()
+
+
+class Asker:
+    """The end that asks, of one stream."""
+
+    def __init__(self, key: ClusterKey | None, path: str, greeting: bytes) -> None:
+        """WireError when the greeting is not one of this version."""
+        if len(greeting) != 1 + _NONCE or greeting[0] != VERSION:
+            raise WireError("the server's greeting is not of this version of sync streams")
+        self._nonce = os.urandom(_NONCE)
+        self._secret = _secrets(key, path, greeting, self._nonce)[0]
+        self._messages = 0
+        self._last = -1
+        self.asked = 0
+        """Requests so far: the number of the next one."""
+
+    def message(self, device: str, requests: Sequence[Request]) -> bytes:
+        """The next message; its requests get the next numbers, in order."""
+        body = bytearray()
+        name = device.encode("utf-8", "surrogatepass")
+        put_varint(body, len(name))
+        body += name
+        for request in requests:
+            body.append(request.kind)
+            put_varint(body, len(request.payload))
+            body += request.payload
+        tag = _tag(self._secret, self._messages, bytes(body))
+        opening = b"" if self._messages else self._nonce
+        self._messages += 1
+        self.asked += len(requests)
+        return opening + tag + body
+
+    def answers(self, data: bytes) -> list[tuple[int, Answer]]:
+        """The answers in a message, by number; WireError."""
+        cursor = Cursor(data, _WHAT)
+        found: list[tuple[int, Answer]] = []
+        while not cursor.done:
+            head = cursor.varint(_MAX_DISTANCE)
+            distance = head >> 1
+            number = self._last + 1 + (-(distance + 1) // 2 if distance & 1 else distance // 2)
+            payload = cursor.bytes(MAX_PAYLOAD)
+            if not 0 <= number < self.asked:
+                raise WireError(f"{_WHAT} answers {number}, which was not asked")
+            self._last = number
+            found.append((number, _refusal(payload) if head & 1 else payload))
+        return found
+
+
+def _refusal(payload: bytes) -> SwiftletError:
+    try:
+        status, fields = json.loads(payload)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WireError(f"a refusal in {_WHAT} is not [status, error]") from error
+    if type(status) is not int or not isinstance(fields, dict):
+        raise WireError(f"a refusal in {_WHAT} is not [status, error]")
+    return error_from_wire(status, fields)
+
+
+class Answerer:
+    """The end that answers, of one stream."""
+
+    def __init__(self, key: ClusterKey | None, path: str) -> None:
+        """`key` None takes messages from everybody."""
+        self._key = key
+        self._path = path
+        self.greeting = bytes([VERSION]) + os.urandom(_NONCE)
+        """To be sent before anything is read."""
+        self._secret: bytes | None = None
+        self._messages = 0
+        self._asked = 0
+        self._last = -1
+
+    def requests(self, data: bytes) -> Batch:
+        """What the next message asks; Unauthorized, WireError."""
+        cursor = Cursor(data, _WHAT)
+        nonce = b"" if self._messages else cursor.take(_NONCE)
+        tag = cursor.take(_TAG)
+        body = data[cursor.at :]
+        secrets = _secrets(self._key, self._path, self.greeting, nonce) if self._secret is None else (self._secret,)
+        fitting = [one for one in secrets if compare_digest(_tag(one, self._messages, body), tag)]
+        if not fitting:
+            raise Unauthorized("a message was not made with the cluster's key; give every service the same one")
+        self._secret = fitting[0]
+        self._messages += 1
+        return self._batch(Cursor(body, _WHAT))
+
+    def _batch(self, cursor: Cursor) -> Batch:
+        try:
+            device = cursor.bytes(_MAX_NAME).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"the device's name in {_WHAT} is not UTF-8") from error
+        requests: list[Request] = []
+        while not cursor.done:
+            if len(requests) == MAX_REQUESTS:
+                raise WireError(f"{_WHAT} has more than {MAX_REQUESTS} requests; send fewer at a time")
+            kind = cursor.take(1)[0]
+            requests.append(Request(kind, cursor.bytes(MAX_PAYLOAD)))
+        first = self._asked
+        self._asked += len(requests)
+        return Batch(device, first, requests)
+
+    def answers(self, answers: Iterable[tuple[int, Answer]]) -> bytes:
+        """A message with answers, by the numbers of what they answer."""
+        out = bytearray()
+        for number, answer in answers:
+            distance = number - self._last - 1
+            self._last = number
+            refused = isinstance(answer, SwiftletError)
+            put_varint(out, (distance * 2 if distance >= 0 else -distance * 2 - 1) << 1 | refused)
+            payload = json_bytes(error_to_wire(answer)) if isinstance(answer, SwiftletError) else answer
+            put_varint(out, len(payload))
+            out += payload
+        return bytes(out)

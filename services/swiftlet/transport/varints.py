@@ -1,0 +1,75 @@
+"""Numbers of few bytes, and taking a message apart that is made of them.
+
+A varint has seven bits a byte, lowest first, the highest bit set in all bytes but the last.
+
+Fault model: what is taken apart may be anything: it ends early or says too much, and that is a `WireError`.
+"""
+
+from __future__ import annotations
+
+from swiftlet.transport.wire import WireError
+
+
+def put_varint(out: bytearray, value: int) -> None:
+    """Append a number of 0 or more."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+class Cursor:
+    """Takes a message apart from front to back; `what` names it in errors."""
+
+    def __init__(self, data: bytes, what: str, at: int = 0) -> None:
+        """`at`: where it begins."""
+        self._data = data
+        self._at = at
+        self._what = what
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it was taken."""
+        return self._at == len(self._data)
+
+    @property
+    def at(self) -> int:
+        """Bytes taken so far."""
+        return self._at
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        end = self._at + size
+        if end > len(self._data):
+            raise WireError(f"{self._what} ends early")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def flags(self, known: int) -> int:
+        """A byte in which only these bits may be set."""
+        value = self.take(1)[0]
+        if value & ~known:
+            raise WireError(f"unknown flags {value:#x} in {self._what}")
+        return value
+
+    def varint(self, limit: int) -> int:
+        """A number up to `limit`."""
+        at = self._at
+        if at < len(self._data) and (value := self._data[at]) < 0x80 and value <= limit:
+            # As nearly all are, and they are many.
+            self._at = at + 1
+            return value
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if value > limit or shift > 70:
+                raise WireError(f"a number in {self._what} is over {limit}")
+            if byte < 0x80:
+                return value
+
+    def bytes(self, limit: int) -> bytes:
+        """As many bytes as a number before them says, up to `limit`."""
+        return self.take(self.varint(limit))
