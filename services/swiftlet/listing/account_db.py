@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from swiftlet.listing import policy_totals, sethash
 from swiftlet.listing.database import Database
+from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import loaded, stored
 from swiftlet.model import AccountInfo, ContainerRow, DatabaseKind
 from swiftlet.timestamp import ZERO, Timestamp
@@ -36,27 +39,33 @@ class AccountDb(Database[ContainerRow]):
     )
     age_column = "delete_timestamp"
 
-    def encode(self, row: ContainerRow) -> tuple[int | str, ...]:
-        """Columns of a row."""
+    def pack(self, row: ContainerRow) -> Packed:
+        """Columns of a row, and whether it is a marker."""
         stamps = stored(row.put_timestamp), stored(row.delete_timestamp)
-        return row.name, *stamps, row.object_count, row.bytes_used, row.policy, stored(row.reported)
+        counts = row.object_count, row.bytes_used, row.policy
+        return row.name, *stamps, *counts, stored(row.reported), int(row.deleted)
 
-    def decode(self, columns: tuple[int | str, ...], deleted: bool) -> ContainerRow:
+    def decode(self, columns: Packed, deleted: bool) -> ContainerRow:
         """A row from its columns."""
         name, put, delete, objects, size, policy, reported = columns
         return ContainerRow(name, loaded(put), loaded(delete), objects, size, policy, loaded(reported))  # type: ignore[arg-type]
 
-    def merge_row(self, old: ContainerRow, new: ContainerRow) -> ContainerRow:
+    def merge_packed(self, old: Packed, new: Packed) -> Packed:
         """The newest of each part."""
-        return combined(old, new)
+        return self.pack(combined(self.unpack(old), self.unpack(new)))
 
-    def weigh(self, row: ContainerRow) -> tuple[int, int]:
+    def weigh(self, row: Packed) -> tuple[int, int]:
         """The container's totals."""
-        return row.object_count, row.bytes_used
+        return row[3], row[4]  # type: ignore[return-value]
 
-    def age(self, row: ContainerRow) -> Timestamp:
-        """When it was deleted."""
-        return row.delete_timestamp
+    def term(self, row: Packed) -> int:
+        """See `sethash.term`."""
+        return sethash.term(self.unpack(row))
+
+    def begin(self) -> None:
+        """See `Database.begin`; totals by policy are kept from the first transaction on."""
+        super().begin()
+        policy_totals.ensure(self.connection)
 
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
         """Create or update; True when created. Superseded by a later deletion."""
@@ -79,7 +88,14 @@ class AccountDb(Database[ContainerRow]):
             object_count=head.totals.objects,
             bytes_used=head.totals.bytes,
             metadata=self.metadata(),
+            policies=policy_totals.read(self.connection),
         )
+
+    def verify(self) -> None:
+        """DamagedDatabase unless totals, by policy too, and set hash are those of the rows."""
+        super().verify()
+        if not policy_totals.agree(self.connection):
+            raise DamagedDatabase(f"{self.head.name}: the rows do not add up to the totals by policy kept with them")
 
 
 def combined(one: ContainerRow, other: ContainerRow) -> ContainerRow:

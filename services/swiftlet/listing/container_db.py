@@ -8,7 +8,9 @@ from dataclasses import replace
 from swiftlet.errors import PolicyConflict
 from swiftlet.listing.database import Database
 from swiftlet.listing.head import Head, Report, Totals
-from swiftlet.listing.schema import has_shard_table, loaded, stored
+from swiftlet.listing.row_tables import Packed
+from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
+from swiftlet.listing.sethash import object_term
 from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, ObjectRow
 from swiftlet.timestamp import Timestamp
 
@@ -41,26 +43,27 @@ class ContainerDb(Database[ObjectRow]):
         """What the shards hold has changed."""
         self.head = replace(self.head, away=self._away())
 
-    def encode(self, row: ObjectRow) -> tuple[int | str, ...]:
-        """Columns of a row."""
-        return row.name, stored(row.timestamp), row.size, row.etag, row.content_type
+    def pack(self, row: ObjectRow) -> Packed:
+        """Columns of a row, and whether it is a marker."""
+        return packed(row)
 
-    def decode(self, columns: tuple[int | str, ...], deleted: bool) -> ObjectRow:
+    def decode(self, columns: Packed, deleted: bool) -> ObjectRow:
         """A row from its columns."""
         name, stamp, size, etag, content_type = columns
         return ObjectRow(name, loaded(stamp), size, etag, content_type, deleted)  # type: ignore[arg-type]
 
-    def merge_row(self, old: ObjectRow, new: ObjectRow) -> ObjectRow:
+    def merge_packed(self, old: Packed, new: Packed) -> Packed:
         """The newer row."""
-        return newer(old, new)
+        return max(old, new, key=_packed_rank)
 
-    def weigh(self, row: ObjectRow) -> tuple[int, int]:
+    def weigh(self, row: Packed) -> tuple[int, int]:
         """One object and its bytes."""
-        return 1, row.size
+        return 1, row[2]  # type: ignore[return-value]
 
-    def age(self, row: ObjectRow) -> Timestamp:
-        """When it was removed."""
-        return row.timestamp
+    def term(self, row: Packed) -> int:
+        """See `sethash.object_term`."""
+        name, stamp, size, etag, content_type, deleted = row
+        return object_term(name, stamp + OFFSET, size, etag, content_type, deleted)  # type: ignore[arg-type, operator]
 
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int | None, default_policy: int) -> bool:
         """Create or update; True when created. PolicyConflict, Superseded by a later deletion."""
@@ -69,10 +72,10 @@ class ContainerDb(Database[ObjectRow]):
             raise PolicyConflict(f"{head.name} has storage policy {head.policy}, not {policy}")
         return self._put(timestamp, metadata, default_policy if policy is None else policy)
 
-    def update(self, rows: Iterable[ObjectRow]) -> int:
-        """Merge rows into a container that is there; NotFound otherwise. How many changed something."""
+    def update(self, rows: Iterable[Packed]) -> int:
+        """Merge packed rows into a container that is there; NotFound otherwise. How many changed something."""
         self.require()
-        return self.merge(map(plain, rows))
+        return self.merge_all(rows)
 
     def info(self) -> ContainerInfo:
         """Totals and metadata; NotFound."""
@@ -112,6 +115,11 @@ def plain(row: ObjectRow) -> ObjectRow:
     return ObjectRow(row.name, row.timestamp, deleted=True) if row.deleted else row
 
 
+def packed(row: ObjectRow) -> Packed:
+    """A row as `ContainerDb` merges it; a removed one has to be plain."""
+    return row.name, stored(row.timestamp), row.size, row.etag, row.content_type, int(row.deleted)
+
+
 def newer(one: ObjectRow, other: ObjectRow) -> ObjectRow:
     """The one of two rows of one name that remains."""
     return max(one, other, key=_rank)
@@ -119,3 +127,7 @@ def newer(one: ObjectRow, other: ObjectRow) -> ObjectRow:
 
 def _rank(row: ObjectRow) -> tuple[int, bool, int, str, str]:
     return row.timestamp.value, row.deleted, row.size, row.etag, row.content_type
+
+
+def _packed_rank(row: Packed) -> Packed:
+    return row[1], row[5], *row[2:5]

@@ -1,48 +1,40 @@
 """One open database: a connection for writing, a few for reading, and the queue of writes with group commit.
 
 Writes that wait for one database go into one transaction: the first one waits for its own sync, those that come
-meanwhile share the next. Each of several runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...)
-takes nothing of the others with it. Nobody is answered before the COMMIT has returned; that is durable, unless all
-writes in it said that they need not wait for the sync (`swiftlet.listing.late_sync`).
+meanwhile share the next. Nobody is answered before the COMMIT has returned; that is durable, unless all writes in it
+said that they need not wait for the sync (`swiftlet.listing.late_sync`).
 
-Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, everybody in
-it gets the error, and the connections are closed; nothing was acknowledged. What the error means for the
-database or the device is the owner's to decide (`on_fault`). A caller may go away at any time: a write that
-has not begun is dropped, one that has is finished.
+Fault model: see `swiftlet.listing.writer`. What an error means for the database or the device is the owner's to decide
+(`fault`). A caller may go away at any time: a write that has not begun is dropped, one that has is finished.
+
+What must hold: while a write waits, a transaction is under way or asked for (`_writing`), and its end asks for the next
+one; each write is told what came of it exactly once. An observer that fails, a write's `done` that raises, and a fault
+whose handling fails or is cancelled change nothing in that.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from swiftlet.errors import DeviceFailed, DiskFull, NodeBusy, NotFound, StoreFormatError, SwiftletError
-from swiftlet.listing.account_db import AccountDb
-from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.faults import translate
-from swiftlet.listing.late_sync import LateSync
-from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
-from swiftlet.listing.sethash import fingerprint
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.errors import DeviceFailed, NodeBusy, StoreFormatError, SwiftletError
+from swiftlet.listing.commits import Commits
+from swiftlet.listing.errands import Errands, report, settle, tell
+from swiftlet.listing.late_sync import LateSync, LateSyncs
+from swiftlet.listing.writer import AnyDb, Outcome, Summary, Write, Writer, explained, opened
+from swiftlet.model import DatabaseId, DatabaseName
 
 T = TypeVar("T")
-AnyDb = ContainerDb | AccountDb
 
-_CLASSES: dict[DatabaseKind, type[ContainerDb] | type[AccountDb]] = {
-    DatabaseKind.CONTAINER: ContainerDb,
-    DatabaseKind.ACCOUNT: AccountDb,
-}
 _READ_CACHE_KIB = 2048
-_WRITE_CACHE_KIB = 8192
 
 
 class Observer(Protocol):
@@ -56,6 +48,10 @@ class Observer(Protocol):
         """The database was removed."""
         ...
 
+    def nothing(self, handle: Handle) -> None:
+        """A write has found no database."""
+        ...
+
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
         """A damaged database or a failed device."""
         ...
@@ -63,24 +59,6 @@ class Observer(Protocol):
     def check_room(self) -> None:
         """DiskFull when the device is at its reserve; called in a worker thread."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a transaction left behind: the replica's fingerprint, and whether the account has to be told."""
-
-    fingerprint: bytes
-    unreported: bool
-    rows: int = 0
-    """Live rows."""
-    split: bool = False
-    """Whether it is a container that has shards."""
-
-    @classmethod
-    def of(cls, database: AnyDb) -> Summary:
-        """The summary of a database as it stands."""
-        split = isinstance(database, ContainerDb) and database.has_shards and database.head.put_timestamp.value > 0
-        return cls(fingerprint(database.state()), database.head.unreported, database.head.totals.rows, split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,75 +77,53 @@ class Limits:
     """Free space below which databases don't grow any more."""
 
 
-@dataclass(slots=True)
-class Write:
-    """One write that waits for its turn. `create`: whose database to make if there is none."""
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who does the work of one device's databases."""
 
-    operation: Callable[[Any], Any]
-    answer: asyncio.Future[Any]
-    weight: int = 1
-    create: DatabaseName | None = None
-    grows: bool = True
-    """Whether a device at its reserve refuses it."""
-    removes: bool = False
-    """Whether the database goes when the operation returns True; then it is alone in its transaction."""
-    later: bool = False
-    """Whether it need not wait until it is durable: somebody else sees to it until then."""
-
-
-@dataclass(slots=True)
-class _Result:
-    value: Any = None
-    error: BaseException | None = None
-
-
-@dataclass(slots=True)
-class _Batch:
-    results: list[_Result] = field(default_factory=list)
-    summary: Summary | None = None
-    removed: bool = False
-    opened: bool = False
+    commits: Commits
+    syncs: LateSyncs
+    readers: Executor
 
 
 class Handle:
     """One database that may be there or not. Used from one event loop."""
 
     def __init__(
-        self,
-        id: DatabaseId,
-        path: Path,
-        root: Path,
-        limits: Limits,
-        executors: tuple[Executor, Executor],
-        owner: Observer,
+        self, id: DatabaseId, path: Path, root: Path, limits: Limits, workers: Workers, owner: Observer
     ) -> None:
-        """Nothing is opened before the first use; `executors` are for writes and for reads."""
+        """Nothing is opened before the first use."""
         self.id = id
         self.path = path
-        self._root = root
         self._limits = limits
-        self._writers, self._readers = executors
+        self._commits, self._readers = workers.commits, workers.readers
         self._owner = owner
-        self._writer: AnyDb | None = None
+        self._writer = Writer(id, path, root, owner.check_room, self._drop_readers)
         self._idle: list[AnyDb] = []
         self._generation = 0
         self._lock = threading.Lock()
         self._reading = 0
         self._queue: deque[Write] = deque()
         self._queued = 0
-        self._draining: asyncio.Task[None] | None = None
-        self._late = LateSync(path, self._writers, self._sync_failed)
-        self._relaxed = False
+        self._writing = False
+        self._rest: asyncio.Future[None] | None = None
+        self._errands = Errands()
+        self._late = LateSync(path, workers.syncs, self._sync_failed)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the connection for writing is open."""
+        return self._writer.open
 
     @property
     def closed(self) -> bool:
         """Whether no connection is open."""
-        return self._writer is None and not self._idle
+        return not self._writer.open and not self._idle
 
     @property
     def busy(self) -> bool:
         """Whether anybody waits for it or uses it."""
-        return self._draining is not None or self._reading > 0 or self._late.pending
+        return self._writing or self._reading > 0 or self._late.pending
 
     # Reading.
 
@@ -186,12 +142,12 @@ class Handle:
         generation = self._generation
         database: AnyDb | None = None
         try:
-            database = self._idle_reader() or self._open(_READ_CACHE_KIB)
+            database = self._idle_reader() or opened(self.id, self.path, _READ_CACHE_KIB)
             result = operation(database.snapshot())
             database.release()
         except (sqlite3.Error, OSError) as error:
             _discard(database)
-            raise self._explained(error) from error
+            raise explained(self.id, error) from error
         except SwiftletError as error:
             if database is not None and not isinstance(error, StoreFormatError | DeviceFailed):
                 database.release()
@@ -231,15 +187,20 @@ class Handle:
 
         With `later` it returns when that is committed; `durable` says when it is durable.
         """
-        if self._queued + weight > self._limits.queued_rows and self._queue:
-            raise NodeBusy(f"{self._queued} rows wait for {self.id} already")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._queue.append(Write(operation, answer, weight, create, grows, removes, later))
-        self._queued += weight
-        if self._draining is None:
-            self._draining = loop.create_task(self._drain())
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done = partial(settle, answer)
+        self.submit(Write(operation, done, weight, create, grows, removes, later=later, unwanted=answer.cancelled))
         return await answer
+
+    def submit(self, write: Write) -> None:
+        """Have a write done in the next transaction; NodeBusy."""
+        if self._queued + write.weight > self._limits.queued_rows and self._queue:
+            raise NodeBusy(f"{self._queued} rows wait for {self.id} already")
+        self._queue.append(write)
+        self._queued += write.weight
+        if not self._writing:
+            self._writing = True
+            self._commits.add(self)
 
     def durable(self) -> asyncio.Future[None] | None:
         """Done when all that was answered by now is durable, or can't be known to be; None when it is."""
@@ -247,20 +208,12 @@ class Handle:
 
     async def _sync_failed(self, error: BaseException) -> None:
         gone = isinstance(error, FileNotFoundError)
-        explained = self._explained(error) if isinstance(error, OSError) and not gone else error
-        if isinstance(explained, StoreFormatError | DeviceFailed):
-            await self._owner.fault(self, explained)
+        told = explained(self.id, error) if isinstance(error, OSError) and not gone else error
+        if isinstance(told, StoreFormatError | DeviceFailed):
+            await self._owner.fault(self, told)
 
-    async def _drain(self) -> None:
-        try:
-            while self._queue:
-                batch = self._next_batch()
-                if batch:
-                    await self._run(batch)
-        finally:
-            self._draining = None
-
-    def _next_batch(self) -> list[Write]:
+    def next_batch(self) -> list[Write]:
+        """The writes of the next transaction; none when nobody waits for those that are queued."""
         batch: list[Write] = []
         weight = 0
         while self._queue and (not batch or weight + self._queue[0].weight <= self._limits.batch_rows):
@@ -268,143 +221,60 @@ class Handle:
                 break
             write = self._queue.popleft()
             self._queued -= write.weight
-            if not write.answer.cancelled():
+            if write.unwanted is None or not write.unwanted():
                 batch.append(write)
                 weight += write.weight
         return batch
 
-    async def _run(self, batch: list[Write]) -> None:
-        loop = asyncio.get_running_loop()
+    def attempt(self, batch: Sequence[Write]) -> Outcome | BaseException:
+        """In a worker thread: one transaction; what came of it, or why nothing did."""
         try:
-            done = await loop.run_in_executor(self._writers, self._transact, batch)
+            return self._writer.transact(batch) if batch else Outcome()
         except BaseException as error:
-            if isinstance(error, StoreFormatError | DeviceFailed):
-                await self._owner.fault(self, error)
-            for write in batch:
-                if not write.answer.done():
-                    write.answer.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        if done.opened:
-            self._late.opened()
-        if done.summary is not None and self._relaxed:
-            self._late.committed()
-        if done.summary is not None:
-            self._owner.committed(self, done.summary, sum(write.weight for write in batch))
-        if done.removed:
-            self._owner.gone(self)
-        for write, result in zip(batch, done.results, strict=True):
-            if write.answer.done():
-                continue
-            if result.error is not None:
-                write.answer.set_exception(result.error)
-            else:
-                write.answer.set_result(result.value)
-
-    def _transact(self, batch: list[Write]) -> _Batch:
-        done = _Batch(opened=self._writer is None)
-        try:
-            full = self._full()
-            self._set_relaxed(all(write.later for write in batch))
-            for write in batch:
-                done.results.append(self._one(write, full, len(batch) == 1))
-            database = self._writer
-            if database is None or not database.connection.in_transaction:
-                return done
-            if batch[0].removes and done.results[0].value is True:
-                self._remove()
-                done.removed = True
-                return done
-            database.commit()
-            done.summary = Summary.of(database)
-            return done
-        except (sqlite3.Error, OSError) as error:
-            self._close_writer()
-            raise self._explained(error) from error
-        except BaseException:
-            self._close_writer()
-            raise
-
-    def _set_relaxed(self, relaxed: bool) -> None:
-        """Whether the next transaction's COMMIT returns before the log is synced."""
-        if relaxed is not self._relaxed and self._writer is not None:
-            relax(self._writer.connection, relaxed)
-        self._relaxed = relaxed
-
-    def _full(self) -> DiskFull | None:
-        try:
-            self._owner.check_room()
-        except DiskFull as error:
             return error
-        return None
 
-    def _one(self, write: Write, full: DiskFull | None, alone: bool) -> _Result:
-        """One write within the transaction, which it begins when it is the first; refusals are results.
+    def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
+        """Tell those who wait, and go on with those who came meanwhile."""
+        if isinstance(outcome, StoreFormatError | DeviceFailed):
+            self._errands.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
+        elif isinstance(outcome, BaseException):
+            self._refuse(batch, outcome)
+        else:
+            self._tell(batch, outcome)
+            self._go_on()
 
-        `alone`: it is the only one, so that the whole transaction goes with it.
-        """
-        if full is not None and write.grows:
-            return _Result(error=full)
-        database = self._writer or self._open_writer(write.create)
-        if database is None:
-            return _Result(error=NotFound(f"there is no database {self.id}"))
-        if not database.connection.in_transaction:
-            database.begin()
-        try:
-            if alone:
-                return _Result(write.operation(database))
-            with database.apart():
-                return _Result(write.operation(database))
-        except SwiftletError as error:
-            if isinstance(error, StoreFormatError | DeviceFailed):
-                raise
-            if alone:
-                database.give_up()
-            return _Result(error=error)
+    def _refuse(self, batch: Sequence[Write], error: BaseException, failed: BaseException | None = None) -> None:
+        """Nothing came of these; `failed`: what the owner's handling of it ended with."""
+        if failed is not None:
+            report(f"a fault of {self.id} was not dealt with", failed)
+        for write in batch:
+            tell(write.done, None, error)
+        self._go_on()
 
-    def _open_writer(self, create: DatabaseName | None) -> AnyDb | None:
-        if not self.path.exists():
-            if create is None:
-                return None
-            create_database(self.path, self.id.kind, create, self._root)
-        self._writer = self._open(_WRITE_CACHE_KIB)
-        if self._relaxed:
-            relax(self._writer.connection, True)
-        return self._writer
+    def _tell(self, batch: Sequence[Write], outcome: Outcome) -> None:
+        if outcome.opened:
+            self._late.opened()
+        if outcome.summary is not None:
+            if outcome.relaxed:
+                self._late.committed()
+            tell(self._owner.committed, self, outcome.summary, sum([write.weight for write in batch]))
+        if outcome.removed:
+            tell(self._owner.gone, self)
+        for write, result in zip(batch, outcome.results, strict=True):
+            tell(write.done, result.value, result.error)
 
-    def _remove(self) -> None:
-        """Take the database off the device: out of sight in one step, then its files."""
-        self._close_writer()
-        self._drop_readers()
-        trash = self._root / "trash" / f"{self.id.kind.value}-{self.id.digest.hex()}-{os.urandom(4).hex()}"
-        trash.parent.mkdir(exist_ok=True)
-        self.path.parent.rename(trash)
-        sync_directories(self.path.parent.parent, self._root)
-        shutil.rmtree(trash)
+    def _go_on(self) -> None:
+        if self._queue:
+            self._commits.add(self)
+            return
+        self._writing = False
+        if self._rest is not None:
+            self._rest.set_result(None)
+            self._rest = None
+        if self.closed:
+            self._owner.nothing(self)
 
     # Connections.
-
-    def _open(self, cache_kib: int) -> AnyDb:
-        try:
-            connection = open_database(self.path, self.id.kind, cache_kib)
-        except sqlite3.OperationalError as error:
-            if not self.path.exists():
-                raise NotFound(f"there is no database {self.id}") from error
-            raise
-        try:
-            return _CLASSES[self.id.kind](connection)
-        except BaseException:
-            connection.close()
-            raise
-
-    def _explained(self, error: sqlite3.Error | OSError) -> BaseException:
-        return translate(error, str(self.id)) or error
-
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            _discard(self._writer)
-            self._writer = None
 
     def _drop_readers(self) -> None:
         with self._lock:
@@ -416,12 +286,14 @@ class Handle:
     def close_now(self) -> None:
         """Close the connections that nobody uses; blocks. Readers at work close theirs when they are done."""
         self._drop_readers()
-        self._close_writer()
+        self._writer.close()
 
     async def wait_idle(self) -> None:
         """Until the writes that were queued are done, and durable."""
-        while self._draining is not None:
-            await asyncio.wait([self._draining])
+        while self._writing:
+            if self._rest is None:
+                self._rest = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._rest])
         await self._late.idle()
 
 

@@ -53,6 +53,13 @@ class Head:
         own, away = self.totals, self.away
         return Totals(own.rows + away.rows, own.objects + away.objects, own.bytes + away.bytes)
 
+    def counted(self, more: Totals, rows_digest: bytes) -> Head:
+        """After rows have changed: so much more is in them, and this is their set hash."""
+        own = self.totals
+        totals = Totals(own.rows + more.rows, own.objects + more.objects, own.bytes + more.bytes)
+        stamps = self.created, self.put_timestamp, self.delete_timestamp
+        return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away)
+
     @property
     def deleted(self) -> bool:
         """Whether the deletion is newer than the last PUT."""
@@ -64,14 +71,16 @@ class Head:
         return self.put_timestamp > ZERO and not self.deleted
 
     @property
-    def current_report(self) -> Report:
-        """What the account should know."""
-        return Report(self.put_timestamp, self.delete_timestamp, self.whole.objects, self.whole.bytes, self.policy)
-
-    @property
     def unreported(self) -> bool:
         """Whether the account was not told the newest yet."""
-        return self.put_timestamp > ZERO and self.current_report != self.reported
+        told, own, away = self.reported, self.totals, self.away
+        return self.put_timestamp > ZERO and not (
+            own.objects + away.objects == told.objects
+            and own.bytes + away.bytes == told.bytes
+            and self.put_timestamp == told.put_timestamp
+            and self.delete_timestamp == told.delete_timestamp
+            and self.policy == told.policy
+        )
 
 
 _READ_HEAD = """

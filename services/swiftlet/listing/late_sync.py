@@ -1,4 +1,4 @@
-"""Syncing a database's log some time after commits that did not wait for it, once for all of them.
+"""Syncing databases' logs some time after commits that did not wait for it, once for all of them.
 
 A row of an object is owed to the listing by the device that stores the object, durably, until it is told otherwise
 (`docs/design/2026-11-21-rows.md`). So such a row may be answered as taken once its transaction is committed, and as
@@ -8,41 +8,93 @@ SQLite writes such commits with `synchronous=NORMAL`: its log stays consistent w
 has a checksum over all before it, a reset log has another salt), and rows leave the log for the database only after
 a sync of it. So what can be lost is the end of the log that no sync has covered, and nothing else.
 
+The logs of a device are synced in rounds, `SYNC_AFTER_S` apart: those with commits since their last sync, shared out
+among a few threads, so that many databases cost few turns of them.
+
+What must hold: while something waits to be durable, its log gathers for a round or is in one (`_syncing`), and the end
+of that puts it into the next. Whoever waits is told once, also when handling the failure of a sync fails or is
+cancelled, and whether or not somebody else who waited for the same has gone away.
+
 Fault model: power may go at any moment: then rows that were only taken are gone, and who owes them brings them again.
 The process may be killed: nothing is lost, the log is in the kernel's hands. A sync that fails makes nobody's rows
 durable, and is the device's failure as anywhere else. The database may be removed meanwhile: then nothing of it is
-durable.
+durable. A sync that hangs holds up its database, and those behind it in its thread; the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from swiftlet.listing.crew import Crew
+from swiftlet.listing.errands import Errands, report, settle, tell
 
 SYNC_AFTER_S = 0.05
-"""How long commits gather for one sync; object devices owe their rows so much longer."""
+"""How long commits gather for one sync at most; object devices owe their rows so much longer."""
+
+Fault = Callable[[BaseException], Coroutine[Any, Any, None]]
+"""Deals with what a sync has failed with."""
+
+
+class LateSyncs:
+    """The logs of one device's databases that are to be synced. Used from one event loop."""
+
+    def __init__(self, crew: Crew, threads: int) -> None:
+        """`crew` does the syncs, in up to `threads` jobs at once."""
+        self._crew = crew
+        self._threads = threads
+        self._gathering: list[LateSync] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, log: LateSync) -> None:
+        """Sync it in the next round."""
+        self._gathering.append(log)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._round)
+
+    def _round(self) -> None:
+        self._timer = None
+        logs, self._gathering = self._gathering, []
+        for log in logs:
+            # Commits from here on are not in this sync.
+            log.begin()
+        for first in range(min(self._threads, len(logs))):
+            self._sync(logs[first :: self._threads])
+
+    def _sync(self, logs: Sequence[LateSync]) -> None:
+        def job() -> list[BaseException | None]:
+            return [_error_of(log) for log in logs]
+
+        def done(errors: list[BaseException | None] | None, error: BaseException | None) -> None:
+            for log, failed in zip(logs, errors or [error] * len(logs), strict=True):
+                tell(log.ended, failed)
+
+        self._crew.do(job, done)
 
 
 class LateSync:
     """The log of one database. Used from one event loop."""
 
-    def __init__(self, database: Path, executor: Executor, fault: Callable[[BaseException], Awaitable[None]]) -> None:
+    def __init__(self, database: Path, syncs: LateSyncs, fault: Fault) -> None:
         """`fault` is told what a sync has failed with before those who wait are."""
         self._database = database
-        self._executor = executor
+        self._syncs = syncs
         self._fault = fault
         self._waiting: asyncio.Future[None] | None = None
         self._under_way: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._syncing = False
+        self._idle: asyncio.Future[None] | None = None
         self._linked = False
+        self._errands = Errands()
 
     @property
     def pending(self) -> bool:
         """Whether something is committed and not known to be durable."""
-        return self._task is not None
+        return self._syncing or self._waiting is not None
 
     def opened(self) -> None:
         """A connection was opened: the log may be a new file."""
@@ -52,8 +104,8 @@ class LateSync:
         """A transaction was committed without a sync; there will be one."""
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_future()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            if not self._syncing:
+                self._syncs.add(self)
 
     def durable(self) -> asyncio.Future[None] | None:
         """Done when all that is committed by now is durable, with the error of a sync that failed; None: it is."""
@@ -61,30 +113,44 @@ class LateSync:
 
     async def idle(self) -> None:
         """Until nothing is pending."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while self.pending:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._idle])
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._waiting is not None:
-                await asyncio.sleep(SYNC_AFTER_S)
-                # Commits from here on are not in this sync.
-                waiting = self._under_way = self._waiting
-                self._waiting = None
-                try:
-                    await loop.run_in_executor(self._executor, self._sync)
-                except Exception as error:  # It belongs to those who wait.
-                    await self._fault(error)
-                    waiting.set_exception(error)
-                    waiting.exception()
-                else:
-                    waiting.set_result(None)
-                    self._under_way = None
-        finally:
-            self._task = None
+    def begin(self) -> None:
+        """What is committed by now is about to be synced."""
+        self._under_way, self._waiting, self._syncing = self._waiting, None, True
 
-    def _sync(self) -> None:
+    def ended(self, error: BaseException | None) -> None:
+        """The sync is over: it is durable, or can't be known to be, which stays so until a later commit is synced."""
+        if error is None:
+            waited, self._under_way = self._under_way, None
+            if waited is not None:
+                settle(waited, None, None)
+            self._end()
+        else:
+            self._errands.begin(self._fault(error), partial(self._lost, error))
+
+    def _lost(self, error: BaseException, failed: BaseException | None) -> None:
+        """Nobody waits for durability any more; `failed`: what handling the fault ended with."""
+        if failed is not None:
+            report(f"a failed sync of {self._database} was not dealt with", failed)
+        waited = self._under_way
+        if waited is not None and not waited.done():
+            settle(waited, None, error)
+            waited.exception()  # It belongs to those who wait; perhaps nobody does.
+        self._end()
+
+    def _end(self) -> None:
+        self._syncing = False
+        if self._waiting is not None:
+            self._syncs.add(self)
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def sync(self) -> None:
         """In a worker thread. Sync what was written through SQLite's descriptor: the file's pages are the same."""
         log = self._database.with_name(self._database.name + "-wal")
         try:
@@ -95,6 +161,14 @@ class LateSync:
         if not self._linked:
             _datasync(log.parent)
             self._linked = True
+
+
+def _error_of(log: LateSync) -> Exception | None:
+    try:
+        log.sync()
+    except Exception as error:
+        return error
+    return None
 
 
 def _datasync(path: Path) -> None:

@@ -19,18 +19,26 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
-from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.commits import Commits
+from swiftlet.listing.container_db import ContainerDb, packed, plain
+from swiftlet.listing.crew import Crew, Done
+from swiftlet.listing.errands import settle
 from swiftlet.listing.faults import DamagedDatabase, translate
-from swiftlet.listing.handle import Handle, Limits, Summary
+from swiftlet.listing.fingerprints import Fingerprints
+from swiftlet.listing.handle import Handle, Limits, Workers
+from swiftlet.listing.late_sync import LateSyncs
 from swiftlet.listing.layout import database_path, databases_in, entries, own
 from swiftlet.listing.page_text import page_text
+from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import sync_directories
+from swiftlet.listing.writer import Summary, Write
 from swiftlet.model import (
     AccountInfo,
     ContainerInfo,
@@ -48,7 +56,37 @@ from swiftlet.peers import PageForm
 from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
+_ROOM_KNOWN_S = 0.05
+"""How long a look at the device's free space counts; what is written meanwhile is little beside the reserve."""
 Changed = Callable[[DatabaseId], None]
+_TRIES = 8
+"""How often a database is read for its fingerprint while others are being removed."""
+
+
+class RowsTaker(Protocol):
+    """Who merges object rows into containers."""
+
+    def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
+        """Where the container's database lives."""
+        ...
+
+    def submit_rows(
+        self, id: DatabaseId, name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
+    ) -> None:
+        """Merge packed rows; `done` is told when they are durable, or with `later` committed. NodeBusy, DeviceFailed.
+
+        `grows`: not all of them are removals. `done` gets no value, and may not raise.
+        """
+        ...
+
+
+async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Sequence[ObjectRow], later: bool) -> None:
+    """Have rows merged; errors are raised."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    found = [packed(plain(row)) for row in rows]
+    grows = not all(row.deleted for row in rows)
+    taker.submit_rows(taker.id_of(partition, name), name, found, grows, later, partial(settle, answer))
+    await answer
 
 
 class ListingStore:
@@ -69,15 +107,21 @@ class ListingStore:
         """Called after every commit to a container's database."""
         self.forgotten_before = ZERO
         """Markers older than this were reclaimed here; replicas don't bring them back."""
+        self._has_room = True
+        self._room_known_until_s = 0.0
         self._removals = 0
         self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
-        self._fingerprints: dict[DatabaseId, bytes] = {}
+        self.fingerprints = Fingerprints()
+        """Of the databases that were looked at since the start."""
         self._failed: DeviceFailed | None = None
-        self._closing: set[asyncio.Future[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self._lock = own(root)
         names = f"listing-{self.device}"
-        self._writers = ThreadPoolExecutor(self.limits.threads, f"{names}-write")
+        self._writers = Crew(self.limits.threads, f"{names}-write")
+        self._syncers = Crew(self.limits.threads, f"{names}-sync")
         self._readers = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
+        syncs = LateSyncs(self._syncers, self.limits.threads)
+        self._workers = Workers(Commits(self._writers), syncs, self._readers)
         shutil.rmtree(root / "trash", ignore_errors=True)
 
     # Containers.
@@ -147,14 +191,22 @@ class ListingStore:
         self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
     ) -> None:
         """Merge object rows, durable on return unless it may be `later` (see `durable`); NotFound."""
+        await brought(self, partition, DatabaseName(account, container), rows, later)
 
-        def update(database: ContainerDb) -> int:
-            return database.update(rows)
+    def submit_rows(
+        self, id: DatabaseId, _name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
+    ) -> None:
+        """As `update_rows`, of packed rows; see `RowsTaker`."""
 
-        grows = not all(row.deleted for row in rows)
-        id = self._container(partition, account, container)
-        await self.write(id, update, max(1, len(rows)), grows=grows, later=later)
-        metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
+        def update(database: ContainerDb) -> None:
+            database.update(rows)
+
+        def merged(_value: None, error: BaseException | None) -> None:
+            if error is None:
+                metrics.OBJECT_ROWS_MERGED.inc(len(rows))
+            done(None, error)
+
+        self.submit(id, Write(update, merged, max(1, len(rows)), grows=grows, later=later, rows=rows))
 
     # Accounts.
 
@@ -209,7 +261,7 @@ class ListingStore:
 
         name = DatabaseName(account)
         await self.write(self.id_of(partition, name), update, max(1, len(rows)), create=name)
-        metrics.ROWS_MERGED.labels(DatabaseKind.ACCOUNT.value).inc(len(rows))
+        metrics.CONTAINER_ROWS_MERGED.inc(len(rows))
 
     # Databases.
 
@@ -228,6 +280,8 @@ class ListingStore:
             return await handle.read(operation)
         except NotFound:
             self._let_go(handle)
+            if id not in self._handles and not handle.path.exists():
+                self.fingerprints.drop(id)
             raise
 
     async def write(
@@ -244,12 +298,11 @@ class ListingStore:
 
         Durable on return, but with `later` perhaps only when `durable` says so.
         """
-        handle = self._handle(id)
-        try:
-            return await handle.write(operation, weight, create, grows, removes, later)
-        except NotFound:
-            self._let_go(handle)
-            raise
+        return await self._handle(id).write(operation, weight, create, grows, removes, later)
+
+    def submit(self, id: DatabaseId, write: Write) -> None:
+        """As `write`, telling `write.done` what came of it. NodeBusy, DeviceFailed."""
+        self._handle(id).submit(write)
 
     def durable(self, id: DatabaseId) -> asyncio.Future[None] | None:
         """Done when all that was answered of a database by now is durable, or failed to be; None when it is."""
@@ -258,14 +311,26 @@ class ListingStore:
 
     async def fingerprint(self, id: DatabaseId) -> bytes:
         """16 bytes that are equal when two replicas are; remembered. NotFound."""
-        known = self._fingerprints.get(id)
-        if known is None:
+        known = self.fingerprints.get(id)
+        if known is not None:
+            return known
+        for _ in range(_TRIES):
             removals = self._removals
             summary = await self.read(id, Summary.of)
-            if removals != self._removals:
-                return summary.fingerprint
-            known = self._fingerprints.setdefault(id, summary.fingerprint)
+            if removals == self._removals:
+                break
+        else:
+            return summary.fingerprint
+        known = self.fingerprints.get(id)
+        if known is None:
+            known = summary.fingerprint
+            self.fingerprints.put(id, known)
         return known
+
+    def require(self) -> None:
+        """DeviceFailed when the device is out of service."""
+        if self._failed is not None:
+            raise DeviceFailed(str(self._failed))
 
     async def partitions(self, kind: DatabaseKind) -> list[int]:
         """Partitions with databases of a kind, ascending; what else may lie there is not ours."""
@@ -306,18 +371,17 @@ class ListingStore:
             await handle.wait_idle()
         if self._closing:
             await asyncio.wait(self._closing)
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._writers, handle.close_now) for handle in handles))
-        await loop.run_in_executor(None, self._shut_down)
+        await asyncio.gather(*(self._writers.run(handle.close_now) for handle in handles))
+        await asyncio.get_running_loop().run_in_executor(None, self._shut_down)
 
     def _shut_down(self) -> None:
         self._readers.shutdown()
-        self._writers.shutdown()
+        self._writers.close()
+        self._syncers.close()
         os.close(self._lock)
 
     async def _look(self, look: Callable[[], T]) -> T:
-        if self._failed is not None:
-            raise DeviceFailed(str(self._failed))
+        self.require()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, look)
         except OSError as error:
@@ -326,12 +390,10 @@ class ListingStore:
     # Handles.
 
     def _handle(self, id: DatabaseId) -> Handle:
-        if self._failed is not None:
-            raise DeviceFailed(str(self._failed))
+        self.require()
         handle = self._handles.get(id)
         if handle is None:
-            executors = (self._writers, self._readers)
-            handle = Handle(id, database_path(self.root, id), self.root, self.limits, executors, self)
+            handle = Handle(id, database_path(self.root, id), self.root, self.limits, self._workers, self)
             self._handles[id] = handle
             self._make_room()
         self._handles.move_to_end(id)
@@ -351,7 +413,7 @@ class ListingStore:
         metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
 
     def _close_soon(self, handle: Handle) -> None:
-        closing = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._writers, handle.close_now))
+        closing = asyncio.get_running_loop().create_task(self._writers.run(handle.close_now))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -359,7 +421,7 @@ class ListingStore:
         """A transaction is committed: remember the fingerprint, pass on the news."""
         metrics.BATCH_ROWS.observe(batch)
         if self._handles.get(handle.id) is handle:
-            self._fingerprints[handle.id] = summary.fingerprint
+            self.fingerprints.put(handle.id, summary.fingerprint)
         if self.on_committed is not None and handle.id.kind is DatabaseKind.CONTAINER:
             self.on_committed(handle.id, summary)
         if summary.unreported and handle.id.kind is DatabaseKind.CONTAINER and self.on_unreported is not None:
@@ -368,7 +430,11 @@ class ListingStore:
     def gone(self, handle: Handle) -> None:
         """The database was removed: forget its fingerprint."""
         self._removals += 1
-        self._fingerprints.pop(handle.id, None)
+        self.fingerprints.drop(handle.id)
+
+    def nothing(self, handle: Handle) -> None:
+        """There is no database: forget the handle."""
+        self._let_go(handle)
 
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
         """Quarantine a damaged database, take a failed device out of service."""
@@ -379,7 +445,7 @@ class ListingStore:
             del self._handles[handle.id]
             self.gone(handle)
             metrics.QUARANTINED.labels(self.device).inc()
-            await asyncio.get_running_loop().run_in_executor(self._writers, self._quarantine, handle)
+            await self._writers.run(lambda: self._quarantine(handle))
 
     def _quarantine(self, handle: Handle) -> None:
         home = handle.path.parent
@@ -397,9 +463,13 @@ class ListingStore:
         return Usage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def check_room(self) -> None:
-        """DiskFull when less than the reserve is free; in a worker thread."""
-        stat = os.statvfs(self.root)
-        if stat.f_bavail * stat.f_frsize < self.limits.reserve_bytes:
+        """DiskFull when less than the reserve is free, as of a moment ago; in a worker thread."""
+        now_s = time.monotonic()
+        if now_s >= self._room_known_until_s:
+            stat = os.statvfs(self.root)
+            self._has_room = stat.f_bavail * stat.f_frsize >= self.limits.reserve_bytes
+            self._room_known_until_s = now_s + _ROOM_KNOWN_S
+        if not self._has_room:
             raise DiskFull(f"device {self.device} is at its reserve of {self.limits.reserve_bytes} bytes")
 
 

@@ -10,8 +10,8 @@ from swiftlet.listing import sethash, shards
 from swiftlet.listing.account_db import combined
 from swiftlet.listing.container_db import ContainerDb, newer
 from swiftlet.listing.database import POINT
-from swiftlet.listing.handle import AnyDb
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.writer import AnyDb
 from swiftlet.model import (
     ContainerRow,
     DatabaseId,
@@ -26,6 +26,8 @@ from swiftlet.timestamp import ZERO
 
 PAGE_ROWS = 500
 """Rows in one page of sync."""
+PAGE_DIGESTS = 16
+"""Pages of sync whose set hashes are in one answer."""
 PAGE_DATABASES = 5000
 """Databases in one page of what a device holds."""
 _PAUSE_EVERY = 64
@@ -91,6 +93,18 @@ async def rows_page(store: ListingStore, id: DatabaseId, after: str, upto: str) 
     if len(rows) <= PAGE_ROWS:
         return RowPage(rows, upto)
     return RowPage(rows[:PAGE_ROWS], rows[PAGE_ROWS - 1].name)
+
+
+async def page_digests(store: ListingStore, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
+    """Where the next pages end, and their set hashes; the last of all ends at `upto`. NotFound."""
+    found: list[tuple[str, bytes]] = []
+    while len(found) < PAGE_DIGESTS:
+        page = await rows_page(store, id, after, upto)
+        found.append((page.upto, sethash.of(page.rows)))
+        if page.upto == upto:
+            break
+        after = page.upto
+    return found
 
 
 async def compare_rows(store: ListingStore, id: DatabaseId, after: str, upto: str, digest: bytes) -> RowPage | None:

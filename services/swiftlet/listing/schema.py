@@ -29,8 +29,9 @@ APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x5
 """`application_id` of the files: "SwLc" and "SwLa"."""
 BUSY_TIMEOUT_S = 10.0
 """How long a connection waits while another one closes or recovers the same database."""
-_OFFSET = 1 << 63
-TICKS_BELOW_ZERO = _OFFSET >> NONCE_BITS
+OFFSET = 1 << 63
+"""What a timestamp's column lacks to its value."""
+TICKS_BELOW_ZERO = OFFSET >> NONCE_BITS
 """What a column's ticks lack to a timestamp's."""
 
 _COMMON = f"""
@@ -38,16 +39,16 @@ CREATE TABLE info (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     account TEXT NOT NULL,
     container TEXT,
-    created INTEGER NOT NULL DEFAULT {-_OFFSET},
-    put_timestamp INTEGER NOT NULL DEFAULT {-_OFFSET},
-    delete_timestamp INTEGER NOT NULL DEFAULT {-_OFFSET},
+    created INTEGER NOT NULL DEFAULT {-OFFSET},
+    put_timestamp INTEGER NOT NULL DEFAULT {-OFFSET},
+    delete_timestamp INTEGER NOT NULL DEFAULT {-OFFSET},
     policy INTEGER NOT NULL DEFAULT 0,
     row_count INTEGER NOT NULL DEFAULT 0,
     object_count INTEGER NOT NULL DEFAULT 0,
     bytes_used INTEGER NOT NULL DEFAULT 0,
     rows_digest BLOB NOT NULL,
-    reported_put INTEGER NOT NULL DEFAULT {-_OFFSET},
-    reported_delete INTEGER NOT NULL DEFAULT {-_OFFSET},
+    reported_put INTEGER NOT NULL DEFAULT {-OFFSET},
+    reported_delete INTEGER NOT NULL DEFAULT {-OFFSET},
     reported_objects INTEGER NOT NULL DEFAULT 0,
     reported_bytes INTEGER NOT NULL DEFAULT 0,
     reported_policy INTEGER NOT NULL DEFAULT 0
@@ -116,12 +117,12 @@ def has_shard_table(connection: sqlite3.Connection) -> bool:
 
 def stored(timestamp: Timestamp) -> int:
     """A timestamp as its column holds it."""
-    return timestamp.value - _OFFSET
+    return timestamp.value - OFFSET
 
 
 def loaded(column: int) -> Timestamp:
     """A timestamp from its column."""
-    return Timestamp(column + _OFFSET)
+    return Timestamp(column + OFFSET)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -22,15 +22,18 @@ def term(row: ListingRow) -> int:
     """One row's share in the set hash."""
     match row:
         case ObjectRow():
-            text = (
-                f"{row.timestamp.value},{row.deleted:d},{row.size},{len(row.name)},{len(row.etag)},"
-                f"{row.name}{row.etag}{row.content_type}"
-            )
+            return object_term(row.name, row.timestamp.value, row.size, row.etag, row.content_type, row.deleted)
         case ContainerRow():
             text = (
                 f"{row.put_timestamp.value},{row.delete_timestamp.value},{row.object_count},{row.bytes_used},"
                 f"{row.policy},{row.reported.value},{row.name}"
             )
+    return xxhash.xxh3_128_intdigest(text.encode("utf-8"))
+
+
+def object_term(name: str, timestamp: int, size: int, etag: str, content_type: str, deleted: int) -> int:
+    """An object row's share, from its parts."""
+    text = f"{timestamp},{deleted:d},{size},{len(name)},{len(etag)},{name}{etag}{content_type}"
     return xxhash.xxh3_128_intdigest(text.encode("utf-8"))
 
 
@@ -46,10 +49,19 @@ def of(rows: Iterable[ListingRow]) -> bytes:
 
 def fingerprint(state: DatabaseState) -> bytes:
     """16 bytes that are equal when two replicas of a database are."""
-    hasher = xxhash.xxh3_128(state.rows_digest)
+    return fingerprint_of(state.rows_digest, fingerprint_text(state))
+
+
+def fingerprint_text(state: DatabaseState) -> bytes:
+    """What a fingerprint covers behind the rows' set hash."""
     stamps = (state.created, state.put_timestamp, state.delete_timestamp)
-    hasher.update(",".join([*(str(stamp.value) for stamp in stamps), str(state.policy)]).encode("ascii"))
+    parts = [",".join([*(str(stamp.value) for stamp in stamps), str(state.policy)]).encode("ascii")]
     for item in state.metadata:
         name, value = item.name.encode("utf-8"), item.value.encode("utf-8")
-        hasher.update(b";%d,%d,%d," % (item.timestamp.value, len(name), len(value)) + name + value)
-    return hasher.digest()
+        parts.append(b";%d,%d,%d," % (item.timestamp.value, len(name), len(value)) + name + value)
+    return b"".join(parts)
+
+
+def fingerprint_of(rows_digest: bytes, text: bytes) -> bytes:
+    """A fingerprint by its parts."""
+    return xxhash.xxh3_128_digest(rows_digest + text)

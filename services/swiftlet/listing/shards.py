@@ -315,12 +315,9 @@ def forget(database: ContainerDb, rows: Iterable[ObjectRow]) -> int:
     for row in gone:
         database.drop(row)
     live = [row for row in gone if not row.deleted]
-    totals, size = database.head.totals, sum(row.size for row in live)
-    database.head = replace(
-        database.head,
-        totals=Totals(totals.rows - len(live), totals.objects - len(live), totals.bytes - size),
-        rows_digest=sethash.add(database.head.rows_digest, -sum(sethash.term(row) for row in gone)),
-    )
+    less = Totals(-len(live), -len(live), -sum(row.size for row in live))
+    digest = sethash.add(database.head.rows_digest, -sum(sethash.term(row) for row in gone))
+    database.head = database.head.counted(less, digest)
     return len(gone)
 
 

@@ -31,6 +31,14 @@ def documented_rows(database: str) -> list[tuple[str, str]]:
     return re.findall(r"`(\w+)`(?:\*\*)? (INTEGER|TEXT)", text)
 
 
+def documented_totals(database: str) -> list[str]:
+    """Columns of the table of totals by policy."""
+    if database != "account":
+        return []
+    [text] = re.findall(r"`policy_total`, with a row of (.*) for each", PAGE.read_text("utf-8"))
+    return re.findall(r"`(\w+)`", text)
+
+
 def columns_of(database: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
     return [(name, kind) for _, name, kind, *_ in database.execute(f"PRAGMA table_info({table})")]
 
@@ -67,7 +75,9 @@ def test_tables_are_those_of_the_page(
         assert made == documented_columns()
         assert documented_rows(database) == columns_of(connection, "live") == columns_of(connection, "marker")
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert tables == {"info", "metadata", "live", "marker"}
+        more = {"policy_total"} if database == "account" else set()
+        assert tables == {"info", "metadata", "live", "marker"} | more
+        assert [name for name, _ in columns_of(connection, "policy_total")] == documented_totals(database)
     finally:
         connection.close()
 

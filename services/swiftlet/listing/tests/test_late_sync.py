@@ -9,13 +9,15 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing import late_sync
+from swiftlet.listing.crew import Done
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
@@ -133,7 +135,10 @@ async def test_a_sync_that_fails_takes_the_device_out_and_makes_nothing_durable(
         await store.update_rows(*PLACE, [row("two")], later=True)
 
 
-async def test_a_container_that_goes_meanwhile_is_no_failure_of_the_device(store: ListingStore, disk: Disk) -> None:
+async def test_a_container_that_goes_meanwhile_is_no_failure_of_the_device(
+    store: ListingStore, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_sync, "SYNC_AFTER_S", 1.0)
     id = store.id_of(0, DatabaseName(*PLACE[1:]))
     await store.update_rows(*PLACE, [row("one")], later=True)
     durable = store.durable(id)
@@ -141,6 +146,7 @@ async def test_a_container_that_goes_meanwhile_is_no_failure_of_the_device(store
     assert await store.remove(id, await store.fingerprint(id))
     with pytest.raises(FileNotFoundError):
         await durable
+    monkeypatch.setattr(late_sync, "SYNC_AFTER_S", 0.001)
     await store.put_container(*PLACE, Timestamp(3), {}, None, 0)
     await store.update_rows(*PLACE, [row("two")], later=True)
     await (store.durable(id) or asyncio.sleep(0))
@@ -155,3 +161,90 @@ async def test_closing_waits_until_all_is_durable(tmp_path: Path, disk: Disk) ->
     assert durable is not None
     await store.close()
     assert durable.done()
+
+
+async def test_databases_of_a_device_are_synced_in_rounds(
+    store: ListingStore, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_sync, "SYNC_AFTER_S", 0.3)
+    places = [(0, "a", f"c{number}") for number in range(10)]
+    for place in places:
+        await store.put_container(*place, Timestamp(1), {}, None, 0)
+    jobs: list[object] = []
+    do = store._syncers.do
+
+    def counted(job: Callable[[], object], done: Done) -> None:
+        jobs.append(job)
+        do(job, done)
+
+    monkeypatch.setattr(store._syncers, "do", counted)
+    await asyncio.gather(*(store.update_rows(*place, [row("one")], later=True) for place in places))
+    waiting = [store.durable(store.id_of(0, DatabaseName(*place[1:]))) for place in places]
+    await asyncio.gather(*(durable for durable in waiting if durable is not None))
+    assert len([durable for durable in waiting if durable is not None]) == 10
+    assert len(jobs) == store.limits.threads, "shared out among the threads"
+    assert all(store.durable(store.id_of(0, DatabaseName(*place[1:]))) is None for place in places)
+
+
+async def test_what_is_committed_while_a_sync_is_under_way_is_in_the_next_one(
+    store: ListingStore, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    sync = late_sync._datasync
+
+    def slow(path: Path) -> None:
+        sync(path)
+        begun.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(late_sync, "_datasync", slow)
+    id = store.id_of(0, DatabaseName(*PLACE[1:]))
+    await store.update_rows(*PLACE, [row("one")], later=True)
+    first = store.durable(id)
+    assert await asyncio.to_thread(begun.wait, 30)
+    await store.update_rows(*PLACE, [row("two")], later=True)
+    second = store.durable(id)
+    assert first is not None
+    assert second is not None
+    assert second is not first
+    assert await after_power_loss(store, disk, tmp_path / "first") == ["one"]
+    go_on.set()
+    await first
+    await second
+    assert await after_power_loss(store, disk, tmp_path / "second") == ["one", "two"]
+
+
+async def test_who_goes_away_while_it_waits_takes_no_sync_from_the_others(store: ListingStore, disk: Disk) -> None:
+    id = store.id_of(0, DatabaseName(*PLACE[1:]))
+    await store.update_rows(*PLACE, [row("one")], later=True)
+    durable = store.durable(id)
+    assert durable is not None
+    durable.cancel()
+    async with asyncio.timeout(30):
+        await store._handles[id].wait_idle()
+        await store.update_rows(*PLACE, [row("two")], later=True)
+        await (store.durable(id) or asyncio.sleep(0))
+    assert store.durable(id) is None
+
+
+async def test_a_failed_sync_that_can_t_be_dealt_with_is_told_all_the_same(
+    store: ListingStore, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(str(context["exception"])))
+
+    async def fails(_handle: object, _error: object) -> None:
+        raise OSError(errno.EROFS, "read-only file system")
+
+    monkeypatch.setattr(store, "fault", fails)
+    disk.error = OSError(errno.EIO, "input/output error")
+    id = store.id_of(0, DatabaseName(*PLACE[1:]))
+    await store.update_rows(*PLACE, [row("one")], later=True)
+    durable = store.durable(id)
+    assert durable is not None
+    async with asyncio.timeout(30):
+        with pytest.raises(OSError, match="input/output error"):
+            await durable
+        await store._handles[id].wait_idle()
+    assert len(messages) == 1
+    assert "read-only" in messages[0]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftlet.listing.account_db import AccountDb
-from swiftlet.listing.container_db import ContainerDb, plain
+from swiftlet.listing.container_db import ContainerDb, packed, plain
 from swiftlet.listing.schema import create_database, loaded, open_database, stored
 from swiftlet.model import ContainerRow, DatabaseKind, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.timestamp import MAX_VALUE, Timestamp
@@ -93,7 +93,7 @@ def test_a_deletion_that_raced_with_a_row_is_undone(root: Path) -> None:
         database.begin()
         database.put(Timestamp(1), {"A": "b"}, None, 0)
     deleted.delete(Timestamp(5))
-    written.update([ObjectRow("o", Timestamp(4), 7)])
+    written.update([packed(ObjectRow("o", Timestamp(4), 7))])
     deleted.merge_state(written.state())
     deleted.merge(written.rows("", "", 9))
     written.merge_state(deleted.state())

@@ -8,17 +8,20 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
 
 from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound, StoreFormatError
+from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.row_tables import Change, Packed
 from swiftlet.listing.tests import crash_writer
+from swiftlet.listing.writer import Write
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.timestamp import ZERO, Timestamp
@@ -82,6 +85,29 @@ async def test_a_refused_write_leaves_its_neighbours(store: ListingStore) -> Non
     assert [type(result).__name__ for result in results] == ["NoneType", "NotEmpty", "PolicyConflict", "NoneType"]
     info = await store.container_info(0, "a", "c")
     assert (info.object_count, info.metadata) == (2, {"K": "v", "M": "z"})
+
+
+async def test_updates_of_a_container_are_merged_as_one_and_refused_as_one(store: ListingStore) -> None:
+    id, sizes = await put(store, rows=1), list[int]()
+    merge = ContainerDb.merge_rows
+
+    def counted(database: ContainerDb, rows: Iterable[Packed], forgotten: Timestamp = ZERO) -> Change:
+        sizes.append(len(found := list(rows)))
+        return merge(database, found, forgotten)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContainerDb, "merge_rows", counted)
+        updates = [[ObjectRow(f"x{i % 7}", Timestamp(3 + i), i, deleted=i == 9)] for i in range(10)]
+        await asyncio.gather(*(store.update_rows(0, "a", "c", rows, i % 2 == 0) for i, rows in enumerate(updates)))
+    assert sizes == [10]
+    rows: list[ObjectRow] = await store.read(id, lambda database: database.rows("x", "", 100))
+    assert {row.name: row.timestamp.value for row in rows} == {f"x{n}": 3 + max(n, (n + 7) * (n < 3)) for n in range(7)}
+    await store.verify(id)
+    missing = await asyncio.gather(
+        *(store.update_rows(0, "a", "missing", [ObjectRow("x", Timestamp(3))]) for _ in range(3)),
+        return_exceptions=True,
+    )
+    assert [type(error) for error in missing] == [NotFound] * 3
 
 
 async def test_more_databases_than_may_be_open(store: ListingStore) -> None:
@@ -238,3 +264,37 @@ async def test_an_account_of_a_reported_container(store: ListingStore) -> None:
     await store.update_containers(0, "a", [ContainerRow("c", Timestamp(1), ZERO, 4, 40, 0, Timestamp(3))])
     info = await store.account_info(0, "a")
     assert (info.object_count, info.bytes_used) == (4, 40)
+
+
+async def test_a_fault_that_can_t_be_dealt_with_an_observer_and_a_listener_that_raise_leave_nobody_waiting(
+    store: ListingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(str(context["exception"])))
+    id = await put(store)
+
+    def observer(*_: object) -> None:
+        raise ValueError("the observer")
+
+    def listener(*_: object) -> None:
+        raise ValueError("the listener")
+
+    store.on_committed = observer
+    async with asyncio.timeout(30):
+        store.submit(id, Write(lambda _: None, listener))
+        await asyncio.gather(*(store.update_rows(0, "a", "c", [ObjectRow(f"{i}", Timestamp(2), 1)]) for i in range(9)))
+        assert messages.count("the listener") == 1
+        assert "the observer" in messages
+        store.on_committed = None
+
+        def breaks(_: ContainerDb) -> None:
+            raise DamagedDatabase("broken")
+
+        def no_ward(_: object) -> None:
+            raise PermissionError("no quarantine")
+
+        monkeypatch.setattr(store, "_quarantine", no_ward)
+        told = await asyncio.gather(*(store.write(id, breaks) for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in told] == [DamagedDatabase] * 3
+        assert "no quarantine" in messages
+        assert (await store.container_info(0, "a", "c")).object_count == 9, "the next one finds what is there"

@@ -1,0 +1,252 @@
+"""The connection that writes one database: a transaction for the writes that wait, in a worker thread.
+
+Each of several writes runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...) takes nothing of the
+others with it. Rows of several updates of a container are merged as one: nothing but the container's absence can
+refuse them, and that refuses all.
+
+Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, everybody in it
+gets the error, and the connection is closed; nothing was acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swiftlet.errors import DeviceFailed, DiskFull, NotFound, StoreFormatError, SwiftletError
+from swiftlet.listing.account_db import AccountDb
+from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.crew import Done
+from swiftlet.listing.faults import translate
+from swiftlet.listing.row_tables import Packed
+from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+
+AnyDb = ContainerDb | AccountDb
+
+_CLASSES: dict[DatabaseKind, type[ContainerDb] | type[AccountDb]] = {
+    DatabaseKind.CONTAINER: ContainerDb,
+    DatabaseKind.ACCOUNT: AccountDb,
+}
+_CACHE_KIB = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a transaction left behind: the replica's fingerprint, and whether the account has to be told."""
+
+    fingerprint: bytes
+    unreported: bool
+    rows: int = 0
+    """Live rows."""
+    split: bool = False
+    """Whether it is a container that has shards."""
+
+    @classmethod
+    def of(cls, database: AnyDb) -> Summary:
+        """The summary of a database as it stands."""
+        head = database.head
+        split = isinstance(database, ContainerDb) and database.has_shards and head.put_timestamp.value > 0
+        return cls(database.fingerprint(), head.unreported, head.totals.rows, split)
+
+
+@dataclass(slots=True)
+class Write:
+    """One write that waits for its turn. `create`: whose database to make if there is none."""
+
+    operation: Callable[[Any], Any]
+    done: Done
+    """Told what the operation returned, or why it was refused; in the event loop, and may not raise."""
+    weight: int = 1
+    create: DatabaseName | None = None
+    grows: bool = True
+    """Whether a device at its reserve refuses it."""
+    removes: bool = False
+    """Whether the database goes when the operation returns True; then it is alone in its transaction."""
+    later: bool = False
+    """Whether it need not wait until it is durable: somebody else sees to it until then."""
+    rows: Sequence[Packed] | None = None
+    """What `operation` merges if it does nothing else to a container that was never split, and returns nothing then."""
+    unwanted: Callable[[], bool] | None = None
+    """Whether nobody waits for it any more."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one write."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a transaction."""
+
+    results: list[Result] = field(default_factory=list)
+    summary: Summary | None = None
+    """None when nothing was committed."""
+    removed: bool = False
+    """Whether the database is gone."""
+    opened: bool = False
+    """Whether the connection was opened for it."""
+    relaxed: bool = False
+    """Whether what was committed is not durable yet."""
+
+
+class Writer:
+    """The connection of one database that may be there or not; used by one thread at a time."""
+
+    def __init__(
+        self,
+        id: DatabaseId,
+        path: Path,
+        root: Path,
+        check_room: Callable[[], None],
+        before_removal: Callable[[], None],
+    ) -> None:
+        """Nothing is opened before the first use; `check_room` raises DiskFull at the device's reserve."""
+        self.id = id
+        self._path = path
+        self._root = root
+        self._check_room = check_room
+        self._before_removal = before_removal
+        self._database: AnyDb | None = None
+        self._relaxed = False
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a connection."""
+        return self._database is not None
+
+    def transact(self, batch: Sequence[Write]) -> Outcome:
+        """One transaction of all these; what fails it as a whole is raised."""
+        outcome = Outcome(opened=self._database is None, relaxed=all(write.later for write in batch))
+        try:
+            full = self._full()
+            self._set_relaxed(outcome.relaxed)
+            if full is not None or not self._join(batch, outcome.results):
+                outcome.results = [self._one(write, full, len(batch) == 1) for write in batch]
+            database = self._database
+            if database is None or not database.connection.in_transaction:
+                return outcome
+            if batch[0].removes and outcome.results[0].value is True:
+                self._remove()
+                outcome.removed = True
+                return outcome
+            database.commit()
+            outcome.summary = Summary.of(database)
+            return outcome
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise explained(self.id, error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; SQLite rolls back what was open."""
+        if self._database is not None:
+            self._database.connection.close()
+            self._database = None
+
+    def _set_relaxed(self, relaxed: bool) -> None:
+        """Whether the next transaction's COMMIT returns before the log is synced."""
+        if relaxed is not self._relaxed and self._database is not None:
+            relax(self._database.connection, relaxed)
+        self._relaxed = relaxed
+
+    def _full(self) -> DiskFull | None:
+        try:
+            self._check_room()
+        except DiskFull as error:
+            return error
+        return None
+
+    def _join(self, batch: Sequence[Write], results: list[Result]) -> bool:
+        """Merge the rows of several updates of a container at once, if they are that and it was never split."""
+        if len(batch) == 1 or any(write.rows is None for write in batch):
+            return False
+        database = self._database or self._open(None)
+        if not isinstance(database, ContainerDb):
+            return False
+        database.begin()
+        if database.points():
+            return False
+        try:
+            database.update([row for write in batch for row in write.rows or ()])
+        except NotFound as error:
+            database.give_up()
+            results += [Result(error=error) for _ in batch]
+        else:
+            results += [Result() for _ in batch]
+        return True
+
+    def _one(self, write: Write, full: DiskFull | None, alone: bool) -> Result:
+        """One write within the transaction, which it begins when it is the first; refusals are results.
+
+        `alone`: it is the only one, so that the whole transaction goes with it.
+        """
+        if full is not None and write.grows:
+            return Result(error=full)
+        database = self._database or self._open(write.create)
+        if database is None:
+            return Result(error=NotFound(f"there is no database {self.id}"))
+        if not database.connection.in_transaction:
+            database.begin()
+        try:
+            if alone:
+                return Result(write.operation(database))
+            with database.apart():
+                return Result(write.operation(database))
+        except SwiftletError as error:
+            if isinstance(error, StoreFormatError | DeviceFailed):
+                raise
+            if alone:
+                database.give_up()
+            return Result(error=error)
+
+    def _open(self, create: DatabaseName | None) -> AnyDb | None:
+        if not self._path.exists():
+            if create is None:
+                return None
+            create_database(self._path, self.id.kind, create, self._root)
+        self._database = opened(self.id, self._path, _CACHE_KIB)
+        if self._relaxed:
+            relax(self._database.connection, True)
+        return self._database
+
+    def _remove(self) -> None:
+        """Take the database off the device: out of sight in one step, then its files."""
+        self.close()
+        self._before_removal()
+        trash = self._root / "trash" / f"{self.id.kind.value}-{self.id.digest.hex()}-{os.urandom(4).hex()}"
+        trash.parent.mkdir(exist_ok=True)
+        self._path.parent.rename(trash)
+        sync_directories(self._path.parent.parent, self._root)
+        shutil.rmtree(trash)
+
+
+def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
+    """A database through a connection of its own; NotFound."""
+    try:
+        connection = open_database(path, id.kind, cache_kib)
+    except sqlite3.OperationalError as error:
+        if not path.exists():
+            raise NotFound(f"there is no database {id}") from error
+        raise
+    try:
+        return _CLASSES[id.kind](connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def explained(id: DatabaseId, error: sqlite3.Error | OSError) -> BaseException:
+    """What an error of SQLite or the system means for a database."""
+    return translate(error, str(id)) or error
