@@ -185,7 +185,8 @@ class AccountReporter:
                 return True
             account, row = news
             await self._tell(device, id, account, row)
-            await store.write(id, lambda database: database.mark_reported(row), grows=False)
+            # Not worth a sync: what power takes of it is reported once more.
+            await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True)
         except (NotFound, StoreFormatError):
             return True
         except SwiftletError as error:

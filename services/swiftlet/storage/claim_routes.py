@@ -5,14 +5,15 @@ Fault model: as there. A lost answer leaves a claim that nobody knows of, until 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Protocol
 
 from aiohttp import web
 
-from swiftlet.errors import DeviceFailed
+from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName
 from swiftlet.storage.claims import Claims, Finder, Report
@@ -64,11 +65,37 @@ class ClaimRoutes:
         await self._of(request).cancel(*_place(request), claims_wire.claim_id(fields))
         return {}
 
+    async def take_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to several `claims`, each as alone."""
+        return await _many(self.take_claim, request, fields)
+
+    async def settle_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to several `claims`, each as alone."""
+        return await _many(self.settle_claim, request, fields)
+
+    async def cancel_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to several `claims`, each as alone."""
+        return await _many(self.cancel_claim, request, fields)
+
     def _of(self, request: web.Request) -> Claims:
         device = request.match_info["device"]
         if device not in self.claims:
             raise DeviceFailed(f"device {device} is not served here")
         return self.claims[device]
+
+
+async def _many(
+    one: Callable[[web.Request, Answer], Awaitable[Answer]], request: web.Request, fields: Answer
+) -> Answer:
+    """All requests of a message side by side: what is wrong with one of them is its own answer."""
+
+    async def answer(body: Answer) -> Answer | SwiftletError:
+        try:
+            return await one(request, body)
+        except SwiftletError as error:
+            return error
+
+    return claims_wire.answers_to_wire(await asyncio.gather(*map(answer, claims_wire.many_from_wire(fields))))
 
 
 def _report(reporter: ReportNow | None, device: str) -> Report | None:

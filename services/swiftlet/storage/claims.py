@@ -3,8 +3,9 @@
 A limit holds exactly only if somebody knows all writes that are under way. Each replica of a database does so for
 itself: a claim is granted if the rows that the replica holds and the claims that it granted leave room for it, in one
 step. A claim ends when its write has failed (`cancel`), when its row is here (`settle`), or when its time is up.
-A settled claim whose row is still on its way counts until the row has come. Claims never touch the disk: the replicas
-are each other's copies, and a proxy repeats the claims of long uploads.
+A settled claim whose row is still on its way counts until the row has come. Whoever waits for a database while it is
+looked at is served by the next look, all together and in the order in which they came. Claims never touch the disk:
+the replicas are each other's copies, and a proxy repeats the claims of long uploads.
 
 Fault model: callers may go away without a word, so every claim has a time to live, and there are limits on how
 many are held. A server that was started anew knows no claims; the other replicas do. `docs/design` says what that
@@ -15,10 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from swiftlet.errors import NodeBusy, NotFound
 from swiftlet.listing.account_db import AccountDb
@@ -39,8 +41,9 @@ from swiftlet.model import (
 from swiftlet.quota.weigh import excess_of, total
 from swiftlet.timestamp import Timestamp
 
-T = TypeVar("T")
 AnyDb = ContainerDb | AccountDb
+Row = tuple[str, Timestamp]
+"""A row's name, and when it was written."""
 Report = Callable[[DatabaseId], Awaitable[bool]]
 """Brings a container's totals, as they are now, to its account within a bounded time; whether that worked."""
 
@@ -61,15 +64,88 @@ MAX_CLAIMS = 10_000
 class _Held:
     asked: Amounts
     ends: float
-    row: tuple[str, Timestamp] | None = None
+    row: Row | None = None
     """The row that ends it, once the write is done."""
+
+
+MAX_AT_ONCE = 500
+"""Wishes about one database that one look at it serves."""
+
+
+@dataclass(slots=True)
+class _Take:
+    """A claim to be held."""
+
+    name: DatabaseName
+    claim: Claim
+    bounds: Bounds
+    life_s: float
+    answer: asyncio.Future[Excess | None]
+
+
+@dataclass(slots=True)
+class _Settle:
+    """A write that is done: is its row here, and does the account know the totals?"""
+
+    id: str
+    row: Row
+    answer: asyncio.Future[tuple[bool, bool]]
+
+
+@dataclass(slots=True)
+class _Cancel:
+    """A claim to be let go."""
+
+    id: str
+    answer: asyncio.Future[None]
+
+
+_Wish = _Take | _Settle | _Cancel
 
 
 @dataclass(slots=True)
 class _Book:
     held: dict[str, _Held] = field(default_factory=dict)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
+    waiting: deque[_Wish] = field(default_factory=deque)
+    turns: asyncio.Task[None] | None = None
+    """At work as long as anybody waits."""
+    taken: Amounts = field(default_factory=Amounts)
+    """By all that is held."""
+
+    def put(self, key: str, held: _Held) -> None:
+        """Hold it, in the place of one with this key."""
+        self.taken = total([self.taken_beside(key), held.asked])
+        self.held[key] = held
+
+    def drop(self, key: str) -> None:
+        """Let it go, if it is held."""
+        self.taken = self.taken_beside(key)
+        self.held.pop(key, None)
+
+    def taken_beside(self, key: str) -> Amounts:
+        """What the others take."""
+        held, all = self.held.get(key), self.taken
+        if held is None:
+            return all
+        own = held.asked
+        return Amounts(all.containers - own.containers, all.objects - own.objects, all.bytes - own.bytes)
+
+    def rows(self) -> set[Row]:
+        """The rows that end what is held."""
+        return {held.row for held in self.held.values() if held.row is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A database at one moment."""
+
+    used: Amounts | NotFound
+    """What its rows take; NotFound where nothing can be stored."""
+    here: frozenset[Row] = frozenset()
+    """The rows, of those asked for, that are in it as written then or later."""
+    told: bool = True
+    """Whether the account knows the totals."""
+    split: bool = False
 
 
 class Claims:
@@ -95,20 +171,9 @@ class Claims:
         self, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: float
     ) -> Excess | None:
         """Hold a claim, or change one that is held; why not when it does not fit. NotFound, NodeBusy."""
-        id = self._store.id_of(partition, name)
-        async with _at_work(self._books, id) as book:
-            self._expire(book)
-            if len(book.held) >= MAX_CLAIMS and claim.id not in book.held:
-                raise NodeBusy(f"{len(book.held)} writes to {name} are under way already")
-            others = {key: held for key, held in book.held.items() if key != claim.id}
-            used, arrived = await self._look(id, others)
-            for key in arrived:
-                del book.held[key]
-            used = total([used, *(held.asked for key, held in others.items() if key not in arrived)])
-            excess = excess_of(used, claim.asked, bounds)
-            if excess is None:
-                book.held[claim.id] = _Held(claim.asked, self._clock() + life_s)
-            return excess
+        answer: asyncio.Future[Excess | None] = asyncio.get_running_loop().create_future()
+        self._queue(self._store.id_of(partition, name), _Take(name, claim, bounds, life_s, answer))
+        return await answer
 
     async def settle(
         self, partition: int, name: DatabaseName, claim_id: str, row: str, timestamp: Timestamp, report: bool
@@ -118,14 +183,9 @@ class Claims:
         With `report` the account is told of the container's totals first, as far as that works in time.
         """
         id = self._store.id_of(partition, name)
-        async with _at_work(self._books, id) as book:
-            # One look for all that is asked in most cases: each costs a turn of a thread while others wait.
-            listed, told = await self._read(id, lambda database: _stands(database, row, timestamp), (False, True))
-            listed = listed or await self._elsewhere(id, row, timestamp)
-            if listed:
-                book.held.pop(claim_id, None)
-            elif claim_id in book.held:
-                book.held[claim_id] = replace(book.held[claim_id], row=(row, timestamp))
+        answer: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
+        self._queue(id, _Settle(claim_id, (row, timestamp), answer))
+        listed, told = await answer
         if not report or not listed:
             return Settled(listed, False)
         if told or self._report is None:
@@ -135,8 +195,9 @@ class Claims:
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
         """A write came to nothing, or is counted elsewhere."""
-        async with _at_work(self._books, self._store.id_of(partition, name)) as book:
-            book.held.pop(claim_id, None)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue(self._store.id_of(partition, name), _Cancel(claim_id, answer))
+        await answer
 
     async def _report_once(self, id: DatabaseId, report: Report) -> bool:
         """Report what is listed now; those who ask while a report is under way share the next one."""
@@ -160,57 +221,103 @@ class Claims:
         """Claims on all databases."""
         return sum(len(book.held) for book in self._books.values())
 
-    def _expire(self, book: _Book) -> None:
+    def _queue(self, id: DatabaseId, wish: _Wish) -> None:
+        """Have the wish answered in its turn."""
+        book = self._books.setdefault(id, _Book())
+        book.waiting.append(wish)
+        if book.turns is None:
+            book.turns = asyncio.create_task(self._turns(id, book))
+
+    async def _turns(self, id: DatabaseId, book: _Book) -> None:
+        """Serve who waits, all of them with one look at the database; the book is forgotten once nothing is in it."""
+        while book.waiting:
+            batch = [book.waiting.popleft() for _ in range(min(MAX_AT_ONCE, len(book.waiting)))]
+            # Who has gone away meanwhile wants nothing any more.
+            batch = [wish for wish in batch if not wish.answer.done()]
+            try:
+                await self._turn(id, book, batch)
+            except Exception as error:
+                # Raised where the answers are awaited.
+                for wish in batch:
+                    if not wish.answer.done():
+                        wish.answer.set_exception(error)
+        book.turns = None
+        if not book.held:
+            del self._books[id]
+
+    async def _turn(self, id: DatabaseId, book: _Book, batch: Sequence[_Wish]) -> None:
+        """One look, then one wish after the other as they came: nothing else changes the book meanwhile."""
         now = self._clock()
         for key in [key for key, held in book.held.items() if held.ends <= now]:
-            del book.held[key]
-
-    async def _look(self, id: DatabaseId, held: dict[str, _Held]) -> tuple[Amounts, set[str]]:
-        """What the rows take, and the claims whose rows are among them, of one moment."""
-        done = {key: one.row for key, one in held.items() if one.row is not None}
-
-        def look(database: AnyDb) -> tuple[Amounts, set[str]]:
-            totals = database.head.whole
-            if id.kind is DatabaseKind.CONTAINER:
-                database.require()
-                used = Amounts(0, totals.objects, totals.bytes)
+            book.drop(key)
+        seen = _Seen(Amounts())
+        if any(not isinstance(wish, _Cancel) for wish in batch):
+            seen = await self._look(id, book.rows() | {wish.row for wish in batch if isinstance(wish, _Settle)})
+        for key in [key for key, held in book.held.items() if held.row in seen.here]:
+            book.drop(key)
+        for wish in batch:
+            if wish.answer.done():
+                continue
+            if isinstance(wish, _Take):
+                self._decide(book, wish, seen.used)
+            elif isinstance(wish, _Cancel):
+                book.drop(wish.id)
+                wish.answer.set_result(None)
             else:
-                used = Amounts(totals.rows, totals.objects, totals.bytes)
-            return used, {key for key, row in done.items() if _has(database, *row)}
+                listed = wish.row in seen.here
+                if listed:
+                    book.drop(wish.id)
+                elif wish.id in book.held:
+                    book.put(wish.id, replace(book.held[wish.id], row=wish.row))
+                wish.answer.set_result((listed, seen.told))
 
-        if id.kind is DatabaseKind.CONTAINER:
-            arrived = {key for key, row in done.items() if await self._elsewhere(id, *row)}
-            used, here = await self._store.read(id, look)
-            return used, arrived | here
-        # An account begins with its first container.
-        return await self._read(id, look, (Amounts(), set()))
+    def _decide(self, book: _Book, wish: _Take, rows: Amounts | NotFound) -> None:
+        """Hold the claim, if it fits beside the rows and the other claims."""
+        key, asked = wish.claim.id, wish.claim.asked
+        if isinstance(rows, NotFound):
+            wish.answer.set_exception(rows)
+        elif len(book.held) >= MAX_CLAIMS and key not in book.held:
+            wish.answer.set_exception(NodeBusy(f"{len(book.held)} writes to {wish.name} are under way already"))
+        else:
+            excess = excess_of(total([rows, book.taken_beside(key)]), asked, wish.bounds)
+            if excess is None:
+                book.put(key, _Held(asked, self._clock() + wish.life_s))
+            wish.answer.set_result(excess)
 
-    async def _elsewhere(self, id: DatabaseId, row: str, timestamp: Timestamp) -> bool:
-        """Whether a shard has the row."""
-        if self._finder is None or not await self._read(id, _is_split, False):
-            return False
-        found = await self._finder.find(id, row)
-        return found is not None and found.timestamp >= timestamp
+    async def _look(self, id: DatabaseId, rows: AbstractSet[Row]) -> _Seen:
+        """What the rows take, and which of these are among them, of one moment."""
+        seen = await self._see(id, rows)
+        missing = rows - seen.here
+        if self._finder is None or not seen.split or not missing:
+            return seen
+        away = frozenset([row for row in missing if await self._is_away(self._finder, id, row)])
+        # Totals after the shards were asked: a row that is there now counts in them, or else its claim still does.
+        seen = await self._see(id, rows)
+        return replace(seen, here=seen.here | away)
 
-    async def _read(self, id: DatabaseId, look: Callable[[AnyDb], T], otherwise: T) -> T:
+    async def _see(self, id: DatabaseId, rows: AbstractSet[Row]) -> _Seen:
         try:
-            return await self._store.read(id, look)
-        except NotFound:
-            return otherwise
+            return await self._store.read(id, lambda database: _seen(database, rows))
+        except NotFound as error:
+            # An account begins with its first container.
+            return _Seen(Amounts() if id.kind is DatabaseKind.ACCOUNT else error)
+
+    async def _is_away(self, finder: Finder, id: DatabaseId, row: Row) -> bool:
+        """Whether a shard has the row."""
+        found = await finder.find(id, row[0])
+        return found is not None and found.timestamp >= row[1]
 
 
-@asynccontextmanager
-async def _at_work(books: dict[DatabaseId, _Book], id: DatabaseId) -> AsyncIterator[_Book]:
-    """The book of one database, for one user at a time; forgotten once nothing stands in it and nobody waits."""
-    book = books.setdefault(id, _Book())
-    book.users += 1
+def _seen(database: AnyDb, rows: AbstractSet[Row]) -> _Seen:
+    totals, here = database.head.whole, frozenset(row for row in rows if _has(database, *row))
+    told = not database.head.unreported
+    if isinstance(database, AccountDb):
+        return _Seen(Amounts(totals.rows, totals.objects, totals.bytes), here, told)
     try:
-        async with book.lock:
-            yield book
-    finally:
-        book.users -= 1
-        if not book.users and not book.held:
-            del books[id]
+        database.require()
+    except NotFound as error:
+        return _Seen(error, here, told, database.has_shards)
+    return _Seen(Amounts(0, totals.objects, totals.bytes), here, told, database.has_shards)
 
 
 def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
@@ -219,12 +326,3 @@ def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
     if isinstance(row, ContainerRow):
         return row.put_timestamp >= timestamp
     return isinstance(row, ObjectRow) and row.timestamp >= timestamp
-
-
-def _stands(database: AnyDb, name: str, timestamp: Timestamp) -> tuple[bool, bool]:
-    """Whether the row is here, and whether the account has been told of the totals."""
-    return _has(database, name, timestamp), not database.head.unreported
-
-
-def _is_split(database: AnyDb) -> bool:
-    return isinstance(database, ContainerDb) and database.has_shards

@@ -17,21 +17,22 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from swiftlet.errors import DeviceFailed
-from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.model import DatabaseId, DatabaseName
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.claim_routes import ClaimRoutes
 from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
+from swiftlet.storage.listing_routes import SyncRoutes, rows_of
 from swiftlet.storage.row_stream import RowStreams
 from swiftlet.storage.shard_routes import ShardRoutes
 from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.storage.sync_answers import PlacedBy
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport import row_wire
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import WireError, array, timestamp
+from swiftlet.transport.wire import WireError, timestamp
 
 
 class ContainerReporter(Protocol):
@@ -51,14 +52,17 @@ class ContainerServer:
         reporter: ContainerReporter | None = None,
         key: ClusterKey | None = None,
         sharded: Mapping[str, ShardedReplicas] | None = None,
+        placed: Mapping[str, PlacedBy] | None = None,
     ) -> None:
         """`stores` by the devices' names on this server; `key` None accepts unsigned requests.
 
-        `sharded` are the same devices' containers with their shards; None where no container is ever split.
+        `sharded` are the same devices' containers with their shards; None where no container is ever split. `placed`
+        says where the rings put the same devices; None where no ring is known.
         """
         self.stores = stores
         self.key = key
         self.shards = ShardRoutes(stores)
+        self.sync = SyncRoutes(stores, key, placed or {})
         self.claims = ClaimRoutes(stores, reporter, sharded)
         self._sharded = sharded or {}
         self.rows = RowStreams(stores, self._sharded, key)
@@ -125,7 +129,7 @@ class ContainerServer:
     async def update_container(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
         place = self._container(request)
-        await self.containers(request).update_rows(*place, [wire.object_row_from_wire(row) for row in _rows(fields)])
+        await self.containers(request).update_rows(*place, [wire.object_row_from_wire(row) for row in rows_of(fields)])
         return {}
 
     # Accounts.
@@ -164,44 +168,7 @@ class ContainerServer:
         """Nothing."""
         store, place = self.store(request), self._account(request)
         self.usage.note(request.match_info["device"], *place)
-        await store.update_containers(*place, [wire.container_row_from_wire(row) for row in _rows(fields)])
-        return {}
-
-    # Sync.
-
-    async def differing(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"differing": [index, ...]}`."""
-        asked = [_asked(entry) for entry in array(fields, "databases")]
-        found = set(await replica.differing(self.store(request), asked))
-        return {"differing": [index for index, (id, _) in enumerate(asked) if id in found]}
-
-    async def databases(self, request: web.Request, fields: Answer) -> Answer:
-        """`databases`, and whether there are `more` behind them."""
-        after = None if fields.get("after") is None else wire.id_from_text(fields["after"])
-        found, more = await replica.databases_after(self.store(request), _kind(request), after)
-        return {"databases": [wire.id_to_wire(id) for id in found], "more": more}
-
-    async def exchange_state(self, request: web.Request, fields: Answer) -> Answer:
-        """The state after the merge."""
-        state = await replica.merge_state(self.store(request), _id(request), wire.state_from_wire(fields))
-        return wire.state_to_wire(state)
-
-    async def compare_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"equal": true}`, or `rows` and the `upto` that they reach to."""
-        digest = wire.digest_from_wire(fields, "digest")
-        after, upto = wire.position_from_wire(fields, "after"), wire.position_from_wire(fields, "upto")
-        page = await replica.compare_rows(self.store(request), _id(request), after, upto, digest)
-        if page is None:
-            return {"equal": True}
-        return {"equal": False, "rows": [wire.row_to_wire(row) for row in page.rows], "upto": page.upto}
-
-    async def merge_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
-        id = _id(request)
-        is_container = id.kind is DatabaseKind.CONTAINER
-        decode = wire.object_row_from_wire if is_container else wire.container_row_from_wire
-        rows = [decode(row) for row in _rows(fields)]
-        await replica.merge_rows(self.store(request), id, wire.name_from_wire(fields), rows)
+        await store.update_containers(*place, [wire.container_row_from_wire(row) for row in rows_of(fields)])
         return {}
 
     # Parts.
@@ -269,25 +236,29 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("GET", f"{account}/listing", server.list_account, small),
         ("POST", f"{account}/rows", server.update_account, small),
         ("POST", claims, server.claims.take_claim, small),
+        ("POST", f"{claims}/many", server.claims.take_claims, small),
         ("POST", f"{claims}/settle", server.claims.settle_claim, small),
+        ("POST", f"{claims}/settle/many", server.claims.settle_claims, small),
         ("POST", f"{claims}/cancel", server.claims.cancel_claim, small),
-        ("POST", sync, server.differing, large),
-        ("POST", sync + "/{kind}", server.databases, small),
-        ("POST", f"{database}/state", server.exchange_state, large),
-        ("POST", f"{database}/compare", server.compare_rows, large),
-        ("POST", f"{database}/rows", server.merge_rows, large),
+        ("POST", f"{claims}/cancel/many", server.claims.cancel_claims, small),
+        ("POST", sync, server.sync.differing, large),
+        ("GET", sync, server.sync.knock, small),
+        ("POST", sync + "/{kind}", server.sync.databases, small),
+        ("GET", sync + "/{kind}", server.sync.held_partitions, small),
+        ("POST", f"{database}/state", server.sync.exchange_state, large),
+        ("GET", f"{database}/state", server.sync.database_state, small),
+        ("POST", f"{database}/pages", server.sync.page_digests, small),
+        ("POST", f"{database}/compare", server.sync.compare_rows, large),
+        ("POST", f"{database}/rows", server.sync.merge_rows, large),
+        ("POST", f"{database}/forget", server.sync.forget_database, small),
     ]
+    # Before what it would be a kind of databases for.
+    app.router.add_route("POST", f"{sync}/session", server.sync.session)
     for method, path, work, max_body in routes:
         app.router.add_route(method, path, server.handler(work.__name__, work, max_body))
     app.router.add_route("GET", row_wire.PATH, server.rows.handle)
     app.on_shutdown.append(server.rows.close)
-
-
-def _rows(fields: Answer) -> list[Any]:
-    rows = array(fields, "rows")
-    if len(rows) > wire.MAX_UPDATE_ROWS:
-        raise WireError(f"{len(rows)} rows in one request; send at most {wire.MAX_UPDATE_ROWS}")
-    return rows
+    app.on_cleanup.append(server.sync.close)
 
 
 def _stamp(request: web.Request) -> Timestamp:
@@ -295,21 +266,3 @@ def _stamp(request: web.Request) -> Timestamp:
     if not (value.isascii() and value.isdigit() and len(value) <= 20):
         raise WireError(f"timestamp {value!r} is not a number")
     return timestamp({"timestamp": int(value)}, "timestamp")
-
-
-def _id(request: web.Request) -> DatabaseId:
-    info = request.match_info
-    return wire.id_from_wire(info["kind"], info["partition"], info["digest"])
-
-
-def _kind(request: web.Request) -> DatabaseKind:
-    try:
-        return DatabaseKind(request.match_info["kind"])
-    except ValueError as error:
-        raise WireError(str(error)) from error
-
-
-def _asked(entry: object) -> tuple[DatabaseId, bytes]:
-    if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
-        raise WireError("an entry of databases is not [database, fingerprint]")
-    return wire.id_from_text(entry[0]), wire.digest_from_wire({"fingerprint": entry[1]}, "fingerprint")

@@ -36,6 +36,7 @@ from swiftlet.model import (
 from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
 from swiftlet.storage.claims import Claims
+from swiftlet.storage.memory_databases import MemoryDatabases
 from swiftlet.storage.memory_shards import MemoryShards
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp
@@ -53,11 +54,12 @@ class Fault(Enum):
     TIMEOUT_AFTER = "timeout after the request was carried out"
 
 
-class MemoryListingTransport(MemoryShards):
+class MemoryListingTransport(MemoryDatabases, MemoryShards):
     """`ListingTransport` and `ListingSyncTransport` to stores in this process, by device name."""
 
     def __init__(self, stores: Mapping[str, ListingStore]) -> None:
         """`stores` by the devices' unique names; a device without one is unreachable."""
+        super().__init__()
         self._stores = stores
         self.faults: MutableMapping[str, Fault] = {}
         """By device name; to be changed at any time."""

@@ -16,10 +16,11 @@ from typing import Protocol, TypeVar
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, RowFate, RowUpdate, RunEnd, RunPart, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_owed import MemoryOwed
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
+from swiftlet.storage.sync_copies import read_copies, take_copies
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import row_name
@@ -75,6 +76,8 @@ class MemoryObjectTransport:
         self._owed = {} if owed is None else owed
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
+        self.has_runs = False
+        """Whether devices may be asked for runs."""
         self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
         """Where the rings of each device's server put it."""
 
@@ -196,6 +199,14 @@ class MemoryObjectTransport:
         reader = await self._call(device, lambda store: store.open(key))
         return MemoryGetStream(device, self.link(device), reader, start, stop)
 
+    def runs(self, device: Device) -> bool:
+        """As `has_runs` says."""
+        return self.has_runs
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> MemoryRun:
+        """Begin a run."""
+        return MemoryRun(self, parts, marks)
+
     async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
         """Describe an object."""
         return await self._call(device, lambda store: store.stat(key))
@@ -274,6 +285,17 @@ class MemoryObjectTransport:
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session."""
         return await self._call(device, lambda store: answer_sync(store, message, self.placed(device)))
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Copies of many objects."""
+        copies = await self._call(device, lambda store: read_copies(store, wanted))
+        _check_loss(device, self.link(device), len(copies))
+        return copies
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Have a device take copies; lost on the way, none is taken."""
+        _check_loss(device, self.link(device), len(copies))
+        return await self._call(device, lambda store: take_copies(store, copies))
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""
@@ -383,3 +405,45 @@ class MemoryGetStream:
     async def close(self) -> None:
         """Stop."""
         self._reader.close()
+
+
+class MemoryRun:
+    """Parts one after the other; nothing is asked for ahead."""
+
+    def __init__(self, transport: MemoryObjectTransport, parts: Sequence[RunPart], marks: Marks) -> None:
+        """Before anything was asked for."""
+        self._transport = transport
+        self._parts = parts
+        self._marks = marks
+        self._closed = False
+        self.end: RunEnd | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes up to the first thing that is wrong."""
+        for done, part in enumerate(self._parts):
+            sent, info = 0, None
+            try:
+                stream = await self._transport.get(part.device, part.key, part.start, part.stop)
+                if self._closed or not self._expected(part, stream.info):
+                    self.end = RunEnd(done)
+                    return
+                async for chunk in stream.chunks():
+                    info = stream.info
+                    sent += len(chunk)
+                    yield chunk
+            except SwiftletError as error:
+                self.end = RunEnd(done, sent, info, error)
+                return
+        self.end = RunEnd(len(self._parts))
+
+    def _expected(self, part: RunPart, info: ObjectInfo) -> bool:
+        sound = part.stop <= info.size and part.size in (None, info.size) and part.etag in (None, info.etag)
+        marks = self._marks
+        marked = not info.metadata.keys().isdisjoint(marks.metadata) or not info.sysmeta.keys().isdisjoint(
+            marks.sysmeta
+        )
+        return sound and "X-Delete-At" not in info.metadata and not (part.unmarked and marked)
+
+    async def close(self) -> None:
+        """Stop."""
+        self._closed = True

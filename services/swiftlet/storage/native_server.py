@@ -58,6 +58,8 @@ class NativeServerSettings:
     """Seconds that requests under way get to finish, from when the service is asked to end."""
     rdma: Mode = "off"
     """Whether bodies go by RDMA where clients have it too."""
+    silence_s: float = 1.5
+    """Seconds of silence after which a client is given up."""
 
 
 class NativeServer:
@@ -95,6 +97,7 @@ class NativeServer:
                 aggregate_below=AGGREGATE_BELOW,
                 socket_directory=settings.socket_directory,
                 rdma=rdma,
+                silence_s=settings.silence_s,
             )
 
         self._server, self._rdma = start(settings.rdma, make)

@@ -30,12 +30,14 @@ from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, object_key
 from swiftlet.storage.object_get import get
 from swiftlet.storage.object_put import put
+from swiftlet.storage.object_sync import ObjectSync
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
 from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
+from swiftlet.storage.sync_stream import SyncDoor
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
@@ -108,6 +110,8 @@ class ObjectServer:
         self._owed = owed or {}
         self._placed = placed or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
+        self.sync_door = SyncDoor(key, ObjectSync(self._devices, self._placed).respond)
+        """Where replicators ask."""
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
         settings = self.settings
@@ -321,6 +325,7 @@ async def _list_post(device: ObjectDevice, info: ObjectInfo, row: RowUpdate | No
 def add_object_routes(app: web.Application, server: ObjectServer) -> None:
     """Put the object server's routes and its background work into an application."""
     app.add_routes(server.routes())
+    server.sync_door.add_to(app)
     app.cleanup_ctx.append(server.run_background)
 
 

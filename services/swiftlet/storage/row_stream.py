@@ -1,11 +1,17 @@
 """Row streams at the container server: updates as they come in, one transaction for those of one container that wait.
 
 A proxy keeps one stream to each container server and sends all its rows there; a message costs a fraction of an HTTP
-request. See `swiftlet.transport.row_wire` for what is said, `swiftlet.listing.late_sync` for what `later` means.
+request. See `swiftlet.transport.row_wire` for what is said, `swiftlet.listing.late_sync` for what `later` means. An
+update has no task of its own: the database calls back when it has merged the rows, and what is to be answered by the
+end of that turn of the event loop goes out as one message.
 
 Fault model: as with HTTP requests anybody may connect and send anything: the request that begins a stream is signed,
 and so is each message. A peer that sends faster than its rows are made durable is not read from meanwhile; one that
-does not read its answers is cut off after `_SEND_S`. When a stream ends its updates go on, and nobody is told of them.
+does not read its answers is sent no more, and cut off after `_SEND_S`. When a stream ends its updates go on, and nobody
+is told of them.
+
+What must hold: `_done` is called exactly once for each update that was begun, for the counts of what is under way and
+not answered are what the stream and its end wait on.
 """
 
 from __future__ import annotations
@@ -13,26 +19,44 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from aiohttp import WSMsgType, web
 
 from swiftlet.errors import DeviceFailed, SwiftletError
-from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseName
+from swiftlet.listing.pool import ListingStore, RowsTaker
+from swiftlet.model import DatabaseId, DatabaseName
 from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import read_signed, refusal
+from swiftlet.storage.row_decode import Arrived, arrived
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.transport import row_wire
-from swiftlet.transport.row_wire import Answers, Update
+from swiftlet.transport.row_wire import Answers
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import error_to_wire
 from swiftlet.web.logs import get_logger
 
 _SEND_S = 10.0
 """Seconds for a peer to take an answer."""
+_AGAIN_S = 0.02
+"""Seconds between looks whether a peer has taken an answer that did not go out at once."""
 _END_S = 5.0
 """Seconds for updates under way when the server ends."""
+_KNOWN = 10_000
+"""Containers whose places are remembered."""
+_DURATION = DURATION.labels("update_container")
+_TAKEN = REQUESTS.labels("update_container", "200")
 _log = get_logger("rows")
+
+
+class _Place(NamedTuple):
+    """Where a container's rows go."""
+
+    store: ListingStore
+    taker: RowsTaker
+    id: DatabaseId
+    name: DatabaseName
 
 
 class RowStreams:
@@ -46,6 +70,7 @@ class RowStreams:
         self._sharded = sharded
         self._key = key
         self._open: set[_Stream] = set()
+        self._places: dict[tuple[str, int, str, str], _Place] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One stream, from its beginning to its end."""
@@ -55,7 +80,9 @@ class RowStreams:
             return refusal(error)
         socket = web.WebSocketResponse(max_msg_size=row_wire.MAX_MESSAGE, compress=False, timeout=_SEND_S)
         await socket.prepare(request)
-        stream = _Stream(self, socket)
+        if request.transport is None:
+            return socket
+        stream = _Stream(self, socket, request.transport)
         self._open.add(stream)
         try:
             await stream.run(self._key)
@@ -63,17 +90,20 @@ class RowStreams:
             self._open.discard(stream)
         return socket
 
-    async def update(self, update: Update) -> asyncio.Future[None] | None:
-        """Merge rows; done when they are durable, None when they are. NotFound, DeviceFailed, NodeBusy, ..."""
-        store = self._stores.get(update.device)
-        if store is None:
-            raise DeviceFailed(f"device {update.device} is not served here")
-        containers = self._sharded.get(update.device) or store
-        place = update.partition, update.account, update.container
-        await containers.update_rows(*place, update.rows, update.later)
-        if not update.later:
-            return None
-        return store.durable(store.id_of(update.partition, DatabaseName(update.account, update.container)))
+    def place(self, update: Arrived) -> _Place:
+        """Where an update's rows go; DeviceFailed."""
+        key = update.device, update.partition, update.account, update.container
+        place = self._places.get(key)
+        if place is None:
+            store = self._stores.get(update.device)
+            if store is None:
+                raise DeviceFailed(f"device {update.device} is not served here")
+            if len(self._places) >= _KNOWN:
+                self._places.clear()
+            name = DatabaseName(update.account, update.container)
+            taker = self._sharded.get(update.device) or store
+            place = self._places[key] = _Place(store, taker, store.id_of(update.partition, name), name)
+        return place
 
     async def close(self, _app: web.Application) -> None:
         """End all streams once what is under way is answered; for shutdown."""
@@ -83,23 +113,27 @@ class RowStreams:
 class _Stream:
     """One connection."""
 
-    def __init__(self, server: RowStreams, socket: web.WebSocketResponse) -> None:
+    def __init__(self, server: RowStreams, socket: web.WebSocketResponse, transport: asyncio.Transport) -> None:
         self._server = server
         self._socket = socket
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
         self._answers = Answers()
+        self._merging = 0
+        self._merged = asyncio.Event()
         self._unanswered = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
         self._room = asyncio.Event()
+        self._owed: dict[asyncio.Future[None], list[int]] = {}
+        self._sending: asyncio.Handle | None = None
+        self._stuck_s: float | None = None
 
     async def run(self, key: ClusterKey | None) -> None:
         """Until the peer or we end it."""
-        writer = asyncio.create_task(self._write())
         try:
             async for message in self._socket:
                 if message.type is not WSMsgType.BINARY:
                     break
-                for update in row_wire.updates_of(message.data, key):
+                for update in arrived(message.data, key):
                     self._begin(update)
                 while self._unanswered >= row_wire.MAX_UNANSWERED:
                     self._room.clear()
@@ -108,71 +142,100 @@ class _Stream:
             _log.warning("row stream refused", error=str(error))
             await self._socket.close(code=1008, message=str(error).encode()[:100])
         finally:
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            if self._sending is not None:
+                self._sending.cancel()
 
     async def end(self) -> None:
         """No more updates; those under way are answered, if they are done soon."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_END_S)
-        if not self._answers.empty:
-            await self._send()
+        if self._merging:
+            self._merged.clear()
+            try:
+                async with asyncio.timeout(_END_S):
+                    await self._merged.wait()
+            except TimeoutError:
+                _log.info("row stream ends with updates under way", updates=self._merging)
+        self._send()
         await self._socket.close(code=1001, message=b"the server ends")
 
-    def _begin(self, update: Update) -> None:
+    def _begin(self, update: Arrived) -> None:
         self._unanswered += 1
-        task = asyncio.create_task(self._one(update))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _one(self, update: Update) -> None:
+        self._merging += 1
         begun = time.perf_counter()
-        status = 200
         try:
-            durable = await self._server.update(update)
-        except SwiftletError as error:
-            status = error_to_wire(error)[0]
-            self._answers.refused[update.number] = error
-            self._done()
-        except Exception:
-            _log.exception("unexpected error", container=f"/{update.account}/{update.container}")
-            status = 500
-            self._answers.refused[update.number] = SwiftletError("unexpected error; see the container server's log")
-            self._done()
-        else:
+            place = self._server.place(update)
+            done = partial(self._done, update, place, begun)
+            place.taker.submit_rows(place.id, place.name, update.rows, update.grows, update.later, done)
+        except Exception as error:  # It belongs to this update, which is answered whatever it is.
+            self._done(update, None, begun, None, error)
+
+    def _done(
+        self, update: Arrived, place: _Place | None, begun: float, _value: Any, error: BaseException | None
+    ) -> None:
+        """The rows are merged, or not."""
+        if error is None and place is not None:
+            _TAKEN.inc()
+            durable = place.store.durable(place.id) if update.later else None
             self._answers.taken[update.number] = durable is None
             if durable is None:
-                self._done()
+                self._answered(1)
+            elif durable in self._owed:
+                self._owed[durable].append(update.number)
             else:
-                durable.add_done_callback(lambda future: self._synced(update.number, future))
-        REQUESTS.labels("update_container", str(status)).inc()
-        DURATION.labels("update_container").observe(time.perf_counter() - begun)
-        self._news.set()
+                self._owed[durable] = [update.number]
+                durable.add_done_callback(self._synced)
+        else:
+            if not isinstance(error, SwiftletError):
+                _log.error("unexpected error", container=f"/{update.account}/{update.container}", exc_info=error)
+                error = SwiftletError("unexpected error; see the container server's log")
+            REQUESTS.labels("update_container", str(error_to_wire(error)[0])).inc()
+            self._answers.refused[update.number] = error
+            self._answered(1)
+        _DURATION.observe(time.perf_counter() - begun)
+        self._merging -= 1
+        if not self._merging:
+            self._merged.set()
+        self._send_soon()
 
-    def _synced(self, number: int, durable: asyncio.Future[None]) -> None:
+    def _synced(self, durable: asyncio.Future[None]) -> None:
+        numbers = self._owed.pop(durable)
         failed = durable.cancelled() or durable.exception() is not None
-        (self._answers.lost if failed else self._answers.durable).append(number)
-        self._done()
-        self._news.set()
+        (self._answers.lost if failed else self._answers.durable).extend(numbers)
+        self._answered(len(numbers))
+        self._send_soon()
 
-    def _done(self) -> None:
-        self._unanswered -= 1
+    def _answered(self, count: int) -> None:
+        self._unanswered -= count
         self._room.set()
 
-    async def _write(self) -> None:
-        """Answers as they are there, those of one moment together."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                async with asyncio.timeout(_SEND_S):
-                    await self._send()
-            except (ConnectionError, TimeoutError) as error:
-                _log.info("row stream cut off", error=repr(error))
-                await self._socket.close(code=1008, drain=False)
-                return
+    def _send_soon(self) -> None:
+        """Answer by the end of this turn of the event loop."""
+        if self._sending is None:
+            self._sending = self._loop.call_soon(self._send)
 
-    async def _send(self) -> None:
+    def _send(self) -> None:
+        """Send the answers that are there, unless the last ones are still on their way."""
+        self._sending = None
+        if self._answers.empty or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size():
+            now_s = self._loop.time()
+            self._stuck_s = self._stuck_s or now_s
+            if now_s - self._stuck_s > _SEND_S:
+                _log.info("row stream cut off", error="the peer takes no answers")
+                self._transport.abort()
+                return
+            self._sending = self._loop.call_later(_AGAIN_S, self._send)
+            return
+        self._stuck_s = None
         answers, self._answers = self._answers, Answers()
-        if not answers.empty:
-            await self._socket.send_bytes(row_wire.answers_bytes(answers))
+        self._transport.write(_frame(row_wire.answers_bytes(answers)))
+
+
+def _frame(payload: bytes) -> bytes:
+    """A WebSocket message of binary data from a server, as RFC 6455 has it: one frame, not masked."""
+    size = len(payload)
+    if size < 126:
+        return bytes((0x82, size)) + payload
+    if size < 1 << 16:
+        return b"\x82\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x82\x7f" + size.to_bytes(8, "big") + payload

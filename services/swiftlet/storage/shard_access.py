@@ -9,7 +9,7 @@ from swiftlet.listing import metrics, shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.query import Span
-from swiftlet.model import DatabaseKind, DatabaseName, ListingQuery, ObjectRow, RowsChange, ShardLook, Subdir
+from swiftlet.model import DatabaseName, ListingQuery, ObjectRow, RowsChange, ShardLook, Subdir
 from swiftlet.timestamp import Timestamp
 
 
@@ -27,7 +27,7 @@ async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: S
         max(1, len(rows)),
         grows=grows,
     )
-    metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
+    metrics.OBJECT_ROWS_MERGED.inc(len(rows))
     return change
 
 

@@ -22,8 +22,8 @@ from prometheus_client import Counter, Gauge
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing import shards
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.handle import Summary
 from swiftlet.listing.shards import Layout, shard_name
+from swiftlet.listing.writer import Summary
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ShardLook
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas

@@ -8,6 +8,9 @@ in the container's own database as strays, durable, and are brought by `swiftlet
 listing that needs them. A listing asks another replica only of shards that all replicas have moved everything to, and
 fails otherwise (the caller asks another replica of the container). This process may die at any moment: what was
 answered is in a database, here or in the shard.
+
+What must hold: whoever brings rows is told exactly once; while rows wait in a lane a task serves it, or they are
+refused. Tasks may be cancelled at any point, as when the event loop ends.
 """
 
 from __future__ import annotations
@@ -16,17 +19,21 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from swiftlet.errors import NodeBusy, NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import metrics, shards
 from swiftlet.listing.container_db import ContainerDb, plain
-from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.crew import Done
+from swiftlet.listing.errands import Errands, settle
+from swiftlet.listing.pool import ListingStore, brought
 from swiftlet.listing.query import rest, span_of
+from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.shards import Layout, Shard, shard_name
+from swiftlet.listing.writer import Write
 from swiftlet.model import (
     ContainerInfo,
     DatabaseId,
-    DatabaseKind,
     DatabaseName,
     ListingQuery,
     ObjectRow,
@@ -81,6 +88,7 @@ class ShardedReplicas:
         self._lanes: dict[tuple[DatabaseId, str], _Lane] = {}
         self._moving: dict[DatabaseId, asyncio.Lock] = {}
         self._paused: dict[Device, float] = {}
+        self._errands = Errands()
 
     # Where things are.
 
@@ -122,17 +130,30 @@ class ShardedReplicas:
         self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
     ) -> None:
         """Merge object rows, durable on return; NotFound. With `later` see `ListingStore.update_rows`."""
-        name = DatabaseName(account, container)
-        id = self.store.id_of(partition, name)
+        await brought(self, partition, DatabaseName(account, container), rows, later)
+
+    def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
+        """Where the container's own database lives."""
+        return self.store.id_of(partition, name)
+
+    def submit_rows(
+        self, id: DatabaseId, name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
+    ) -> None:
+        """As `update_rows`, of packed rows; see `RowsTaker`."""
 
         def update(database: ContainerDb) -> Mapping[str, Sequence[ObjectRow]]:
             database.require()
             return _merge_own(database, rows)
 
-        grows = not all(row.deleted for row in rows)
-        away = await self.store.write(id, update, max(1, len(rows)), grows=grows, later=later)
-        metrics.ROWS_MERGED.labels(DatabaseKind.CONTAINER.value).inc(len(rows))
-        await self._bring_all(id, name, away)
+        def merged(away: Mapping[str, Sequence[ObjectRow]] | None, error: BaseException | None) -> None:
+            if error is None:
+                metrics.OBJECT_ROWS_MERGED.inc(len(rows))
+            if away:
+                self._errands.begin(self._bring_all(id, name, away), partial(_brought, name, done))
+            else:
+                done(None, error)
+
+        self.store.submit(id, Write(update, merged, max(1, len(rows)), grows=grows, later=later, rows=rows))
 
     async def _bring_all(self, id: DatabaseId, name: DatabaseName, away: Mapping[str, Sequence[ObjectRow]]) -> None:
         if away:
@@ -147,6 +168,7 @@ class ShardedReplicas:
         lane.waiting.append((rows, future))
         if lane.task is None:
             lane.task = asyncio.create_task(self._serve(id, name, point, lane))
+            lane.task.add_done_callback(partial(_left, name, lane))
         await future
 
     async def _serve(self, id: DatabaseId, name: DatabaseName, point: str, lane: _Lane) -> None:
@@ -154,18 +176,15 @@ class ShardedReplicas:
             while lane.waiting:
                 async with lane.lock:
                     batch = _take(lane)
-                    error: Exception | None = None
+                    error: Exception | None = _cut_short(name)
                     try:
                         await self._deliver(id, name, point, [row for rows, _ in batch for row in rows])
+                        error = None
                     except Exception as raised:  # It belongs to those who wait.
                         error = raised
-                for _, future in batch:
-                    if future.done():
-                        continue
-                    if error is None:
-                        future.set_result(None)
-                    else:
-                        future.set_exception(error)
+                    finally:
+                        for _, future in batch:
+                            settle(future, None, error)
         finally:
             lane.task = None
 
@@ -399,11 +418,34 @@ def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRo
     return dict(groups)
 
 
-def _merge_own(database: ContainerDb, rows: Sequence[ObjectRow]) -> Mapping[str, Sequence[ObjectRow]]:
+def _merge_own(database: ContainerDb, rows: Sequence[Packed]) -> Mapping[str, Sequence[ObjectRow]]:
     """Merge the rows that the container's own database serves; the others."""
-    groups = grouped(shards.layout(database), rows)
-    database.merge(map(plain, groups.pop("", [])))
+    if not database.points():
+        database.merge_all(rows)
+        return {}
+    groups = grouped(shards.layout(database), [database.unpack(row) for row in rows])
+    database.merge(groups.pop("", []))
     return groups
+
+
+def _cut_short(name: DatabaseName) -> NodeBusy:
+    """What those hear whose rows nobody brings any more."""
+    return NodeBusy(f"rows of {name} were on their way to a shard when that was broken off")
+
+
+def _brought(name: DatabaseName, done: Done, error: BaseException | None) -> None:
+    """Tell who waits for rows of other databases, however the task that brought them has ended."""
+    done(None, _cut_short(name) if isinstance(error, asyncio.CancelledError) else error)
+
+
+def _left(name: DatabaseName, lane: _Lane, task: asyncio.Task[None]) -> None:
+    """Refuse rows that wait in a lane that nobody serves any more: its task was cancelled, perhaps before it began."""
+    if lane.task is task:
+        lane.task = None
+    if lane.task is None:
+        left, lane.waiting = lane.waiting, []
+        for _, future in left:
+            settle(future, None, _cut_short(name))
 
 
 def _take(lane: _Lane) -> list[tuple[Sequence[ObjectRow], asyncio.Future[None]]]:

@@ -1,8 +1,10 @@
 """Answers to questions of sync sessions, from one store: bytes in, bytes out, in one go on one of the device's threads.
 
-Roots are made from the store's suffix hashes at each question: a store has those at hand. Whether the device is a
-primary is said by the server's own ring of the policy. A server that has none, or whose ring does not have the device
-at this address, says so by the ring's version; then `primary` means nothing, and who asks goes by its own ring.
+A native store answers questions about many partitions by itself, from its index. What it does not answer is looked up
+here, and what is said is the same; roots are then made from the store's suffix hashes at each question. Whether the
+device is a primary is said by the server's own ring of the policy. A server that has none, or whose ring does not have
+the device at this address, says so by the ring's version; then `primary` means nothing, and who asks goes by its own
+ring.
 
 Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
 ring that comes between two questions answers the second one.
@@ -18,10 +20,11 @@ from swiftlet.model import Entry
 from swiftlet.ring.lookup import Ring
 from swiftlet.storage.local_devices import IsLocal, holders_of, own_index
 from swiftlet.store import sethash
+from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
 from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page
-from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode
+from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode, policy_of
 from swiftlet.sync.session.responder import answer
 
 
@@ -64,6 +67,16 @@ def nowhere(policy: int) -> Placed:
 
 def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
     """The answer to one question; WireError for what is none. Blocks as the store does."""
+    if isinstance(store, NativeStore):
+        here = placed(policy_of(message))
+        found = store.sync_answer(message, here.ring_version, here.is_primary)
+        if found is not None:
+            return found
+    return answer_by_values(store, message, placed)
+
+
+def answer_by_values(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
+    """The same, of any store, by what it says of each suffix."""
     request = decode_request(message)
     here = placed(request.policy)
     steps = answer(request, here.ring_version, here.is_primary)

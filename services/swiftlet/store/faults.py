@@ -56,6 +56,11 @@ class Faults:
         with self._mutex:
             self._planned.append(_Planned(operation, self._calls[operation] + nth, times, error))
 
+    @property
+    def any(self) -> bool:
+        """Whether anything ails it, or is to come."""
+        return self.full or self.broken or bool(self.delay_s or self._planned)
+
     def clear(self) -> None:
         """A healthy device again."""
         with self._mutex:

@@ -6,7 +6,7 @@ Format: `docs/volumes.md`. Fault model and the rest: `native/crates/store`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,6 +229,21 @@ class NativeStore:
         """The newest version's description."""
         with _domain(key.hex):
             return info_of(self._store.stat(place(key)))
+
+    # -- many at a time --------------------------------------------------------------------------------------
+
+    def read_copies(self, wanted: bytes, *, objects: int, size: int, alone: int) -> bytes:
+        """Copies of many objects, see "Copies" in `docs/sync.md`; ValueError for what is no question about them."""
+        return swiftlet_native.read_copies(self._store, wanted, objects=objects, size=size, alone=alone)
+
+    def take_copies(self, copies: bytes, *, objects: int) -> bytes:
+        """Take copies in one group commit; what became of each. ValueError, and none was taken, for garbage."""
+        return swiftlet_native.take_copies(self._store, copies, objects=objects)
+
+    def sync_answer(self, question: bytes, ring_version: int, is_primary: Callable[[int], bool]) -> bytes | None:
+        """The answer to a question of a sync session, see "Messages" in `docs/sync.md`; None: not by itself."""
+        with _domain(self._root):
+            return swiftlet_native.sync_answer(self._store, question, ring_version, is_primary)
 
     # -- partitions ------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class ListingCluster:
 
 
 def device(id: int) -> Device:
-    return Device(id, f"device-{id}", "127.0.0.1", 1, f"d{id}", "r", f"z{id}", f"n{id}", 1.0)
+    return Device(id, f"device-{id}", "127.0.0.1", 1 + id, f"d{id}", "r", f"z{id}", f"n{id}", 1.0)
 
 
 @asynccontextmanager

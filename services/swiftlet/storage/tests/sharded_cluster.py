@@ -13,11 +13,11 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.listing_sync import ListingSync
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import HASH_PATH, device
 from swiftlet.timestamp import Timestamp, TimestampClock
 
@@ -106,14 +106,7 @@ class ShardedCluster:
         """Rounds of sync everywhere."""
         for _ in range(rounds):
             for own in self.devices:
-                sync = ListingSync(
-                    {own.device: self.stores[own.name]},
-                    lambda: self.ring,
-                    lambda: self.ring,
-                    self.transport,
-                    lambda other, id=own.id: other.id == id,  # type: ignore[misc]
-                )
-                await sync.run_once()
+                await Rounds(self.transport, own, lambda: self.ring).run_once()
 
     @property
     def id(self) -> DatabaseId:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from swiftlet.errors import NodeBusy, NodeError, NotFound
+from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NotFound
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import Amounts, Bounds, Claim, ContainerRow, DatabaseName, Excess, ObjectRow, Settled
+from swiftlet.model import Amounts, Bounds, Claim, ContainerRow, DatabaseId, DatabaseName, Excess, ObjectRow, Settled
+from swiftlet.ring.model import Device
 from swiftlet.storage import claims as claims_module
 from swiftlet.storage.claims import Claims
 from swiftlet.storage.tests.listing_cluster import HASH_PATH, http_cluster
 from swiftlet.timestamp import Timestamp
+from swiftlet.transport.http_listing import HttpListingTransport
 
 NAME = DatabaseName("a", "c")
 ACCOUNT = DatabaseName("a")
@@ -191,3 +194,99 @@ async def test_over_the_wire(tmp_path: Path) -> None:
                 await transport.take_claim(device, 1, NAME, bad, Bounds(), 60)
         with pytest.raises(NodeError):
             await transport.take_claim(device, 1, NAME, claim(3), Bounds(), 0)
+
+
+async def test_many_who_wait_share_one_look(
+    store: ListingStore, claims: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, read = 0, store.read
+
+    async def counted(id: DatabaseId, operation: Callable[..., object]) -> object:
+        nonlocal looks
+        looks += 1
+        return await read(id, operation)
+
+    monkeypatch.setattr(store, "read", counted)
+    answers = await asyncio.gather(*(claims.take(1, NAME, claim(n), Bounds(objects=20), 60) for n in range(50)))
+    # In the order in which they came.
+    assert [answer is None for answer in answers] == [True] * 20 + [False] * 30
+    assert looks == 1
+    settled = await asyncio.gather(
+        *(claims.settle(1, NAME, claim(n).id, str(n), Timestamp(7), False) for n in range(20))
+    )
+    assert (set(settled), looks) == ({Settled(False, False)}, 2)
+    await asyncio.gather(*(claims.cancel(1, NAME, claim(n).id) for n in range(20)))
+    assert (claims.held(), claims._books, looks) == (0, {}, 2)
+
+
+async def test_what_waits_is_served_as_it_came(claims: Claims) -> None:
+    one = Bounds(objects=1)
+    wishes: list[Awaitable[Excess | None]] = [
+        claims.take(1, NAME, claim(1), one, 60),
+        claims.take(1, NAME, claim(2), one, 60),
+        claims.cancel(1, NAME, claim(1).id),
+        claims.take(1, NAME, claim(3), one, 60),
+    ]
+    assert await asyncio.gather(*wishes) == [None, Excess("objects", 1, 1, 1), None, None]
+    assert claims.held() == 1
+
+
+async def test_a_look_that_fails_fails_who_waited_for_it_and_nobody_else(
+    store: ListingStore, claims: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = store.read
+
+    async def failing(id: DatabaseId, operation: Callable[..., object]) -> object:
+        raise DeviceFailed("the disk is gone")
+
+    assert await claims.take(1, NAME, claim(0), FIVE, 60) is None
+    monkeypatch.setattr(store, "read", failing)
+    takes = (claims.take(1, NAME, claim(n), FIVE, 60) for n in range(1, 4))
+    answers = await asyncio.gather(*takes, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DeviceFailed] * 3
+    monkeypatch.setattr(store, "read", read)
+    assert claims.held() == 1
+    assert await claims.take(1, NAME, claim(1), FIVE, 60) is None
+
+
+async def test_who_goes_away_while_waiting_holds_nothing(claims: Claims) -> None:
+    tasks = [asyncio.create_task(claims.take(1, NAME, claim(n), FIVE, 60)) for n in range(5)]
+    await asyncio.sleep(0)
+    for task in tasks[1:]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert claims.held() == 1
+
+
+async def test_many_over_the_wire_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with http_cluster(tmp_path, 1) as cluster:
+        transport, device = cluster.transport, cluster.devices[0]
+        assert isinstance(transport, HttpListingTransport)
+        await transport.put_container(device, 1, "a", "c", Timestamp(5), {}, None, 0)
+        paths, call = [], transport._call
+
+        async def seen(device: Device, method: str, path: str, *rest: Any) -> dict[str, Any]:
+            paths.append(path.partition("/claims")[2])
+            return await call(device, method, path, *rest)
+
+        monkeypatch.setattr(transport, "_call", seen)
+        takes = (transport.take_claim(device, 1, NAME, claim(n), Bounds(objects=20), 60) for n in range(50))
+        answers = await asyncio.gather(*takes)
+        assert answers == [None] * 20 + [Excess("objects", 20, 20, 1)] * 30
+        # What is wrong with one is its own answer.
+        mixed: list[Claim] = [claim(0, size=1), Claim("x", Amounts()), claim(1, size=1), Claim("y", Amounts())]
+        found = await asyncio.gather(
+            transport.take_claim(device, 1, NAME, claim(2), FIVE, 60),
+            *(transport.take_claim(device, 1, NAME, one, Bounds(), 60) for one in mixed),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in found[1:]] == [type(None), NodeError, type(None), NodeError]
+        settles = (transport.settle_claim(device, 1, NAME, claim(n).id, str(n), Timestamp(9), False) for n in range(20))
+        assert set(await asyncio.gather(*settles)) == {Settled(False, False)}
+        await asyncio.gather(*(transport.cancel_claim(device, 1, NAME, claim(n).id) for n in range(20)))
+        assert paths == ["/many", "/many", "/settle/many", "/cancel/many"]
+        assert transport._lines._lines == {}
+        missing = DatabaseName("a", "none")
+        takes = (transport.take_claim(device, 1, missing, claim(n), FIVE, 60) for n in range(3))
+        found = await asyncio.gather(*takes, return_exceptions=True)
+        assert [type(one) for one in found] == [NotFound] * 3

@@ -17,13 +17,14 @@ from swiftlet_native import xxh3_64, xxh3_128
 
 from swiftlet.listing import replica
 from swiftlet.model import ObjectRow
-from swiftlet.storage import frames, listing_sync, object_put
+from swiftlet.storage import frames, object_put
 from swiftlet.storage.account_reports import ReportSettings
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_put import parse_small
 from swiftlet.storage.object_server import ObjectServerSettings, create_object_app
 from swiftlet.storage.outbox import Outbox
+from swiftlet.sync.databases import older
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import http_client, listing_wire, object_messages, row_wire, wire
 from swiftlet.transport.http_client import HttpSettings
@@ -43,7 +44,7 @@ MODULES: dict[str, ModuleType] = {
     "object_put": object_put,
     "frames": frames,
     "replica": replica,
-    "listing_sync": listing_sync,
+    "older": older,
     "statusz": statusz,
 }
 SETTINGS = (HttpSettings, ServeOptions, ObjectServerSettings, ReportSettings)

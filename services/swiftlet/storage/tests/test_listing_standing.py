@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from swiftlet.errors import DeviceFailed, NotFound
+from swiftlet.errors import DeviceFailed, DiskFull, NotFound
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, ObjectRow
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseState, ObjectRow
 from swiftlet.ring.lookup import Ring
-from swiftlet.storage.listing_census import AGAIN_S
-from swiftlet.storage.listing_standing import GRACE_S
-from swiftlet.storage.listing_sync import ListingSync
+from swiftlet.ring.model import Device
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
+from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import ListingCluster, http_cluster, memory_cluster
+from swiftlet.sync.databases.patience import GRACE_S, IMPATIENT, Limits
 from swiftlet.timestamp import ZERO, Timestamp
 
 at = Timestamp.at
@@ -37,29 +37,31 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 class Server:
     """One device with its sync, under a ring that can be exchanged."""
 
-    def __init__(self, cluster: ListingCluster, index: int) -> None:
+    def __init__(self, cluster: ListingCluster, index: int, limits: Limits = IMPATIENT) -> None:
         self.device = cluster.devices[index]
         self.store: ListingStore = cluster.stores[self.device.name]
         self.ring = ring_of(cluster, 1)
         self.now_s = NOW_S
-        self.sync = ListingSync(
-            {self.device.device: self.store},
-            lambda: self.ring,
-            lambda: self.ring,
+        self.clock_s = 0.0
+        self.sync = Rounds(
             cluster.transport,
-            lambda other: other.id == self.device.id,
+            self.device,
+            lambda: self.ring,
+            limits=limits,
             now_s=lambda: self.now_s,
+            clock=lambda: self.clock_s,
         )
 
-    async def round(self, patient: bool = False) -> dict[str, dict[str, Any]]:
+    async def round(self) -> dict[str, dict[str, Any]]:
         """A round; what it says of its device, without what is 0."""
         self.now_s += 1
-        await self.sync.run_once(patient)
+        self.clock_s += 1
+        await self.sync.run_once()
         return self.report
 
     @property
     def report(self) -> dict[str, dict[str, Any]]:
-        rings: Any = self.sync.report(self.device.device)
+        rings = self.sync.report(self.device)
         return {ring: {name: value for name, value in fields.items() if value} for ring, fields in rings.items()}
 
 
@@ -93,13 +95,32 @@ async def test_a_device_that_was_away_says_what_it_lacks_until_it_has_it(cluster
     away = servers[2]
     await away.store.put_container(0, "a", "c0", at(1), {}, None, 1)
     report = await away.round()
-    assert report["container"] == {"held": 1, "behind": 4, "ringVersion": 1}
-    assert report["account"] == {"behind": 1, "ringVersion": 1}
-    for server in servers[:2]:
-        await server.round()
-    report = await away.round()
-    assert report["container"] == {"held": 5, "syncedAt": NOW_S + 2, "ringVersion": 1}
-    assert report["account"] == {"held": 1, "syncedAt": NOW_S + 2, "ringVersion": 1}
+    assert report["container"] == {"held": 2, "syncedAt": NOW_S + 1, "ringVersion": 1}
+    assert report["account"] == {"held": 1, "syncedAt": NOW_S + 1, "ringVersion": 1}
+    assert len(await all_of(away.store)) == 6
+
+
+async def test_what_can_not_be_brought_is_lacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with memory_cluster(tmp_path, 4) as cluster:
+        servers = [Server(cluster, index) for index in range(3)]
+        for server in servers[:2]:
+            await fill(server.store)
+        away = servers[2]
+        await away.store.put_container(0, "a", "c0", at(1), {}, None, 1)
+        merge = cluster.transport.exchange_state
+
+        async def full(device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
+            if device.id == away.device.id:
+                raise DiskFull("device-2 is at its reserve")
+            return await merge(device, id, state)
+
+        monkeypatch.setattr(cluster.transport, "exchange_state", full)
+        report = await away.round()
+        assert report["container"] == {"held": 1, "behind": 5, "ringVersion": 1}, "the one that differs as well"
+        assert report["account"] == {"behind": 1, "ringVersion": 1}
+        monkeypatch.undo()
+        report = await away.round()
+        assert report["container"] == {"held": 2, "syncedAt": NOW_S + 2, "ringVersion": 1}
 
 
 async def test_a_drained_device_gives_everything_home_and_ends_with_nothing(cluster: ListingCluster) -> None:
@@ -113,7 +134,7 @@ async def test_a_drained_device_gives_everything_home_and_ends_with_nothing(clus
     await drained.store.delete_container(0, "a", "gone", at(2))
     for server in (*servers[1:], drained):
         await server.round()
-    assert drained.report["container"]["held"] == 6
+    assert drained.report["container"]["held"] == 2
     assert drained.report["container"]["syncedAt"]
     for server in servers:
         server.ring = ring_of(cluster, 2, (0, 1, 2))
@@ -128,7 +149,7 @@ async def test_a_drained_device_gives_everything_home_and_ends_with_nothing(clus
         with pytest.raises(NotFound):
             await server.store.container_info(0, "a", "gone")
         report = await server.round()
-        assert report["container"] == {"held": 6, "syncedAt": server.now_s, "ringVersion": 2}
+        assert report["container"] == {"held": 2, "syncedAt": server.now_s, "ringVersion": 2}
     assert (await drained.round())["container"] == {"syncedAt": drained.now_s, "ringVersion": 2}
 
 
@@ -139,7 +160,7 @@ async def test_a_drained_device_waits_for_a_peer_that_is_away(tmp_path: Path) ->
         await fill(drained.store)
         cluster.transport.faults["device-1"] = Fault.UNREACHABLE
         report = await drained.round()
-        assert report["container"] == {"held": 5, "misplaced": 5, "unchecked": 2, "ringVersion": 1}
+        assert report["container"] == {"held": 2, "misplaced": 2, "unchecked": 2, "ringVersion": 1}
         cluster.transport.faults.clear()
         assert (await drained.round())["container"] == {"syncedAt": NOW_S + 2, "ringVersion": 1}
 
@@ -167,53 +188,36 @@ async def test_who_can_not_be_asked_leaves_partitions_unchecked(tmp_path: Path) 
 
 async def test_a_container_in_use_is_not_behind_for_a_while(tmp_path: Path) -> None:
     async with memory_cluster(tmp_path, 4) as cluster:
-        servers = [Server(cluster, index) for index in range(3)]
+        servers = [Server(cluster, index, Limits(patience_s=1e9)) for index in range(3)]
         for server in servers:
             await fill(server.store, containers=1)
         first = servers[0]
-        assert (await first.round(patient=True))["container"]["syncedAt"] == first.now_s
+        assert (await first.round())["container"]["syncedAt"] == first.now_s
         for second in range(3, 8):
-            await first.store.update_rows(0, "a", "c0", [ObjectRow("o", at(second), 1)])
-            first.sync._restless.clear()  # Each round finds it changed anew.
-            assert (await first.round(patient=True))["container"]["syncedAt"] == first.now_s
-        first.now_s += GRACE_S
-        await first.store.update_rows(0, "a", "c0", [ObjectRow("o", at(9), 1)])
-        first.sync._restless.clear()
-        assert (await first.round(patient=True))["container"]["behind"] == 1
+            await write(servers[1:], second)
+            assert (await first.round())["container"]["syncedAt"] == first.now_s
+        first.clock_s += GRACE_S
+        await write(servers[1:], 9)
+        assert (await first.round())["container"]["behind"] == 1
+        first.clock_s += 10
         await first.round()
         assert first.report["container"] == {"held": 1, "syncedAt": first.now_s, "ringVersion": 1}
+        assert (await first.store.container_info(0, "a", "c0")).object_count == 4
 
 
-async def test_a_container_that_was_never_equal_is_behind_at_once(tmp_path: Path) -> None:
+async def write(servers: Sequence[Server], second: int) -> None:
+    """A row that only these hear of."""
+    for server in servers:
+        await server.store.update_rows(0, "a", "c0", [ObjectRow("o", at(second), 1)])
+
+
+async def test_a_container_that_was_never_equal_is_not_left_alone(tmp_path: Path) -> None:
     async with memory_cluster(tmp_path, 4) as cluster:
-        first, second = Server(cluster, 0), Server(cluster, 1)
+        first, second = Server(cluster, 0, Limits()), Server(cluster, 1)
         await fill(second.store, containers=1)
         await first.store.put_container(0, "a", "c0", at(1), {}, None, 0)
-        assert (await first.round(patient=True))["container"] == {"held": 1, "behind": 1, "ringVersion": 1}
-
-
-async def test_peers_with_nothing_new_are_asked_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with memory_cluster(tmp_path, 4) as cluster:
-        server = Server(cluster, 0)
-        asked: list[DatabaseKind] = []
-        databases = replica.databases_after
-
-        async def counted(store: ListingStore, kind: DatabaseKind, after: DatabaseId | None) -> Any:
-            asked.append(kind)
-            return await databases(store, kind, after)
-
-        monkeypatch.setattr(replica, "databases_after", counted)
-        clock = [0.0]
-        server.sync._census._now_s = lambda: clock[0]
-        for _ in range(3):
-            await server.round()
-        assert len(asked) == 4, "two peers, two kinds"
-        clock[0] = AGAIN_S
-        await server.round()
-        assert len(asked) == 8
-        server.ring = ring_of(cluster, 2, (0, 1, 3))
-        await server.round()
-        assert len(asked) == 12
+        await first.round()
+        assert (await first.store.container_info(0, "a", "c0")).object_count == 3
 
 
 async def test_what_a_peer_holds_comes_in_pages(cluster: ListingCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +233,6 @@ async def test_what_a_peer_holds_comes_in_pages(cluster: ListingCluster, monkeyp
         found += page
     assert len(found) == 7
     assert found == sorted(set(found), key=lambda id: (id.partition, id.digest))
-    assert (await servers[0].round())["container"]["behind"] == 7
 
 
 async def test_a_device_that_fails_is_unchecked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +240,9 @@ async def test_a_device_that_fails_is_unchecked(tmp_path: Path, monkeypatch: pyt
         server = Server(cluster, 0)
         await server.round()
 
-        async def failing(kind: DatabaseKind) -> list[int]:
+        def failing() -> None:
             raise DeviceFailed("input/output error")
 
-        monkeypatch.setattr(server.store, "partitions", failing)
+        monkeypatch.setattr(server.store, "require", failing)
         report = await server.round()
         assert report["container"] == {"unchecked": 2, "syncedAt": NOW_S + 1, "ringVersion": 1}

@@ -15,15 +15,16 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
-from swiftlet.storage.listing_sync import ListingSync, SyncSettings
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
+from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import (
     HASH_PATH,
     ListingCluster,
     http_cluster,
     memory_cluster,
 )
+from swiftlet.sync.databases.patience import Limits
 from swiftlet.timestamp import ZERO, Timestamp
 
 at = Timestamp.at
@@ -40,19 +41,10 @@ def stores(cluster: ListingCluster) -> list[ListingStore]:
     return [cluster.stores[device.name] for device in cluster.devices]
 
 
-def syncs(cluster: ListingCluster, holders: Sequence[int] = (0, 1, 2)) -> list[ListingSync]:
+def syncs(cluster: ListingCluster, holders: Sequence[int] = (0, 1, 2)) -> list[Rounds]:
     """One per device; all databases belong on `holders`."""
     ring = Ring(1, 1, len(holders), cluster.devices, [array("H", [holder, holder]) for holder in holders])
-    return [
-        ListingSync(
-            {device.device: cluster.stores[device.name]},
-            lambda: ring,
-            lambda: ring,
-            cluster.transport,
-            lambda other, own=device.id: other.id == own,  # type: ignore[misc]
-        )
-        for device in cluster.devices
-    ]
+    return [Rounds(cluster.transport, device, lambda: ring) for device in cluster.devices]
 
 
 async def converge(cluster: ListingCluster, rounds: int = 2) -> None:
@@ -152,9 +144,10 @@ async def test_what_was_reclaimed_does_not_come_back(tmp_path: Path) -> None:
         await returning.update_rows(0, "a", "c", [ObjectRow("p", at(3), deleted=True)])
         forgetful = ListingUpkeep({"d": stores(cluster)[0]}, 100.0, lambda: 10_000.0)
         assert await forgetful.run_once() == 2
-        before = await stores(cluster)[0].fingerprint(container_id())
         await syncs(cluster)[1].run_once()
-        assert await stores(cluster)[0].fingerprint(container_id()) == before
+        held = await stores(cluster)[0].read(container_id(), lambda database: (database.find("o"), database.items()))
+        assert held[0] is None
+        assert "Gone" not in held[1]
         await converge(cluster)
         assert (await stores(cluster)[0].container_info(0, "a", "c")).object_count == 0, "a live row has to go"
         for store in stores(cluster)[:3]:
@@ -192,24 +185,34 @@ async def test_what_took_long_rests(tmp_path: Path) -> None:
     async with memory_cluster(tmp_path, 4) as cluster:
         await stores(cluster)[0].put_container(0, "a", "c", at(1), {}, None, 0)
         ring = Ring(1, 1, 2, cluster.devices, [array("H", [holder, holder]) for holder in (0, 1)])
-        settings = SyncSettings(interval_s=0.0, effort=1e-6)
-        sync = ListingSync(
-            {"d0": stores(cluster)[0]}, lambda: ring, lambda: ring, cluster.transport, lambda d: d.id == 0, settings
-        )
+        now_s = [0.0]
+        limits = Limits(quiet_s=0.0, effort=1e-9, rest_s=1.0)
+        sync = Rounds(cluster.transport, cluster.devices[0], lambda: ring, limits=limits, clock=lambda: now_s[0])
         assert await sync.run_once() == 0
         await stores(cluster)[0].post_container(0, "a", "c", at(2), {"A": "b"})
         for _ in range(3):
-            assert await sync.run_once(patient=True) == 1
-        assert await sync.run_once() == 0
+            await sync.run_once()
+            assert sync.last.pulled == 0
+        now_s[0] = 1e9
+        await sync.run_once()
+        assert sync.last.pulled == 1
 
 
 async def test_a_restless_container_is_left_alone_for_a_while(tmp_path: Path) -> None:
     async with memory_cluster(tmp_path, 4) as cluster:
-        await stores(cluster)[0].put_container(0, "a", "c", at(1), {}, None, 0)
+        for store in stores(cluster)[:3]:
+            await store.put_container(0, "a", "c", at(1), {}, None, 0)
         id = stores(cluster)[0].id_of(0, DatabaseName("a", "c"))
-        sync = syncs(cluster)[0]
-        assert await sync.run_once(patient=True) == 2
-        await stores(cluster)[0].post_container(0, "a", "c", at(2), {"A": "b"})
-        assert await sync.run_once(patient=True) == 2
-        assert await sync.run_once(patient=True) == 0
+        ring = Ring(1, 1, 3, cluster.devices, [array("H", [holder, holder]) for holder in (0, 1, 2)])
+        now_s = [0.0]
+        sync = Rounds(cluster.transport, cluster.devices[0], lambda: ring, limits=Limits(), clock=lambda: now_s[0])
+        assert await sync.run_once() == 0
+        for second in range(2, 7):
+            for store in stores(cluster)[1:3]:
+                await store.post_container(0, "a", "c", at(second), {"A": str(second)})
+            now_s[0] += 5
+            await sync.run_once()
+            assert sync.last.pulled == 0, "it changes from round to round"
+        now_s[0] += 5
+        await sync.run_once()
         assert await stores(cluster)[1].fingerprint(id) == await stores(cluster)[0].fingerprint(id)

@@ -55,6 +55,7 @@ from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE, footer_json, object_path, put_json
 from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.sync_streams import WITHOUT_STREAM
 from swiftlet.transport.wire import END_OF_DATA, MAX_DATA_FRAME, frame, json_bytes, length_prefix
 
 KEY = ClusterKey(b"the cluster's key")
@@ -289,8 +290,29 @@ async def test_a_question_of_a_session_is_answered_if_it_is_signed_short_and_mak
         with pytest.raises(DeviceFailed, match="d9"):
             await ask(replace(served.device, device="d9"), compare(over(roots)))
     async with serving(tmp_path, key=KEY, client_key=ClusterKey(b"another key")) as served:
-        with pytest.raises(NodeError, match="Unauthorized"):
+        with pytest.raises(NodeError, match="401"):
             await served.transport.ask(served.device, compare(over(roots)))
+
+
+async def test_a_server_without_streams_is_asked_by_requests_and_gives_no_copies(tmp_path: Path) -> None:
+    server = ObjectServer({"d1": MemoryStore()}, {"d1": Outbox(tmp_path)}, RowRecorder(), key=KEY)
+    app = web.Application(client_max_size=0)
+    app.add_routes(server.routes())
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    device = Device(0, "one", "127.0.0.1", runner.addresses[0][1], "d1", "r1", "z1", "n1", 1.0)
+    transport = HttpObjectTransport(HttpSettings(connect_timeout_s=30.0), KEY)
+    before = WITHOUT_STREAM._value.get()
+    try:
+        empty = over([sethash.root({})] * 2)
+        assert decode_reply(await transport.ask(device, encode(Compare(0, 7, (3, 4), empty)))) == Equal(0, UNKNOWN_RING)
+        assert WITHOUT_STREAM._value.get() == before + 1
+        with pytest.raises(NodeError, match="no streams"):
+            await transport.read_copies(device, b"\0")
+    finally:
+        await transport.close()
+        await runner.cleanup()
 
 
 async def test_a_server_says_by_its_newest_ring_whether_it_is_a_primary(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from aiohttp.test_utils import TestServer
 from swiftlet.errors import DeviceFailed, NodeError, NodeTimeout, NodeUnreachable, NotFound
 from swiftlet.listing import late_sync
 from swiftlet.model import ListingQuery, ObjectRow
+from swiftlet.storage import row_stream
+from swiftlet.storage.row_decode import Arrived
 from swiftlet.storage.tests.listing_cluster import KEY, ListingCluster, device, http_cluster
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import row_wire
@@ -75,6 +77,22 @@ async def test_a_device_that_fails_to_sync_says_that_rows_are_lost(
         await durable
 
 
+async def test_an_update_that_fails_in_an_unexpected_way_is_answered_and_the_stream_goes_on(
+    cluster: ListingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("unexpected")
+
+    where = cluster.devices[0]
+    await cluster.transport.bring_rows(where, 0, "a", "c0", [row("first")], False)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.stores[where.name], "submit_rows", fails)
+        with pytest.raises(NodeError, match="unexpected error"):
+            await cluster.transport.bring_rows(where, 0, "a", "c0", [row("second")], False)
+    await cluster.transport.bring_rows(where, 0, "a", "c0", [row("third")], False)
+    assert await listed(cluster, "c0") == ["first", "third"]
+
+
 def stranger(key: bytes) -> Callable[[Update], bytes]:
     return lambda update: row_wire.message([row_wire.update_bytes(update)], ClusterKey(key))
 
@@ -110,6 +128,80 @@ async def test_what_is_no_message_of_ours_ends_the_stream_and_changes_nothing(
             assert ended.type is aiohttp.WSMsgType.CLOSE
             assert ended.data == 1008
     assert await listed(cluster, "c0") == []
+
+
+class Peer(asyncio.Transport):
+    """One that takes no answers until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.written: list[bytes] = []
+        self.aborted = False
+        self.heard = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def write(self, data: object) -> None:
+        self.written.append(bytes(data))  # type: ignore[call-overload]
+        self.heard.set()
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.heard.set()
+
+
+async def test_a_peer_that_takes_no_answers_is_sent_no_more_and_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_stream, "_AGAIN_S", 0.001)
+    peer = Peer()
+    stream = row_stream._Stream(row_stream.RowStreams({}, {}, None), web.WebSocketResponse(), peer)
+    arrived = Arrived(7, "d0", 0, "a", "c", True, [], False)
+    stream._begin(arrived)
+    await asyncio.sleep(0)
+    assert len(peer.written) == 1, "refused: there is no such device here"
+    peer.waiting = 1
+    stream._begin(arrived)
+    await asyncio.sleep(0.02)
+    assert len(peer.written) == 1
+    peer.heard.clear()
+    peer.waiting = 0
+    await asyncio.wait_for(peer.heard.wait(), 20)
+    assert len(peer.written) == 2
+    peer.heard.clear()
+    monkeypatch.setattr(row_stream, "_SEND_S", 0.005)
+    peer.waiting = 1
+    stream._begin(arrived)
+    await asyncio.wait_for(peer.heard.wait(), 20)
+    assert peer.aborted
+    assert len(peer.written) == 2
+
+
+async def test_answers_of_any_size_are_messages_of_the_protocol() -> None:
+    sizes = [1, 125, 126, 65_535, 65_536, 200_000]
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        assert request.transport is not None
+        for size in sizes:
+            request.transport.write(row_stream._frame(b"x" * size))
+        await socket.close()
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(server.make_url("/")) as socket,
+    ):
+        messages = [message async for message in socket]
+    assert [len(message.data) for message in messages] == sizes
+    assert {message.type for message in messages} == {aiohttp.WSMsgType.BINARY}
 
 
 class Server:

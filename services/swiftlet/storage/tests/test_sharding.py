@@ -125,6 +125,9 @@ async def test_delete_of_an_emptied_container(cluster: ShardedCluster) -> None:
     await assert_listed(cluster, {row.name: row for row in rows(100, 11)})
 
 
+@pytest.mark.timeout(
+    1200
+)  # Half a minute of one processor and its disk; a machine that is shared takes ten times that.
 @pytest.mark.parametrize("dying", [0, 1, 2])
 async def test_killed_at_each_step(tmp_path: Path, dying: int) -> None:
     step = 0
@@ -535,3 +538,49 @@ async def test_a_container_that_needs_nothing_is_left_alone_for_a_while(
     await cluster.write([ObjectRow("d1/new", at(5), 1)])
     await keeper.run_once()
     assert looks == 3 * first
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 20])
+async def test_rows_on_their_way_to_a_shard_are_refused_when_that_is_cancelled(
+    cluster: ShardedCluster, steps: int
+) -> None:
+    await cluster.write(rows(100))
+    await cluster.settle()
+    holder = cluster.holders[0]
+    sharded = cluster.transport.sharded[holder.name]
+    last = (await cluster.points(holder))[-1]
+    place = cluster.partition, ACCOUNT, CONTAINER
+    async with asyncio.timeout(60), sharded.lock(cluster.id, last):
+        waiting = [
+            asyncio.create_task(sharded.update_rows(*place, [ObjectRow(f"z{number}", at(5), 1)])) for number in range(3)
+        ]
+        lane = sharded._lane(cluster.id, last)
+        while lane.task is None:  # noqa: ASYNC110 - nobody tells when rows come to a lane
+            await asyncio.sleep(0)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        lane.task.cancel()
+        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(result) for result in results} <= {NodeBusy, type(None)}
+    assert NodeBusy in {type(result) for result in results}
+    await sharded.update_rows(*place, [ObjectRow("zz", at(6), 1)])
+    assert "zz" in await cluster.listed(holder, ListingQuery(prefix="z"))
+
+
+async def test_rows_whose_errand_is_cancelled_are_refused(cluster: ShardedCluster) -> None:
+    await cluster.write(rows(100))
+    await cluster.settle()
+    holder = cluster.holders[0]
+    sharded = cluster.transport.sharded[holder.name]
+    last = (await cluster.points(holder))[-1]
+    async with asyncio.timeout(60), sharded.lock(cluster.id, last):
+        place = cluster.partition, ACCOUNT, CONTAINER
+        waiting = asyncio.create_task(sharded.update_rows(*place, [ObjectRow("z", at(5), 1)]))
+        while not sharded._errands._tasks:  # noqa: ASYNC110 - nobody tells when an errand begins
+            await asyncio.sleep(0)
+        for task in sharded._errands._tasks:
+            task.cancel()
+        with pytest.raises(NodeBusy, match="broken off"):
+            await waiting

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord, Usage
+from swiftlet.storage.sync_copies import read_each, take_each
 from swiftlet.store.faults import Faults
 from swiftlet.store.native import NativeReader, NativeStore, NativeWriter
 from swiftlet.timestamp import Timestamp
@@ -96,6 +97,18 @@ class FaultyNativeStore(NativeStore):
         """Store a tombstone."""
         self.faults.reach("delete")
         super().delete(key, timestamp, name)
+
+    def read_copies(self, wanted: bytes, *, objects: int, size: int, alone: int) -> bytes:
+        """Copies of many objects, each with its own faults."""
+        if self.faults.any:
+            return read_each(self, wanted)
+        return super().read_copies(wanted, objects=objects, size=size, alone=alone)
+
+    def take_copies(self, copies: bytes, *, objects: int) -> bytes:
+        """Take copies, each with its own faults."""
+        if self.faults.any:
+            return take_each(self, copies)
+        return super().take_copies(copies, objects=objects)
 
     def policies(self) -> list[int]:
         """Indexes of the storage policies."""

@@ -1,0 +1,53 @@
+"""Answers to questions of sync sessions about databases, from one device's index: bytes in, bytes out.
+
+Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
+ring that comes between two questions answers the second one.
+"""
+
+from __future__ import annotations
+
+from swiftlet.model import DatabaseKind
+from swiftlet.storage.listing_index import ListingIndex
+from swiftlet.storage.local_devices import CurrentRing, IsLocal
+from swiftlet.storage.sync_answers import PlacedBy, nowhere, placed_by
+from swiftlet.sync.databases.entries import RINGS, kind_of
+from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
+from swiftlet.sync.session.entries import slice_page, suffix_of
+from swiftlet.sync.session.messages import Compare, decode_request, encode
+from swiftlet.sync.session.responder import answer
+
+
+def databases_placed_by(account: CurrentRing, container: CurrentRing, device: str, is_local: IsLocal) -> PlacedBy:
+    """Where the rings of databases put a server's `device`."""
+    rings = {DatabaseKind.ACCOUNT: account, DatabaseKind.CONTAINER: container}
+    return placed_by(lambda policy: rings[RINGS[policy]](), device, is_local)
+
+
+async def answer_databases(index: ListingIndex, message: bytes, placed: PlacedBy = nowhere) -> bytes:
+    """The answer to one question; WireError for what is none, Unavailable while the device is looked at."""
+    request = decode_request(message)
+    kind = kind_of(request.policy)
+    await index.ready(kind)
+    if isinstance(request, Compare):
+        await index.prepare(kind, request.partitions)
+    here = placed(request.policy)
+    steps = answer(request, here.ring_version, here.is_primary)
+    observation: object = None
+    while True:
+        try:
+            effect = steps.send(observation)
+        except StopIteration as end:
+            return encode(end.value)
+        observation = _look(index, kind, effect)
+
+
+def _look(index: ListingIndex, kind: DatabaseKind, effect: Effect) -> object:
+    if isinstance(effect, ReadRoots):
+        return [index.root(kind, partition) for partition in effect.partitions]
+    if isinstance(effect, ReadSuffixes):
+        return index.suffix_hashes(kind, effect.partition)
+    if isinstance(effect, ReadEntries):
+        wanted = frozenset(effect.suffixes)
+        entries = [entry for entry in index.entries(kind, effect.partition) if suffix_of(entry) in wanted]
+        return slice_page(entries, effect.after, effect.limit)
+    raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")

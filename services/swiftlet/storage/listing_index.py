@@ -1,0 +1,165 @@
+"""What a device's databases are in the terms of sync sessions: partitions, roots, suffix hashes, entries.
+
+All of it is in memory, from the fingerprints that the store keeps with every commit: a question opens no file. At the
+first question everything on the device is looked at once, which takes about a millisecond a database; until that is
+done questions are answered with `Unavailable`, after a short wait. Every `RELIST_S` the directories are read once
+more, so that what was taken away behind the store's back is noticed.
+
+Memory: that of `swiftlet.listing.fingerprints`, and a root for each partition that was asked about.
+
+Fault model: a database that can't be read and is not damaged (another program's format) keeps its place with a
+fingerprint that nobody has, so that it never counts as equal; one that is damaged is in quarantine, and is not here.
+A device that fails answers nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from swiftlet.errors import NotFound, StoreFormatError, SwiftletError, Unavailable
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseKind, Entry
+from swiftlet.store import sethash
+from swiftlet.sync.databases.entries import entry_of
+from swiftlet.sync.session.entries import suffix_of
+from swiftlet.web.logs import get_logger
+
+RELIST_S = 300.0
+"""Seconds after which the directories are read again."""
+WAIT_S = 3.0
+"""Seconds that a question waits for the first look; below the patience of who asks."""
+_AT_ONCE = 8
+"""Databases that are read at a time."""
+_PAUSE_EVERY = 64
+_log = get_logger("listing_sync")
+
+
+class ListingIndex:
+    """Of one device. Lives in one event loop."""
+
+    def __init__(self, store: ListingStore, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is read before the first question; `clock` in monotonic seconds."""
+        self._store = store
+        self._clock = clock
+        self._looks: dict[DatabaseKind, asyncio.Task[None]] = {}
+        self._looked_s: dict[DatabaseKind, float] = {}
+        self._roots: dict[tuple[DatabaseKind, int], bytes] = {}
+        self._unreadable: dict[DatabaseKind, dict[int, set[bytes]]] = {kind: {} for kind in DatabaseKind}
+        self._nobodys = secrets.token_bytes(sethash.HASH_SIZE)
+        store.fingerprints.changed = self._changed
+
+    def _changed(self, kind: DatabaseKind, partition: int) -> None:
+        self._roots.pop((kind, partition), None)
+
+    async def ready(self, kind: DatabaseKind) -> None:
+        """Once all databases of a kind are known; Unavailable if that takes long, and the device's own errors."""
+        self._store.require()
+        look = self._looks.get(kind)
+        if look is None and self._is_old(kind):
+            look = self._looks[kind] = asyncio.get_running_loop().create_task(self._look(kind))
+            # One that nobody waits for has told the log.
+            look.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if kind in self._looked_s or look is None:
+            return
+        done, _ = await asyncio.wait([look], timeout=WAIT_S)
+        if not done:
+            raise Unavailable(f"the databases of {self._store.device} are being looked at for the first time")
+        look.result()
+
+    def _is_old(self, kind: DatabaseKind) -> bool:
+        looked_s = self._looked_s.get(kind)
+        return looked_s is None or self._clock() - looked_s >= RELIST_S
+
+    async def close(self) -> None:
+        """End looks that are going on."""
+        looks = list(self._looks.values())
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+    async def _look(self, kind: DatabaseKind) -> None:
+        try:
+            await self._look_at_all(kind)
+            self._looked_s[kind] = self._clock()
+        except SwiftletError as error:
+            _log.warning("databases can't be looked at", device=self._store.device, kind=kind.value, error=str(error))
+            raise
+        finally:
+            del self._looks[kind]
+
+    async def _look_at_all(self, kind: DatabaseKind) -> None:
+        store = self._store
+        partitions = await store.partitions(kind)
+        for partition in sorted({*partitions, *store.fingerprints.partitions(kind), *self._unreadable[kind]}):
+            known = set(store.fingerprints.of(kind, partition))
+            listed = await store.databases(kind, partition)
+            for digest in known.difference(id.digest for id in listed):
+                store.fingerprints.drop(DatabaseId(kind, partition, digest))
+            unreadable: set[bytes] = set()
+            for start in range(0, len(listed), _AT_ONCE):
+                some = listed[start : start + _AT_ONCE]
+                found = await asyncio.gather(*(self._is_readable(id) for id in some))
+                unreadable.update(id.digest for id, readable in zip(some, found, strict=True) if not readable)
+            self._set_unreadable(kind, partition, unreadable)
+
+    async def _is_readable(self, id: DatabaseId) -> bool:
+        """Whether a database can be read, or is not here any more; its fingerprint is known then."""
+        try:
+            await self._store.fingerprint(id)
+        except NotFound:
+            return True
+        except StoreFormatError as error:
+            _log.warning("a database can't be compared", database=str(id), error=str(error))
+            return id not in await self._store.databases(id.kind, id.partition)
+        return True
+
+    def _set_unreadable(self, kind: DatabaseKind, partition: int, digests: set[bytes]) -> None:
+        if digests:
+            self._unreadable[kind][partition] = digests
+        elif self._unreadable[kind].pop(partition, None) is None:
+            return
+        self._changed(kind, partition)
+
+    # What is known; after `ready`.
+
+    def partitions(self, kind: DatabaseKind) -> list[int]:
+        """Those with databases, ascending."""
+        return sorted({*self._store.fingerprints.partitions(kind), *self._unreadable[kind]})
+
+    async def prepare(self, kind: DatabaseKind, partitions: Sequence[int]) -> None:
+        """Make roots that are not known, with pauses for others."""
+        for count, partition in enumerate(partitions):
+            if count % _PAUSE_EVERY == 0:
+                await asyncio.sleep(0)
+            self.root(kind, partition)
+
+    def root(self, kind: DatabaseKind, partition: int) -> bytes:
+        """One hash over all databases of a partition."""
+        known = self._roots.get((kind, partition))
+        if known is None:
+            known = sethash.root(self.suffix_hashes(kind, partition))
+            if self._store.fingerprints.of(kind, partition) or partition in self._unreadable[kind]:
+                self._roots[kind, partition] = known
+        return known
+
+    def suffix_hashes(self, kind: DatabaseKind, partition: int) -> dict[str, bytes]:
+        """Set hash per suffix."""
+        sums: dict[str, int] = {}
+        for entry in self.entries(kind, partition):
+            suffix = suffix_of(entry)
+            sums[suffix] = sethash.add(sums.get(suffix, sethash.EMPTY), entry)
+        return {suffix: sethash.to_bytes(total) for suffix, total in sums.items()}
+
+    def entries(self, kind: DatabaseKind, partition: int) -> list[Entry]:
+        """All databases of a partition."""
+        known = self._store.fingerprints.of(kind, partition)
+        found = [entry_of(digest, fingerprint) for digest, fingerprint in known.items()]
+        found += [
+            entry_of(digest, self._nobodys)
+            for digest in self._unreadable[kind].get(partition, ())
+            if digest not in known
+        ]
+        return found

@@ -1,0 +1,71 @@
+"""The in-process twin of what container servers do for the rounds of replicators: a part of `memory_listing`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from swiftlet.listing import replica
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
+from swiftlet.ring.model import Device
+from swiftlet.storage.listing_answers import answer_databases
+from swiftlet.storage.listing_index import ListingIndex
+from swiftlet.storage.sync_answers import PlacedBy, nowhere
+
+T = TypeVar("T")
+
+
+class MemoryDatabases(ABC):
+    """Questions to the stores of the class that this is a part of."""
+
+    def __init__(self) -> None:
+        """No ring puts any device anywhere."""
+        self.placed: dict[str, PlacedBy] = {}
+        """Where rings put devices, by their names; a device that is not in here has no ring."""
+        self._indexes: WeakKeyDictionary[ListingStore, ListingIndex] = WeakKeyDictionary()
+
+    @abstractmethod
+    async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
+        """What the device answers."""
+
+    def _index(self, store: ListingStore) -> ListingIndex:
+        if store not in self._indexes:
+            self._indexes[store] = ListingIndex(store)
+        return self._indexes[store]
+
+    async def knock(self, device: Device) -> None:
+        """See `ListingSyncTransport.knock`."""
+
+        async def knock(store: ListingStore) -> None:
+            store.require()
+
+        await self._ask(device, knock)
+
+    async def ask_sync(self, device: Device, message: bytes) -> bytes:
+        """See `ListingSyncTransport.ask_sync`."""
+        placed = self.placed.get(device.name, nowhere)
+        return await self._ask(device, lambda store: answer_databases(self._index(store), message, placed))
+
+    async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
+        """See `ListingSyncTransport.held_partitions`."""
+
+        async def held(store: ListingStore) -> Sequence[int]:
+            await self._index(store).ready(kind)
+            return self._index(store).partitions(kind)
+
+        return await self._ask(device, held)
+
+    async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
+        """See `ListingSyncTransport.database_state`."""
+        return await self._ask(device, lambda store: replica.state_of(store, id))
+
+    async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
+        """See `ListingSyncTransport.page_digests`."""
+        return await self._ask(device, lambda store: replica.page_digests(store, id, after, upto))
+
+    async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
+        """See `ListingSyncTransport.forget_database`."""
+        return await self._ask(device, lambda store: store.remove(id, fingerprint))

@@ -1,0 +1,66 @@
+"""Messages of row streams as the container server takes them: rows as the databases merge them, not as objects.
+
+What a message is says `swiftlet.transport.row_wire`, and what a row may be `swiftlet.transport.listing_wire`: rows as
+proxies send them pass by a few comparisons here, whatever looks otherwise goes through the checks there.
+
+Fault model: as there. One update that is garbage refuses the whole message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swiftlet.listing.container_db import packed, plain
+from swiftlet.listing.row_tables import Packed
+from swiftlet.listing.schema import OFFSET
+from swiftlet.timestamp import MAX_VALUE
+from swiftlet.transport import row_wire
+from swiftlet.transport.listing_wire import MAX_QUANTITY, object_row_from_wire
+from swiftlet.transport.signing import ClusterKey
+
+
+class Arrived(NamedTuple):
+    """An update; `grows`: not all of its rows are removals. See `row_wire.Update`."""
+
+    number: int
+    device: str
+    partition: int
+    account: str
+    container: str
+    later: bool
+    rows: Sequence[Packed]
+    grows: bool
+
+
+def arrived(data: bytes, key: ClusterKey | None) -> list[Arrived]:
+    """The updates in a message; Unauthorized, WireError, InvalidName."""
+    return [_arrived(entry) for entry in row_wire.entries_of(data, key)]
+
+
+def _arrived(entry: object) -> Arrived:
+    place, found = row_wire.parts_of(entry)
+    rows: list[Packed] = []
+    grows = False
+    for one in found:
+        if type(one) is list and len(one) == 6:
+            name, stamp, size, etag, content_type, deleted = one
+            if (
+                type(name) is type(etag) is type(content_type) is str
+                and type(stamp) is type(size) is int
+                and deleted is False
+                and 0 <= stamp <= MAX_VALUE
+                and 0 <= size <= MAX_QUANTITY
+                and name
+                and "\0" not in name
+                and name.isascii()
+                and etag.isascii()
+                and content_type.isascii()
+            ):
+                rows.append((name, stamp - OFFSET, size, etag, content_type, 0))
+                grows = True
+                continue
+        row = object_row_from_wire(one)
+        grows = grows or not row.deleted
+        rows.append(packed(plain(row)))
+    return Arrived(*place, rows, grows)
