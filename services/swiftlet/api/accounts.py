@@ -5,6 +5,8 @@ Accounts come into being with their first container or metadata; one that nobody
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from aiohttp import web
 
 from swiftlet.api.core import Call
@@ -17,6 +19,13 @@ from swiftlet.errors import NotEmpty, NotFound
 from swiftlet.expiry.reaper import ReaperQueue
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
 from swiftlet.timestamp import ZERO
+
+POLICY_TOTALS = (
+    "X-Account-Storage-Policy-name-Container-Count",
+    "X-Account-Storage-Policy-name-Object-Count",
+    "X-Account-Storage-Policy-name-Bytes-Used",
+)
+"""Headers, with the policy's name in them, of `Amounts` in its order."""
 
 
 def _nothing_yet(account: str) -> AccountInfo:
@@ -33,7 +42,18 @@ def account_headers(call: Call, info: AccountInfo) -> dict[str, str]:
         "X-Put-Timestamp": info.put_timestamp.normal,
         "Accept-Ranges": "bytes",
     }
-    return headers | unprivileged(info.metadata, call.owner)
+    return headers | _by_policy(call, info) | unprivileged(info.metadata, call.owner)
+
+
+def _by_policy(call: Call, info: AccountInfo) -> dict[str, str]:
+    """Totals of each policy that is known here and has containers; together they are the account's."""
+    headers: dict[str, str] = {}
+    for index, amounts in info.policies.items():
+        policy = call.api.options.policies.at(index)
+        if policy is not None:
+            for name, amount in zip(POLICY_TOTALS, astuple(amounts), strict=True):
+                headers[name.replace("-name-", f"-{policy.name}-")] = str(amount)
+    return headers
 
 
 def new_metadata(call: Call) -> dict[str, str]:

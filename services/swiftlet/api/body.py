@@ -26,11 +26,12 @@ class Body:
 
     def __init__(self, request: web.Request, max_size: int, timeout_s: float) -> None:
         """Check the announcement: 411 without a length or chunked encoding, 413 over `max_size` bytes."""
-        self._request = request
+        self.request = request
         self._max_size = max_size
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self.announced = request.content_length
         self.size = 0
+        self._has_asked = False
         chunked = "chunked" in request.headers.get("Transfer-Encoding", "").lower()
         if self.announced is None and not chunked:
             raise ApiError(411, "Missing Content-Length header: send it, or Transfer-Encoding: chunked")
@@ -40,11 +41,20 @@ class Body:
     def _too_large(self, size: int) -> ApiError:
         return ApiError(413, f"Your request is too large: {size} bytes or more, at most {self._max_size} fit")
 
+    async def say_continue(self) -> None:
+        """Ask for the body, if its sender waits for that; once."""
+        if "Expect" in self.request.headers and not self._has_asked:
+            self._has_asked = True
+            await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.request.writer.output_size = 0
+
+    def stands_still(self) -> ApiError:
+        """408: the client sent nothing for too long."""
+        return ApiError(408, f"no data came for {self.timeout_s:g} s")
+
     async def pieces(self) -> AsyncIterator[bytes]:
         """Pieces as they arrive; ends after the last byte or raises: 408, 413, 400, or 499 when the client went."""
-        if "Expect" in self._request.headers:
-            await self._request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._request.writer.output_size = 0
+        await self.say_continue()
         while True:
             piece = await self._next()
             if not piece:
@@ -57,18 +67,18 @@ class Body:
             raise ApiError(CLIENT_GONE, f"{self.announced} bytes were announced and {self.size} came")
 
     async def _next(self) -> bytes:
-        content = self._request.content
+        content = self.request.content
         try:
             # What is there needs no timer.
             piece = content.read_nowait()
             if piece or content.at_eof():
                 return piece
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 return await content.readany()
         except TimeoutError as error:
-            raise ApiError(408, f"no data came for {self._timeout_s:g} s") from error
+            raise self.stands_still() from error
         except (ClientPayloadError, BadHttpMessage) as error:
-            if self._request.transport is None or self._request.transport.is_closing():
+            if self.request.transport is None or self.request.transport.is_closing():
                 raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error
             raise ApiError(400, f"the body is malformed: {error}") from error
         except ConnectionError as error:

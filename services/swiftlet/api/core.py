@@ -8,6 +8,7 @@ from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
+from swiftlet_native import Hasher
 
 from swiftlet.api.access import Access
 from swiftlet.api.account_cache import AccountCache
@@ -23,6 +24,7 @@ from swiftlet.auth.users import Users
 from swiftlet.errors import Superseded
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.names import Path
+from swiftlet.peers import Bodies, Digester, Piece
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
@@ -85,6 +87,8 @@ class SwiftApi:
     clock: TimestampClock
     options: ApiOptions
     quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))
+    bodies: Bodies | None = None
+    """Memory and threads for the bodies of large uploads; None: they are read and digested in the event loop."""
     usage: RememberedUsage = field(init=False)
     revocations: Revocations = field(init=False)
     containers: ContainerCache = field(init=False)
@@ -103,6 +107,26 @@ class SwiftApi:
         object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))
         object.__setattr__(self, "expiry", ExpiryQueue(self.listings, self.clock.next))
         object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
+
+    def digester(self, hasher: Hasher) -> Digester:
+        """Digests the rest of a large body."""
+        return self.bodies.digester(hasher) if self.bodies is not None else _InLine(hasher)
+
+
+class _InLine:
+    """Digests in the event loop."""
+
+    def __init__(self, hasher: Hasher) -> None:
+        self._hasher = hasher
+
+    async def update(self, piece: Piece) -> None:
+        self._hasher.update(piece)
+
+    async def finish(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from swiftlet.api.versioning import DELETE_MARKER, Archive
 from swiftlet.errors import NotFound
 from swiftlet.model import ListingQuery, ObjectRow, PutFooter, PutRecord, Subdir
 from swiftlet.names import Path
+from swiftlet.peers import Piece
 from swiftlet.timestamp import Timestamp
 
 _PAGE = 100
@@ -70,7 +71,7 @@ class _InTurn:
         self._begin = begin
         self.announced = body.announced
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[Piece]:
         """The body's."""
         async for piece in self._body.pieces():
             yield piece

@@ -15,6 +15,7 @@ from swiftlet.api import copying, dlo, slo_put, symlinks
 from swiftlet.api.body import Body
 from swiftlet.api.content_types import check_content_type
 from swiftlet.api.core import Call
+from swiftlet.api.direct_body import DirectBody
 from swiftlet.api.expiring import set_expiry
 from swiftlet.api.listings import says_yes
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
@@ -71,6 +72,17 @@ def _planned(call: Call, path: Path) -> NewObject:
     return NewObject(call, path, check_content_type(content_type), metadata, etag=headers.get("ETag"))
 
 
+def _body(new: NewObject) -> Incoming:
+    """The request's own body."""
+    api = new.call.api
+    body = Body(new.call.request, api.options.limits.max_file_size, api.options.client_timeout_s)
+    if api.bodies is None or body.announced is None or body.announced <= api.options.small_object_bytes:
+        return body
+    direct = DirectBody(body, api.bodies)
+    new.closers.append(direct.close)
+    return direct
+
+
 async def _carry_out(new: NewObject) -> web.Response:
     call = new.call
     container = await container_to_write(call.api, new.path, "; create it first with PUT")
@@ -79,7 +91,7 @@ async def _carry_out(new: NewObject) -> web.Response:
             await prepare(new)
         set_expiry(call, new.metadata)
         if new.body is None:
-            new.body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
+            new.body = _body(new)
         if new.source is None:
             await check_write(call, new.path)
         record, footer = await put_object(new, container)

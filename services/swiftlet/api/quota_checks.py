@@ -32,6 +32,7 @@ from swiftlet.auth.identity import RESELLER_PREFIX
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import Amounts, Claim, DatabaseName, Excess, PutFooter, PutRecord
 from swiftlet.names import Path
+from swiftlet.peers import Piece
 from swiftlet.quota.bounds import ACCOUNT_LEVEL, Named, account_bounds, container_bounds, containers_bounds
 from swiftlet.quota.limits import Limits, Quotas
 from swiftlet.timestamp import Timestamp
@@ -52,7 +53,7 @@ class Incoming(Protocol):
 
     announced: int | None
 
-    def pieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> AsyncIterator[Piece]:
         """All of them, in order."""
         ...
 
@@ -202,7 +203,7 @@ class _Metered:
         self._body = body
         self.announced = body.announced
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[Piece]:
         """All of them, in order; QuotaExceeded where no more fits."""
         size = 0
         async for piece in self._body.pieces():
@@ -244,6 +245,11 @@ def within_quota(
         return record, footer
 
     return stored
+
+
+async def is_unlimited(api: SwiftApi, path: Path) -> bool:
+    """Whether no quota counts what is stored there. NotFound, Unavailable."""
+    return not await _parts(api, path)
 
 
 async def _parts(api: SwiftApi, path: Path) -> list[_Part]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from swiftlet.api.segments import Piece
-
-AHEAD_BYTES = 2 << 20
-"""How many bytes before the end of what is open the next piece is opened: early enough to be ready, late enough that
-its connection does not stand idle for long."""
+AHEAD_BYTES = 8 << 20
+"""How many bytes before the end of what is open the next piece, or run, is opened: as much as a run asks for ahead, so
+that what is on its way does not become less towards its end; late enough that a connection does not stand idle for
+long."""
 AHEAD_PIECES = 6
 """Opened, or being opened, beside the current one."""
 
@@ -50,18 +49,27 @@ class Bytes:
         """Nothing is open."""
 
 
-Opened = tuple[Piece, Source]
+class Sized(Protocol):
+    """What is opened: a piece, or several."""
+
+    @property
+    def bytes(self) -> int:
+        """How many."""
+        ...
 
 
-class SegmentStream:
+P = TypeVar("P", bound=Sized)
+
+
+class SegmentStream(Generic[P]):
     """Pieces one after the other; `begin` opens the first, so that what is wrong with it is known before any byte."""
 
-    def __init__(self, pieces: AsyncGenerator[Piece, None], open_piece: Callable[[Piece], Awaitable[Source]]) -> None:
+    def __init__(self, pieces: AsyncGenerator[P, None], open_piece: Callable[[P], Awaitable[Source]]) -> None:
         """`open_piece` raises what is wrong with a piece."""
         self._pieces = pieces
         self._open_piece = open_piece
-        self._current: Opened | None = None
-        self._ahead: deque[asyncio.Task[Opened | None]] = deque()
+        self._current: Source | None = None
+        self._ahead: deque[asyncio.Task[Source | None]] = deque()
         self._rest = 0
         """Bytes of the open pieces that have not been handed on, as far as their sizes are known."""
         self._asking = False
@@ -72,28 +80,28 @@ class SegmentStream:
         """Open the first piece."""
         self._current = await self._open_next()
 
-    async def _open_next(self) -> Opened | None:
+    async def _open_next(self) -> Source | None:
         piece = await self._next()
-        return None if piece is None else (piece, await self._open_piece(piece))
+        return None if piece is None else await self._open_piece(piece)
 
-    async def _open_ahead(self) -> Opened | None:
+    async def _open_ahead(self) -> Source | None:
         piece = await self._next()
         self._asking = False
         self._look_ahead()
-        return None if piece is None else (piece, await self._open_piece(piece))
+        return None if piece is None else await self._open_piece(piece)
 
-    async def _next(self) -> Piece | None:
+    async def _next(self) -> P | None:
         piece = await anext(self._pieces, None)
         if piece is None:
             self._ended = True
         else:
-            self._rest += piece.stop - piece.start
+            self._rest += piece.bytes
         return piece
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """All bytes in order."""
         while self._current is not None:
-            _, source = self._current
+            source = self._current
             self._look_ahead()
             async for chunk in source.chunks():
                 yield chunk
@@ -128,5 +136,5 @@ class SegmentStream:
                 opened.append(outcome)
         for one in opened:
             if one is not None:
-                await one[1].close()
+                await one.close()
         await self._pieces.aclose()

@@ -50,6 +50,11 @@ class Piece:
     start: int
     stop: int
 
+    @property
+    def bytes(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
 
 Expand = Callable[[Segment], Awaitable[Iterable[Segment]]]
 """The segments of a nested manifest; BrokenSegment when it is not what it was."""

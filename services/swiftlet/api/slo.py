@@ -14,6 +14,7 @@ from typing import Any
 
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import STATIC_LARGE_OBJECT, Reader, Stored, is_made_up, object_headers
+from swiftlet.api.segment_runs import Batch, Runs
 from swiftlet.api.segment_stream import Bytes, SegmentStream, Source
 from swiftlet.api.segments import BrokenSegment, Expand, Piece, Segment, following, pieces_of
 from swiftlet.api.slo_manifest import load_entries, raw_format, segments_of
@@ -69,11 +70,13 @@ class StaticLargeObject:
         await self._stored.close()
 
 
-async def open_segments(reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int) -> SegmentStream:
+async def open_segments(
+    reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int
+) -> SegmentStream[Piece | Batch]:
     """A stream of bytes `[start, stop)` of these segments, with its first piece open."""
-    stream = SegmentStream(
-        pieces_of(segments, start, stop, expander(reader), reader.depth), lambda piece: open_piece(reader, piece)
-    )
+    runs = Runs(reader, lambda piece: open_piece(reader, piece))
+    pieces = pieces_of(segments, start, stop, expander(reader), reader.depth)
+    stream = SegmentStream(runs.batched(pieces), runs.open)
     try:
         await stream.begin()
     except BaseException:

@@ -19,6 +19,7 @@ from swiftlet.api.quota_checks import within_quota
 from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import PutFooter, PutRecord
 from swiftlet.names import Path
+from swiftlet.peers import Digester, Piece
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.transfers import Upload
 from swiftlet.timestamp import Timestamp, TimestampClock
@@ -30,7 +31,7 @@ class Incoming(Protocol):
     announced: int | None
     """How many there will be, when that is known."""
 
-    def pieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> AsyncIterator[Piece]:
         """All of them, in order; raises when they are not what was announced."""
         ...
 
@@ -95,7 +96,11 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     await queue_expiry(new.call.api, new.path, policy, new.metadata)
     pieces = new.body.pieces()
     hasher = Hasher()
-    beginning, ended = await _read_beginning(pieces, hasher, new.call.api.options.small_object_bytes)
+    small_bytes, announced = new.call.api.options.small_object_bytes, new.body.announced
+    beginning: list[Piece] = []
+    ended = False
+    if announced is None or announced <= small_bytes:
+        beginning, ended = await _read_beginning(pieces, hasher, small_bytes)
     if ended:
         footer = _footer(new, hasher)
         record, written = await _store_small(
@@ -109,9 +114,9 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     return record, footer
 
 
-async def _read_beginning(pieces: AsyncIterator[bytes], hasher: Hasher, limit: int) -> tuple[list[bytes], bool]:
+async def _read_beginning(pieces: AsyncIterator[Piece], hasher: Hasher, limit: int) -> tuple[list[Piece], bool]:
     """Pieces until the end or until more than `limit` bytes are held; whether the end was reached."""
-    held: list[bytes] = []
+    held: list[Piece] = []
     async for piece in pieces:
         hasher.update(piece)
         held.append(piece)
@@ -148,25 +153,28 @@ async def _store_large(
     new: NewObject,
     policy: int,
     record: PutRecord,
-    beginning: list[bytes],
-    pieces: AsyncIterator[bytes],
+    beginning: list[Piece],
+    pieces: AsyncIterator[Piece],
     hasher: Hasher,
 ) -> tuple[PutRecord, PutFooter, Written]:
     record, upload = await _open_upload(new, policy, record)
+    digester = new.call.api.digester(hasher)
     try:
         while beginning:
             await upload.write(beginning.pop(0))
         async for piece in pieces:
-            hasher.update(piece)
+            await digester.update(piece)
             await upload.write(piece)
+        await digester.finish()
         footer = _footer(new, hasher)
         return record, footer, await upload.commit(footer)
     except Superseded as error:
         if new.is_last or not overtaken(new.call.api.clock, error):
             new.call.api.clock.observe(error.timestamp)
             raise
-        return record, await _rest(new, pieces, hasher), Written(existed=True, container_missing=False)
+        return record, await _rest(new, pieces, digester, hasher), Written(existed=True, container_missing=False)
     finally:
+        digester.close()
         await upload.abort()
 
 
@@ -187,10 +195,11 @@ async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[
     return await new.call.stamped(anew)
 
 
-async def _rest(new: NewObject, pieces: AsyncIterator[bytes], hasher: Hasher) -> PutFooter:
+async def _rest(new: NewObject, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:
     """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
     async for piece in pieces:
-        hasher.update(piece)
+        await digester.update(piece)
+    await digester.finish()
     return _footer(new, hasher)
 
 

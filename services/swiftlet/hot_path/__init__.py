@@ -1,6 +1,7 @@
-"""Reads that are answered without Python: what Python decides beforehand, and the way of connections to and fro.
+"""Reads and small PUTs that are answered without Python: what Python decides before, and connections to and fro.
 
 `deciding` says who may read where for a moment; `withdrawing` which requests end that; `routes` where objects are;
 `door` moves connections between the native front and aiohttp; `records` writes down what the front has answered.
-`hot_path` joins them. Nothing here runs per hot request. See docs/design/2026-11-21-hot-path.md.
+`making` has rows listed of what the front has stored, many at a time. `hot_path` joins them. Nothing here runs per hot
+request. See docs/design/2026-11-21-hot-path.md.
 """

@@ -1,4 +1,4 @@
-"""Who may read in which container for the next moment: what the API would decide, by the API's own functions."""
+"""Who may read and write in which container for the next moment: what the API would decide, by its own functions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,30 @@ from dataclasses import dataclass
 
 from swiftlet.api.access import TokenAccess
 from swiftlet.api.core import SwiftApi
+from swiftlet.api.quota_checks import is_unlimited
 from swiftlet.api.static_web import site_of
-from swiftlet.api.versioning import has_versions
+from swiftlet.api.versioning import archive_of, has_versions
 from swiftlet.auth.identity import Identity, authorize
 from swiftlet.errors import Forbidden, SwiftletError
 from swiftlet.names import Path, parse_path
+from swiftlet.settings.sections import LimitsSection
 
 VALID_S = 1.0
-"""How long a grant holds."""
+"""How long a grant to read holds."""
+WRITE_VALID_S = 0.5
+"""How long a grant to write holds: what all proxies agree on is not remembered for much longer."""
+SMALL_BYTES = 64 * 1024
+"""Objects that may be stored by a grant have so many bytes at the most."""
+_ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
+"""And so many items of metadata, with names and values of so many bytes."""
+_MAX_HEAD = 4096
+"""All of that is in a head of so many bytes."""
 _ANY = "any object"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whoever was asked about may read every object of a container."""
+    """Whoever was asked about may read, or write, every object of a container."""
 
     path: Path
     """Of the container."""
@@ -43,18 +53,40 @@ class Deciding:
         self._now = now
         self._max_age_s = api.options.container_info_ttl_s - VALID_S
         """What a grant rests on is not asked anew before the grant's end."""
+        agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s)
+        self._write_max_age_s = agreed_s - WRITE_VALID_S
 
-    async def decide(self, token: str, prefix: str) -> Grant | None:
-        """Whether a request with `token` (none: empty) may read any object below `prefix`, `/v1/ACCOUNT/CONTAINER/`
-        as clients send it; None when not, and when the answer would depend on more than that.
+    async def decide(self, token: str, prefix: str, write: bool = False) -> Grant | None:
+        """Whether a request with `token` (none: empty) may read, or write, any object below `prefix`,
+        `/v1/ACCOUNT/CONTAINER/` as clients send it; None when not, and when the answer would depend on more than that.
         """
-        if self._max_age_s <= 0:
+        if (self._write_max_age_s if write else self._max_age_s) <= 0:
             return None
         try:
-            return await self._decide(token, parse_path(prefix.removeprefix("/v1") + "o"))
+            below = parse_path(prefix.removeprefix("/v1") + "o")
+            return await (self._decide_write(token, below) if write else self._decide(token, below))
         except SwiftletError:
             # Refused, not there, not to be found out: the API says so to whoever asks.
             return None
+
+    async def _decide_write(self, token: str, below: Path) -> Grant | None:
+        api, options = self._api, self._api.options
+        assert below.container is not None
+        path, any_object = Path(below.account, below.container), Path(below.account, below.container, _ANY)
+        if not token or options.rate_limits.on or not _have_room(options.limits):
+            return None
+        begun_s = time.monotonic()
+        known = api.tokens.read(token)
+        container = await api.containers.get(path.account, below.container, self._write_max_age_s)
+        # Quotas of the account are in its metadata.
+        await api.accounts.metadata(path.account, self._max_age_s)
+        await TokenAccess(api.containers, api.accounts, known.identity, None).require("PUT", any_object)
+        versioned = has_versions(container) or archive_of(api, container) is not None
+        if versioned or not await is_unlimited(api, any_object):
+            return None
+        # What the answers took has made older what was known before them.
+        valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
+        return Grant(path, container.policy, valid_s) if valid_s > 0 else None
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, identity, valid_s = self._api, None, VALID_S
@@ -72,6 +104,13 @@ class Deciding:
         if has_versions(container) or visited or valid_s <= 0:
             return None
         return Grant(path, container.policy, valid_s)
+
+
+def _have_room(limits: LimitsSection) -> bool:
+    """Whether what the front takes is within the limits of objects and their metadata."""
+    names, values = limits.max_meta_name_length >= _ITEM_NAME, limits.max_meta_value_length >= _ITEM_VALUE
+    whole = limits.max_meta_overall_size >= _MAX_HEAD and limits.max_file_size >= SMALL_BYTES
+    return names and values and whole and limits.max_meta_count >= _ITEMS
 
 
 def _by_role(identity: Identity | None, path: Path) -> bool:

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from swiftlet_native import Front
 
+from swiftlet.hot_path.pacing import Pace, Place
 from swiftlet.web.logs import get_logger
 
 _MAX_BOUNCES = 8
@@ -32,7 +33,8 @@ _SOON = 32
 _LOOK_S = 0.01
 _LEAVE_S = 1.0
 """The front is told at once, unless something is wrong with it."""
-_HEAD_END = b"\r\n\r\n"
+_MAX_WHOLE = 72 * 1024
+"""Bytes of a request that may be the front's."""
 
 _log = get_logger("hot path")
 
@@ -47,19 +49,30 @@ class Watcher(Protocol):
     def answered(
         self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
     ) -> None:
-        """Of one to a request that came in one piece and alone: `raw`. May have the connection given back."""
+        """Of one to a request that has come alone: `raw` is all that has. May have the connection given back."""
+        ...
+
+    def made(self) -> None:
+        """Objects may have been made durable by the front."""
         ...
 
 
 class Connection(RequestHandler):
     """A client's connection in aiohttp's hands."""
 
-    def __init__(self, server: web.Server, watcher: Watcher, begun_with: bytes, bounces: int, **options: Any) -> None:
-        """`begun_with` was read already; `options` as the server has them."""
+    def __init__(
+        self, server: web.Server, watcher: Watcher, place: Place, begun_with: bytes, bounces: int, **options: Any
+    ) -> None:
+        """`begun_with` was read already; `place` is left with the first answer; `options` as the server has them."""
         super().__init__(server, **options)
         self._watcher = watcher
+        self._place = place
         self._begun_with = begun_with
+        self._parsed = 0
+        self._come: bytes | None = b""
+        """What has come since nothing was left; None when that is too much to be looked at."""
         self._whole: bytes | None = None
+        """The request that is being answered, if it is all that has come."""
         self.bounces = bounces
         self._since = self._loop.time()
 
@@ -69,20 +82,30 @@ class Connection(RequestHandler):
         begun_with, self._begun_with = self._begun_with, b""
         if begun_with:
             self.data_received(begun_with)
+        if not self._messages:
+            self._place.leave()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Whoever waits may come."""
+        super().connection_lost(exc)
+        self._place.leave()
 
     def data_received(self, data: bytes) -> None:
-        """Note whether these bytes are one request and nothing else."""
-        before = self._request_count
-        idle = not self._messages and not self._request_in_progress and self._upgraded is False
+        """Note whether what has come is one request and nothing else."""
+        if not self._messages and not self._request_in_progress:
+            self._come = b""
+            self._parsed = self._request_count
+        if self._come is not None:
+            self._come = self._come + data if len(self._come) + len(data) <= _MAX_WHOLE else None
         super().data_received(data)
-        alone = idle and self._request_count == before + 1 and data.endswith(_HEAD_END)
-        self._whole = data if alone else None
+        self._whole = self._come if self._request_count == self._parsed + 1 and not self._upgraded else None
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         """The answer has left."""
         super().log_access(request, response, time)
+        self._place.leave()
         self._watcher.ended(request)
-        if self._whole is not None:
+        if self._whole:
             self._watcher.answered(self, request, response, self._whole)
 
     def detach(self) -> int | None:
@@ -131,6 +154,7 @@ class Door:
         self._watcher = watcher
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: web.Server | None = None
+        self._pace: Pace | None = None
         self._taking: set[asyncio.Task[None]] = set()
         self._leaving = False
 
@@ -138,38 +162,52 @@ class Door:
         """Have the front accept, and take what it hands over."""
         self._server = server
         self._loop = asyncio.get_running_loop()
+        self._pace = Pace(self._take_more)
         self._loop.add_reader(self._front.fileno(), self._take)
         for one in sockets:
             self._front.listen(one.fileno())
 
     def _take(self) -> None:
+        """Take as many connections as may be new here; the others wait in the front."""
         assert self._loop is not None
-        for descriptor, begun_with, bounces in self._front.handed():
-            task = self._loop.create_task(self._begin(descriptor, begun_with, bounces))
+        assert self._pace is not None
+        room = self._front.waiting() if self._leaving else self._pace.room
+        # This silences the descriptor, so all else that it tells of is looked at afterwards.
+        handed = self._front.handed(room)
+        self._watcher.made()
+        for descriptor, begun_with, bounces in handed:
+            task = self._loop.create_task(self._begin(descriptor, begun_with, bounces, self._pace.take()))
             self._taking.add(task)
             task.add_done_callback(self._taking.discard)
 
-    async def _begin(self, descriptor: int, begun_with: bytes, bounces: int) -> None:
+    def _take_more(self) -> None:
+        """There are places again."""
+        if self._front.waiting():
+            self._take()
+
+    async def _begin(self, descriptor: int, begun_with: bytes, bounces: int, place: Place) -> None:
         assert self._loop is not None
         try:
             taken = socket.socket(fileno=descriptor)
         except OSError as error:
+            place.leave()
             os.close(descriptor)
             _log.info("a connection could not be taken over", error=str(error))
             return
         try:
             taken.setblocking(False)
-            await self._loop.connect_accepted_socket(lambda: self._connection(begun_with, bounces), taken)
+            await self._loop.connect_accepted_socket(lambda: self._connection(begun_with, bounces, place), taken)
         except OSError as error:
+            place.leave()
             taken.close()
             _log.info("a connection could not be taken over", error=str(error))
 
-    def _connection(self, begun_with: bytes, bounces: int) -> Connection:
+    def _connection(self, begun_with: bytes, bounces: int, place: Place) -> Connection:
         server = self._server
         assert server is not None
         # The options are those that the runner was given; the server keeps them for its own connections.
         options = server._kwargs
-        return Connection(server, self._watcher, begun_with, bounces, loop=self._loop, **options)
+        return Connection(server, self._watcher, place, begun_with, bounces, loop=self._loop, **options)
 
     def give_back(self, connection: Connection) -> None:
         """Let the front have a connection whose answer has left, as soon as nothing of it is needed here."""
@@ -200,7 +238,8 @@ class Door:
     async def close(self, patience_s: float) -> None:
         """Take nothing more; what the front still answers has that long to be finished."""
         await self._until(lambda: not self._front.open(), patience_s)
-        if self._loop is not None:
+        if self._loop is not None and self._pace is not None:
+            self._pace.close()
             self._loop.remove_reader(self._front.fileno())
 
     async def _until(self, condition: Callable[[], bool], patience_s: float) -> None:

@@ -8,6 +8,7 @@ its grant something may be withdrawn: then the decision does not count.
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,21 +17,23 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.hot_path.deciding import Deciding
+from swiftlet.hot_path.deciding import SMALL_BYTES, Deciding, Grant
 from swiftlet.hot_path.door import Connection, Door
+from swiftlet.hot_path.making import Making
 from swiftlet.hot_path.records import TAKE_S, Records
 from swiftlet.hot_path.routes import Peers, Routes
 from swiftlet.hot_path.withdrawing import withdrawal
 from swiftlet.names import HashPath
+from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
+from swiftlet.placement.rows import share
+from swiftlet.timestamp import NONCE_BITS
 from swiftlet.web.app import METRICS
 
 RENEW_S = 0.25
 """Seconds between looks at which grants are used."""
 MAX_RENEWED = 1000
 """Grants that one look renews; others have to be decided anew after they have ended."""
-SMALL_BYTES = 64 * 1024
-"""Of larger objects the front answers HEAD alone."""
 _PLAIN = frozenset(
     {
         "content-type",
@@ -59,6 +62,10 @@ class HotSettings:
     hash_path: HashPath
     client_timeout_s: float
     answer_timeout_s: float
+    writes: bool = True
+    """Whether PUTs are hot, too."""
+    store_timeout_s: float = 1.5
+    """How long the front waits until all devices have stored an object, before Python does it its own way."""
 
 
 class HotPath:
@@ -83,18 +90,22 @@ class HotPath:
         settings, hash_path = self._settings, self._settings.hash_path
         front = Front(
             (hash_path.prefix, hash_path.suffix),
+            nonce=random.getrandbits(NONCE_BITS),
             keepalive_s=keepalive_s,
             client_timeout_s=settings.client_timeout_s,
             answer_timeout_s=settings.answer_timeout_s,
+            store_timeout_s=settings.store_timeout_s,
         )
         routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
-        self._running = _Running(front, routes, Door(front, self), Records(front, self._app[METRICS]))
+        records, making = Records(front, self._app[METRICS]), Making(front, self._api, self._rings)
+        self._running = _Running(front, routes, Door(front, self), records, making)
         self._running.door.open(server, sockets)
 
     async def leave(self) -> None:
-        """Accept no more connections."""
+        """Accept no more connections, and let what is being stored be listed: soon after that nobody lists anything."""
         if self._running is not None:
             await self._running.door.leave()
+            await self._running.making.finish()
 
     async def close(self, patience_s: float) -> None:
         """Finish what the front answers, within that time, and end what is left."""
@@ -107,12 +118,14 @@ class HotPath:
             running.records.take()
 
     def status(self) -> dict[str, int]:
-        """The status report's `hot_path`: connections at the front, and requests that it has answered."""
+        """The status report's `hot_path`: connections at the front, requests that it has answered, and connections
+        that wait to be let in to aiohttp."""
         running = self._running
         if running is None:
-            return {"connections": 0, "answered": 0}
+            return {"connections": 0, "answered": 0, "waiting": 0}
         running.records.take()
-        return {"connections": running.front.open(), "answered": running.records.total}
+        front = running.front
+        return {"connections": front.open(), "answered": running.records.total, "waiting": front.waiting()}
 
     def withdraw(self, account: str | None) -> None:
         """End all grants in an account, or all, and let no decision count that is under way."""
@@ -134,7 +147,9 @@ class HotPath:
     ) -> None:
         """Grant what was asked, if the front could answer it, and give the connection back."""
         running = self._running
-        if running is None or response.status != 200 or not is_plain(request, response):
+        if running is None or not is_plain(request, response):
+            return
+        if request.method == "PUT" and not self._settings.writes:
             return
         asked = Front.asked(raw)
         if asked is None:
@@ -146,17 +161,31 @@ class HotPath:
             self._granting.add(task)
             task.add_done_callback(self._granting.discard)
 
-    async def _grant_to(self, running: _Running, connection: Connection, asked: tuple[bytes, bytes]) -> None:
+    def made(self) -> None:
+        """Have listed what the front has had stored."""
+        if self._running is not None:
+            self._running.making.take()
+
+    async def _grant_to(self, running: _Running, connection: Connection, asked: tuple[bool, bytes, bytes]) -> None:
         if await self._grant(running, *asked):
             running.door.give_back(connection)
 
-    async def _grant(self, running: _Running, token: bytes, prefix: bytes) -> bool:
+    async def _grant(self, running: _Running, write: bool, token: bytes, prefix: bytes) -> bool:
         withdrawn = self._withdrawn
-        grant = await self._deciding.decide(token.decode("ascii"), prefix.decode("ascii"))
+        grant = await self._deciding.decide(token.decode("ascii"), prefix.decode("ascii"), write)
         if grant is None or withdrawn != self._withdrawn:
             return False
         running.routes.tell(grant.policy)
-        return running.front.grant(token, prefix, grant.container, grant.policy, grant.valid_s)
+        rows = self._rows(grant) if write else []
+        return running.front.grant(write, token, prefix, grant.container, grant.policy, rows, grant.valid_s)
+
+    def _rows(self, grant: Grant) -> list[int]:
+        """Which container replicas each replica of an object owes its row to, as bits."""
+        ring, slots = self._rings.container(), int(self._rings.objects(grant.policy).replica_count)
+        path = grant.path
+        partition = ring.partition_of(self._settings.hash_path(path.account, path.container))
+        replicas = len(ring.primaries(partition))
+        return [bits_of(share(path, replicas, index, slots).replicas) for index in range(slots)]
 
     async def renew(self) -> None:
         """Renew what is used, for ever."""
@@ -165,8 +194,8 @@ class HotPath:
             running = self._running
             if running is not None:
                 running.routes.refresh()
-                for token, prefix in running.front.used()[:MAX_RENEWED]:
-                    await self._grant(running, token, prefix)
+                for holder in running.front.used()[:MAX_RENEWED]:
+                    await self._grant(running, *holder)
 
     async def record(self) -> None:
         """Write down what the front answers, for ever; RuntimeError when its thread has died."""
@@ -185,6 +214,7 @@ class _Running:
     routes: Routes
     door: Door
     records: Records
+    making: Making
 
 
 def check_alive(front: Front) -> None:
@@ -194,8 +224,9 @@ def check_alive(front: Front) -> None:
 
 
 def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
-    """Whether the answer is to a read of an object that the front could answer."""
-    size = response.content_length
-    small = size is not None and (size <= SMALL_BYTES or request.method == "HEAD")
+    """Whether the answer is one that the front could have given."""
+    size, method = response.content_length, request.method
+    small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
     names = (name.lower() for name in response.headers)
-    return small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)
+    good = response.status == (201 if method == "PUT" else 200)
+    return good and small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)

@@ -27,8 +27,8 @@ class Records:
         """Write down what was answered since the last time; how many that were."""
         served = self._front.served()
         now = time.time()
-        for method, path, size, took_s, remote, request_id in served:
-            self._batch.add(method, path.decode("ascii"), 200, size, took_s, remote, request_id)
+        for method, path, status, received, sent, took_s, remote, request_id in served:
+            self._batch.add(method, path.decode("ascii"), status, (received, sent), took_s, remote, request_id)
         self._batch.write(now)
         self.total += len(served)
         return len(served)

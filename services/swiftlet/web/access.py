@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -58,6 +59,15 @@ def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
     return AccessLog
 
 
+@dataclass(slots=True)
+class _Answers:
+    """Requests that are counted together."""
+
+    durations_s: list[float] = field(default_factory=list)
+    received: int = 0
+    sent: int = 0
+
+
 class AccessBatch:
     """The same lines and numbers for requests that were answered elsewhere, many at a time."""
 
@@ -65,17 +75,31 @@ class AccessBatch:
         """Nothing to be written yet."""
         self._metrics = metrics
         self._lines: list[dict[str, object]] = []
+        self._answers: dict[tuple[str, int], _Answers] = {}
 
     def add(
-        self, method: str, path: str, status: int, sent: int, duration_s: float, remote: str, request_id: str
+        self,
+        method: str,
+        path: str,
+        status: int,
+        bodies: tuple[int, int],
+        duration_s: float,
+        remote: str,
+        request_id: str,
     ) -> None:
-        """Count a request without a body; it is logged by `write`."""
-        self._metrics.answered(method, status, duration_s, 0, sent)
+        """A request, with bodies of so many bytes that came and went; it is counted and logged by `write`."""
+        received, sent = bodies
+        answers = self._answers.get((method, status))
+        if answers is None:
+            answers = self._answers[method, status] = _Answers()
+        answers.durations_s.append(duration_s)
+        answers.received += received
+        answers.sent += sent
         line = {
             "method": method,
             "path": path,
             "status": status,
-            "bytes_in": 0,
+            "bytes_in": received,
             "bytes_out": sent,
             "duration_s": round(duration_s, 6),
             "remote": remote,
@@ -84,7 +108,10 @@ class AccessBatch:
         self._lines.append(line)
 
     def write(self, at: float) -> None:
-        """Log what was added; `at` in seconds since the epoch."""
+        """Count and log what was added; `at` in seconds since the epoch."""
+        answered, self._answers = self._answers, {}
+        for (method, status), answers in answered.items():
+            self._metrics.answered_all(method, status, answers.durations_s, answers.received, answers.sent)
         lines, self._lines = self._lines, []
         if lines:
             log_many("access", "request", lines, at)

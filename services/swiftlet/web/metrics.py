@@ -7,6 +7,7 @@ sum. prometheus-client decides this when it is imported, so `share_metrics` come
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -44,9 +45,15 @@ class HttpMetrics:
 
     def answered(self, method: str, status: int, duration_s: float, received: int, sent: int) -> None:
         """Count a finished request."""
+        self.answered_all(method, status, (duration_s,), received, sent)
+
+    def answered_all(self, method: str, status: int, durations_s: Sequence[float], received: int, sent: int) -> None:
+        """Count finished requests with one answer; bytes are of all together."""
         known = method if method in _METHODS else "other"
-        _requests(self._service, known, status).inc()
-        _durations(self._service, known).observe(duration_s)
+        _requests(self._service, known, status).inc(len(durations_s))
+        observe = _durations(self._service, known).observe
+        for duration_s in durations_s:
+            observe(duration_s)
         if received:
             self._received.inc(received)
         if sent:

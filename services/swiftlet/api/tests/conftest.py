@@ -22,3 +22,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[MemoryCluster]:
 async def proxy(cluster: MemoryCluster, tmp_path: Path) -> AsyncIterator[Proxy]:
     async with proxy_of(cluster, tmp_path, may_be_hot=True) as made:
         yield made
+
+
+@pytest.fixture(params=["pieces", "runs"])
+def with_and_without_runs(request: pytest.FixtureRequest, cluster: MemoryCluster) -> None:
+    """Segments of large objects are read one by one, and as runs."""
+    cluster.transport.has_runs = request.param == "runs"

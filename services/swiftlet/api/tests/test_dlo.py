@@ -29,6 +29,7 @@ from swiftlet.model import ListingQuery
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection
 
+pytestmark = pytest.mark.usefixtures("with_and_without_runs")
 ETAG = slo_etag(*map(md5, SEGMENTS))
 SIZE = len(WHOLE)
 MANIFEST = {"X-Object-Manifest": "c/s/"}

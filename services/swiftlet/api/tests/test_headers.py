@@ -11,7 +11,7 @@ import pytest
 
 from swiftlet.api.tests.large import put_large
 from swiftlet.api.tests.proxy import LOGIN, SECRET, Proxy
-from swiftlet.api.tests.quotas import report
+from swiftlet.api.tests.quotas import connect_accounts, report
 from swiftlet.auth.identity import Role
 from swiftlet.errors import DiskFull
 from swiftlet.model import ContainerRow
@@ -252,20 +252,48 @@ async def test_every_answer_has_a_date_and_an_id(proxy: Proxy, path: str) -> Non
 
 
 POLICY_TOTALS = (
-    "X-Account-Storage-Policy-name-Bytes-Used",
     "X-Account-Storage-Policy-name-Container-Count",
     "X-Account-Storage-Policy-name-Object-Count",
+    "X-Account-Storage-Policy-name-Bytes-Used",
 )
 
 
-async def test_totals_are_not_split_by_policy(proxy: Proxy) -> None:
-    told = {name.replace("name", policy) for name in POLICY_TOTALS for policy in ("gold", "silver")}
-    assert (await proxy.call("PUT", "c/o", data=b"x")).status == 201
-    assert (await proxy.call("POST", "", {"X-Account-Meta-A": "b"})).status == 204
-    for method in ("GET", "HEAD"):
-        headers = (await proxy.call(method, "")).headers
-        assert "X-Account-Bytes-Used" in headers
-        assert [name for name in told if name in headers] == []
+async def by_policy(proxy: Proxy, method: str) -> dict[str, list[int]]:
+    """Containers, objects and bytes that an account tells of, by the policy's name."""
+    headers = (await proxy.call(method, "")).headers
+    told = {name.lower() for name in headers if name.lower().startswith("x-account-storage-policy-")}
+    found = {}
+    for policy in ("gold", "silver"):
+        names = [name.replace("name", policy) for name in POLICY_TOTALS]
+        if names[0] in headers:
+            found[policy] = [int(headers[name]) for name in names]
+            told -= {name.lower() for name in names}
+    assert not told
+    return found
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+async def test_an_account_tells_its_totals_by_policy(proxy: Proxy, method: str) -> None:
+    assert (await proxy.call("PUT", "s", {"X-Storage-Policy": "silver"})).status == 201
+    assert (await proxy.call("PUT", "s2", {"X-Storage-Policy": "silver"})).status == 201
+    for name, size in (("c/o", 3), ("s/o", 5), ("s/p", 7), ("s2/o", 11)):
+        assert (await proxy.call("PUT", name, data=bytes(size))).status == 201
+    reporters = connect_accounts(proxy.cluster)
+    assert [await reporter.run_once() for reporter in reporters] == [0] * len(reporters)
+    assert await by_policy(proxy, method) == {"gold": [1, 1, 3], "silver": [2, 3, 23]}
+    # A policy without containers is not told of, neither is one that the proxy does not know.
+    await report(proxy.cluster, [ContainerRow("x", at(1), object_count=1, bytes_used=1, policy=7)])
+    for name in ("c/o", "c"):
+        assert (await proxy.call("DELETE", name)).status == 204
+    assert [await reporter.run_once() for reporter in reporters] == [0] * len(reporters)
+    await asyncio.gather(*(reporter.stop() for reporter in reporters))
+    assert await by_policy(proxy, method) == {"silver": [2, 3, 23]}
+    assert (await proxy.call(method, "")).headers["X-Account-Container-Count"] == "3"
+
+
+async def test_an_empty_account_has_no_policies(proxy: Proxy) -> None:
+    assert (await proxy.call("DELETE", "c")).status == 204
+    assert await by_policy(proxy, "HEAD") == await by_policy(proxy, "GET") == {}
 
 
 async def test_full_disks_of_databases_are_503(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from swiftlet.api.tests.large import (
 )
 from swiftlet.api.tests.proxy import Proxy
 
+pytestmark = pytest.mark.usefixtures("with_and_without_runs")
 ETAG = slo_etag(*map(md5, SEGMENTS))
 SIZE = len(WHOLE)
 
@@ -329,6 +330,7 @@ async def test_the_next_segments_are_opened_before_the_last_one_ends(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, ahead_bytes: int, most: int
 ) -> None:
     """Not too many, not too early, and everything that was opened is closed."""
+    proxy.cluster.transport.has_runs = False
     proxy.twice = False  # Each read counts here.
     monkeypatch.setattr(segment_stream, "AHEAD_BYTES", ahead_bytes)
     parts = [bytes([number]) * 100 for number in range(30)]

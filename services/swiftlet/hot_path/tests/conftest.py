@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -72,10 +73,11 @@ class Hot:
 async def hot_proxy(cluster: MemoryCluster, root: Directory, **options: Any) -> AsyncIterator[Hot]:
     """One more proxy of a cluster, with the API of another one of the same kind."""
     async with proxy_of(cluster, root, **options) as cold:
+        cold.clock.now = time.time()  # As the front's.
         app = create_base_app("proxy", trust_request_ids=False)
         add_api_routes(app, cold.api)
         async with (
-            hot_server(app, cold.api, cluster, root) as (server, path, devices),
+            hot_server(app, cold.api, cluster, root, writes=True) as (server, path, devices),
             TestClient(server, auto_decompress=False) as client,
         ):
             yield Hot(Proxy(cluster, cold.api, client, cold.clock, cold.token), path, devices)

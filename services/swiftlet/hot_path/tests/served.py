@@ -35,7 +35,7 @@ class _Faulty(NativeStore):
     """A native store that may be full, for whoever writes to it directly."""
 
     def __init__(self, directory: Directory) -> None:
-        super().__init__(directory, volume_bytes=_VOLUME_BYTES, threads=False)
+        super().__init__(directory, volume_bytes=_VOLUME_BYTES)
         self.faults = Faults()
 
     def create(self, key: ObjectKey, size: int | None = None, aggregate_below: int | None = None) -> NativeWriter:
@@ -52,6 +52,8 @@ class NativeDevices:
         self._stores: list[NativeStore] = []
         self._servers: list[ObjectServer] = []
         self._peers: dict[str, TransportPeer] = {}
+        self.ports: dict[str, int] = {}
+        """Where the servers listen, by the address of their device."""
         self.away: set[str] = set()
         """Addresses of devices that are not spoken to natively."""
         for device in cluster.devices:
@@ -65,7 +67,8 @@ class NativeDevices:
             )
             self._stores.append(store)
             self._servers.append(server)
-            self._peers[device.address] = self._node.peer(name, "127.0.0.1", server.listen("127.0.0.1", 0))
+            port = self.ports[device.address] = server.listen("127.0.0.1", 0)
+            self._peers[device.address] = self._node.peer(name, "127.0.0.1", port)
             cluster.stores[device.address] = cast("FaultyStore", store)
 
     def native_peer(self, device: Device) -> TransportPeer | None:
@@ -75,6 +78,10 @@ class NativeDevices:
     def stop(self, device: Device, cluster: MemoryCluster) -> None:
         """End a device's server; callers are not told."""
         self._servers[cluster.devices.index(device)].stop()
+
+    def at_work(self) -> int:
+        """Requests that devices are at work on."""
+        return sum(cast("int", row["requests"]) for server in self._servers for row in server.stats())
 
     def close(self) -> None:
         """End servers and stores."""
@@ -119,12 +126,13 @@ class FrontServer(TestServer):
 
 @asynccontextmanager
 async def hot_server(
-    app: web.Application, api: SwiftApi, cluster: MemoryCluster, root: Directory, client_timeout_s: float = 10.0
+    app: web.Application, api: SwiftApi, cluster: MemoryCluster, root: Directory, writes: bool = False
 ) -> AsyncIterator[tuple[FrontServer, HotPath, NativeDevices]]:
-    """A server, not started, for an application whose reads are hot where they may be."""
+    """A server, not started, for an application whose reads are hot where they may be, and `writes` if the proxy has
+    the wall clock's time."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
-    settings = HotSettings(HASH_PATH, client_timeout_s, answer_timeout_s=5.0)
+    settings = HotSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
     use_hot_path(app, api, cluster.rings, cast("Any", devices), settings)
     try:
         yield FrontServer(app), cast("HotPath", app[FRONT_DOOR]), devices

@@ -1,0 +1,186 @@
+"""Rows of objects that the front has had stored: brought to their containers many at a time, like those of all writes.
+
+A batch is one task and one update for each of the container's replicas, however many objects are in it, and those
+cost a good deal more than the objects. So what has been made waits a moment for what devices are still storing. The
+clients of a batch are answered together and mostly ask again together: they come in step by that, and devices have more
+to write with one sync, too.
+
+Fault model: a container may be gone, or its servers silent. As after any other write the row then stays owed by the
+devices, or what was stored is deleted again. The client's answer is Python's where it is not simply success: the
+request is handed over, and done again it makes a newer version of the same. This process may die at any moment: the
+rows stay owed by the devices, which bring them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import structlog
+from swiftlet_native import Front
+
+from swiftlet.api.core import SwiftApi
+from swiftlet.errors import SwiftletError
+from swiftlet.names import Path
+from swiftlet.native_values import EncodedRows, Place, key_at, replicas_of, text
+from swiftlet.placement.rings import Rings
+from swiftlet.placement.rows import StoredRows
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+GATHER_S = 0.005
+"""How long what has been made waits at most for what devices are at; a writer alone never waits."""
+ENOUGH = 100
+"""Objects that wait for no others."""
+MAX_ROWS = 200
+MAX_BYTES = 256 << 10
+"""Rows in an update, and bytes of them."""
+FINISH_S = 5.0
+"""How long what is under way may take at the end: longer than devices and rows are waited for."""
+_LOOK_S = 0.01
+
+_log = structlog.get_logger("hot path")
+
+
+_Kind = tuple[bytes, tuple[int, ...], int]
+"""Container, shares and policy: what objects of one update have in common."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Objects of one container; see `swiftlet_native.Front.made` for the parts."""
+
+    container: bytes
+    shares: list[int]
+    tokens: list[int]
+    encoded: list[bytes]
+    written: list[tuple[Place, int]]
+    numbers: list[list[int]]
+    kind: _Kind = field(init=False)
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What they have in common, and how much they are."""
+        self.kind = self.container, tuple(self.shares), self.written[0][0][0]
+        self.bytes = sum(map(len, self.encoded))
+
+    def has_room_for(self, other: _Batch) -> bool:
+        """Whether both are one update."""
+        return len(self.tokens) + len(other.tokens) <= MAX_ROWS and self.bytes + other.bytes <= MAX_BYTES
+
+    def add(self, other: _Batch) -> None:
+        """Take over another one of its kind."""
+        self.tokens += other.tokens
+        self.encoded += other.encoded
+        self.written += other.written
+        self.numbers += other.numbers
+        self.bytes += other.bytes
+
+
+class Making:
+    """Between one front and the placement of rows."""
+
+    def __init__(self, front: Front, api: SwiftApi, rings: Rings) -> None:
+        """Nothing is made yet."""
+        self._front = front
+        self._api = api
+        self._rings = rings
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gathered: list[_Batch] = []
+        self._last: dict[_Kind, _Batch] = {}
+        """Of those that wait the last one of its kind."""
+        self._rows = 0
+        """That wait."""
+        self._listing = 0
+        """Rows on their way."""
+        self._later: asyncio.TimerHandle | None = None
+
+    def take(self) -> None:
+        """Take what has been made since the last time, and begin to list it once enough has been said for waiting.
+
+        That is when nothing is with devices any more; or after `GATHER_S`; or when there is plenty.
+        """
+        for tokens, container, shares, encoded, written, numbers in self._front.made():
+            self._gather(_Batch(container, shares, tokens, [encoded], written, numbers))
+        if not self._gathered:
+            return
+        with_devices = self._front.storing() - self._rows - self._listing
+        if with_devices <= 0 or self._rows >= ENOUGH:
+            self._begin()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(GATHER_S, self._begin)
+
+    def _gather(self, more: _Batch) -> None:
+        """Put objects to those of the same container that wait, as far as one update has room for them."""
+        self._rows += len(more.tokens)
+        last = self._last.get(more.kind)
+        if last is not None and last.has_room_for(more):
+            last.add(more)
+        else:
+            self._last[more.kind] = more
+            self._gathered.append(more)
+
+    def _begin(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        gathered, self._gathered, self._rows = self._gathered, [], 0
+        self._last.clear()
+        for batch in gathered:
+            # What Python writes once these are answered is newer than them, whatever became of the wall clock.
+            self._api.clock.observe(Timestamp(max(stamp for _, stamp in batch.written)))
+            stored = self._stored(batch)
+            if stored is None:
+                self._front.listed(batch.tokens, False)
+                continue
+            self._listing += len(batch.tokens)
+            task = asyncio.ensure_future(self._list(batch.tokens, stored))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _stored(self, batch: _Batch) -> StoredRows | None:
+        """None when the ring has changed meanwhile and says no more who has stored them."""
+        account, _, container = text(batch.container)[1:-1].partition("/")
+        ring = self._rings.objects(batch.kind[2])
+        devices = [_devices(ring, slots) for slots in batch.numbers]
+        known = [slots for slots in devices if slots is not None]
+        if len(known) < len(devices):
+            return None
+        rows = EncodedRows(len(batch.tokens), b",".join(batch.encoded))
+        versions = [(key_at(place), Timestamp(stamp)) for place, stamp in batch.written]
+        return StoredRows(account, container, rows, [replicas_of(bits) for bits in batch.shares], versions, known)
+
+    async def _list(self, tokens: list[int], stored: StoredRows) -> None:
+        is_listed = False
+        try:
+            is_listed = not await self._api.objects.list_stored(stored)
+            if not is_listed:
+                await self._undo(stored)
+        except SwiftletError as error:
+            _log.info("writes are done again", container=stored.container, writes=len(tokens), error=str(error))
+        finally:
+            self._listing -= len(tokens)
+            self._front.listed(tokens, is_listed)
+
+    async def _undo(self, stored: StoredRows) -> None:
+        """The container went away in another process: what was stored is deleted again."""
+        api = self._api
+        api.containers.forget(stored.account, stored.container)
+        for row, (key, _) in zip(stored.rows, stored.written, strict=True):
+            path = Path(stored.account, stored.container, row.name)
+            await api.objects.delete(path, key.policy, api.clock.next())
+
+    async def finish(self, patience_s: float = FINISH_S) -> None:
+        """Wait until nothing is being stored or listed; the front begins nothing new."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._front.storing() or self._tasks:  # noqa: ASYNC110 - another thread makes it true
+                    await asyncio.sleep(_LOOK_S)
+
+
+def _devices(ring: Ring, numbers: list[int]) -> list[Device] | None:
+    found = [ring.devices[number] if number < len(ring.devices) else None for number in numbers]
+    devices = [device for device in found if device is not None]
+    return devices if len(devices) == len(numbers) else None

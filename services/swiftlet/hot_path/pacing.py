@@ -1,0 +1,110 @@
+"""How many connections that come from the front may be new to aiohttp at a time.
+
+The front accepts as quickly as clients come. Requests that are all begun at once all end late, when clients and
+timeouts have given them up; begun some at a time, most end soon. So a connection that is handed over takes a place
+until its first request is answered. What does not need the processor keeps no place: a connection of which no whole
+head has come, and a request that takes long, as large and slow ones do. There are more places while the event loop
+comes round in time, for then it has time.
+
+Fault model: clients may send slowly, or nothing. A place is free again after a while, whatever happens to it, so those
+who wait are served in their order and at a pace that is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+FEW = 8
+"""Places that there are in any case."""
+MANY = 24
+"""Places that there are while the event loop is not late."""
+STEP = 2
+"""Places that come with each look at the loop."""
+LOOK_S = 0.01
+"""Seconds between two looks, while all places are taken."""
+LATE_S = 0.01
+"""A look that comes by so much too late means that the loop has enough to do: no more places."""
+PATIENCE_S = 1.0
+"""Seconds after which a place is free although its request is not answered."""
+
+
+class Place:
+    """What one connection takes."""
+
+    def __init__(self, pace: Pace, ends: float) -> None:
+        """Taken until `ends`, in the loop's time."""
+        self._pace = pace
+        self.ends = ends
+
+    def leave(self) -> None:
+        """It is free, if it was not yet."""
+        self._pace.left(self)
+
+
+class Pace:
+    """The places of one event loop."""
+
+    def __init__(self, free: Callable[[], None]) -> None:
+        """`free` is called whenever places have become free."""
+        self._free = free
+        self._loop = asyncio.get_running_loop()
+        self._taken: dict[Place, None] = {}
+        self._places = FEW
+        self._ending: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def room(self) -> int:
+        """Places that are free."""
+        return max(0, self._places - len(self._taken))
+
+    def take(self) -> Place:
+        """Take a place, also where there is none."""
+        place = Place(self, self._loop.time() + PATIENCE_S)
+        self._taken[place] = None
+        if self._ending is None:
+            self._ending = self._loop.call_at(place.ends, self._end)
+        if not self.room and self._looking is None:
+            self._look_at(self._loop.time() + LOOK_S)
+        return place
+
+    def left(self, place: Place) -> None:
+        """See `Place.leave`."""
+        if place in self._taken:
+            del self._taken[place]
+            if not self._taken:
+                self._places = FEW
+            self._free()
+
+    def _end(self) -> None:
+        """Free what has been taken for too long; the oldest come first."""
+        now, before = self._loop.time(), len(self._taken)
+        while self._taken and (first := next(iter(self._taken))).ends <= now:
+            del self._taken[first]
+        self._ending = self._loop.call_at(first.ends, self._end) if self._taken else None
+        if len(self._taken) < before:
+            self._free()
+
+    def _look_at(self, due: float) -> None:
+        self._looking = self._loop.call_at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        """Have more places if the loop is not late, none of them if it is."""
+        now = self._loop.time()
+        self._looking = None
+        if self.room:
+            return
+        self._look_at(now + LOOK_S)
+        if now - due >= LATE_S:
+            self._places = FEW
+        elif self._places < MANY:
+            self._places = min(self._places + STEP, MANY)
+            self._free()
+
+    def close(self) -> None:
+        """Call nobody any more."""
+        for timer in (self._ending, self._looking):
+            if timer is not None:
+                timer.cancel()
+        self._free = lambda: None

@@ -1,0 +1,155 @@
+"""What goes together into one update of a container's replicas, and what waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from swiftlet.hot_path import making
+from swiftlet.hot_path.making import Making
+from swiftlet.hot_path.tests.conftest import until
+from swiftlet.placement.rows import StoredRows
+
+Parts = tuple[list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]]]
+
+
+class FakeFront:
+    """Says what is made, and how much is with devices, or waits to be listed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Parts] = []
+        self.at_work = 0
+        self.answered: list[tuple[list[int], bool]] = []
+
+    def make(self, token: int, container: bytes = b"/a/c/", policy: int = 0, row_bytes: int = 0) -> None:
+        """One object more is on all of its devices."""
+        row = json.dumps([f"{token}" + "x" * row_bytes, token + 1, 0, "", "", False]).encode()
+        self.waiting.append(([token], container, [1, 2, 4], row, [((policy, 1, b"d" * 16), token + 1)], [[0, 1, 2]]))
+
+    def made(self) -> list[Parts]:
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+    def storing(self) -> int:
+        return self.at_work
+
+    def listed(self, tokens: list[int], is_listed: bool) -> None:
+        self.answered.append((tokens, is_listed))
+        self.at_work -= len(tokens)
+
+
+class FakeObjects:
+    """Lists when it may."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def list_stored(self, stored: StoredRows) -> bool:
+        self.batches.append([row.name for row in stored.rows])
+        await self.gate.wait()
+        return False
+
+
+@pytest.fixture
+def front() -> FakeFront:
+    return FakeFront()
+
+
+@pytest.fixture
+async def objects() -> FakeObjects:
+    return FakeObjects()
+
+
+@pytest.fixture
+async def made(front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> Making:
+    monkeypatch.setattr(making, "GATHER_S", 60.0)
+    api = SimpleNamespace(objects=objects, clock=SimpleNamespace(observe=lambda stamp: None))
+    rings = SimpleNamespace(objects=lambda policy: SimpleNamespace(devices=["d0", "d1", "d2"]))
+    return Making(cast("Any", front), cast("Any", api), cast("Any", rings))
+
+
+async def test_one_alone_does_not_wait(made: Making, front: FakeFront, objects: FakeObjects) -> None:
+    front.make(1)
+    front.at_work = 1
+    made.take()
+    await until(lambda: bool(front.answered))
+    assert (objects.batches, front.answered) == ([["1"]], [([1], True)])
+
+
+async def test_those_that_are_made_wait_for_those_that_devices_have(
+    made: Making, front: FakeFront, objects: FakeObjects
+) -> None:
+    front.at_work = 3
+    for token in (1, 2):
+        front.make(token)
+        made.take()
+        await asyncio.sleep(0)
+    assert not objects.batches
+    front.make(3)
+    made.take()
+    await until(lambda: bool(front.answered))
+    assert objects.batches == [["1", "2", "3"]]
+
+
+async def test_those_that_are_being_listed_are_not_waited_for(
+    made: Making, front: FakeFront, objects: FakeObjects
+) -> None:
+    objects.gate.clear()
+    front.make(1)
+    front.at_work = 1
+    made.take()
+    await until(lambda: len(objects.batches) == 1)
+    front.make(2)
+    front.at_work = 2
+    made.take()
+    await until(lambda: len(objects.batches) == 2)
+    objects.gate.set()
+    await until(lambda: len(front.answered) == 2)
+
+
+async def test_a_device_that_is_slow_is_not_waited_for_long(
+    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "GATHER_S", 0.01)
+    front.make(1)
+    front.at_work = 2
+    made.take()
+    assert not objects.batches
+    await until(lambda: bool(front.answered))
+    assert front.at_work == 1
+
+
+async def test_plenty_does_not_wait(
+    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "ENOUGH", 3)
+    front.at_work = 1000
+    for token in range(3):
+        front.make(token)
+        made.take()
+    await until(lambda: bool(front.answered))
+    assert objects.batches == [["0", "1", "2"]]
+
+
+async def test_containers_and_policies_are_kept_apart_and_batches_limited(
+    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "MAX_ROWS", 2)
+    monkeypatch.setattr(making, "MAX_BYTES", 1000)
+    for token in (1, 2, 3):
+        front.make(token)
+    front.make(4, b"/a/d/")
+    front.make(5, policy=1)
+    front.make(6, row_bytes=990)
+    front.make(7)
+    made.take()
+    await until(lambda: len(front.answered) == len(objects.batches) > 0)
+    names = [[name.rstrip("x") for name in batch] for batch in objects.batches]
+    assert names == [["1", "2"], ["3"], ["4"], ["5"], ["6"], ["7"]]
+    assert all(is_listed for _, is_listed in front.answered)

@@ -1,0 +1,274 @@
+"""A long request body, read from its connection straight into memory that can be sent on from where it is.
+
+The connection changes hands: for as long as the body lasts its bytes go by the HTTP server, which would copy each of
+them three times. Exactly the body is read: whatever follows it stays in the kernel for the server, which gets the
+connection back with a new parser at the body's end.
+
+Fault model: the client may stop, send at any pace, or close the connection at any byte: what has come is handed on
+after a moment, who sends nothing holds no memory, a wait has a limit, and the server is told of the end. Memory may be
+short: then no more than a few bytes are read. A
+body that nobody wants any more is read and dropped, for as long as the server waits for that before it closes the
+connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from aiohttp import StreamReader, web
+from aiohttp.http import HttpRequestParser
+from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler, RequestPayloadError
+
+from swiftlet.errors import NodeBusy
+from swiftlet.peers import Bodies, BodyBuffer, Piece
+
+LEAST_BYTES = 256 * 1024
+"""Of a body of which less is to come the server may read the rest."""
+_SMALLEST_BYTES, _LARGEST_BYTES = 64 * 1024, 1024 * 1024
+"""Sizes of buffers. They grow while they are filled quickly."""
+_PATIENCE_S = 0.2
+"""After that time a buffer is handed on as full as it is: one that waits for a slow client is memory lost to others."""
+_AHEAD = 2
+"""Buffers that are full and not taken, at which no more is read."""
+_SPARE_BYTES = 16 * 1024
+"""What is read without memory of its own: of bodies that nobody wants, or before memory is waited for."""
+
+
+class ConnectionTaken(asyncio.BufferedProtocol):
+    """A connection while the rest of one request's body comes in. Made by `take_body`."""
+
+    def __init__(self, handler: Any, content: StreamReader, left: int, bodies: Bodies, patience_s: float) -> None:
+        """`left` bytes of the body are to come; memory is waited for up to `patience_s`."""
+        self._handler = handler
+        self._transport: asyncio.Transport = handler.transport
+        self._content = content
+        self._left = left
+        self._bodies = bodies
+        self._patience_s = patience_s
+        self._loop = asyncio.get_running_loop()
+        self._full: deque[tuple[BodyBuffer, int] | bytes] = deque()
+        self._filling: BodyBuffer | None = None
+        self._filled = 0
+        self._size = _SMALLEST_BYTES
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits_for_memory = False
+        self._wanted = True
+        self._error: Exception | None = None
+        self._lost = False
+        self._is_back = False
+        self._news: asyncio.Future[None] | None = None
+        self._spare = memoryview(b"")
+
+    def begin(self) -> None:
+        """Read from now on."""
+        self._transport.pause_reading()
+        self._transport.set_protocol(self)
+        self._go_on()
+
+    def _read(self, on: bool) -> None:
+        if self._transport.is_closing():
+            return
+        if on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    async def piece(self, timeout_s: float) -> Piece | None:
+        """The next bytes; None at the end. TimeoutError, ConnectionResetError; NodeBusy when there is no memory."""
+        while not self._full:
+            if self._error is not None:
+                raise self._error
+            if self._left == 0 and not self._filled:
+                self._give_back()
+                return None
+            if self._lost:
+                raise ConnectionResetError("the connection was closed in the middle of a body")
+            await self._hear(timeout_s)
+        first = self._full.popleft()
+        data = first if isinstance(first, bytes) else memoryview(first[0].freeze(first[1]))
+        self._go_on()
+        return data
+
+    async def _hear(self, timeout_s: float) -> None:
+        self._news = self._loop.create_future()
+        # Waiting for memory is not the client's fault, and has a limit of its own.
+        async with asyncio.timeout(None if self._waits_for_memory else timeout_s):
+            await self._news
+
+    def leave(self) -> None:
+        """Nobody wants what is left of the body; harmless a second time."""
+        if not self._wanted or self._is_back:
+            return
+        self._wanted = False
+        self._full.clear()
+        self._stop_timer()
+        self._filling, self._filled = None, 0
+        if self._lost:
+            return
+        if self._left == 0:
+            self._give_back()
+        else:
+            self._read(True)
+
+    def _go_on(self) -> None:
+        """Read if there is room."""
+        if self._lost or not self._wanted or self._left == 0 or self._waits_for_memory:
+            return
+        self._read(self._filling is not None or len(self._full) < _AHEAD)
+
+    def _wait_for_memory(self) -> None:
+        self._read(False)
+        self._waits_for_memory = True
+        self._bodies.wait_for_buffer(min(self._size, self._left), self._patience_s, self._got)
+
+    def _got(self, buffer: BodyBuffer | None) -> None:
+        """Memory has come, or the time is over."""
+        self._waits_for_memory = False
+        if self._lost or not self._wanted:
+            return
+        if buffer is None:
+            self._error = NodeBusy("no memory for a body: too many are on their way")
+        else:
+            self._fill(buffer)
+            self._go_on()
+        # Who waited for memory now waits for the client.
+        self._tell()
+
+    def _fill(self, buffer: BodyBuffer) -> None:
+        self._filling = buffer
+        self._timer = self._loop.call_later(_PATIENCE_S, self._late)
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """Where the next bytes belong; asked when there are some, so whoever sends nothing holds nothing."""
+        if self._wanted and self._filling is None:
+            buffer = self._bodies.buffer(min(self._size, self._left))
+            if buffer is not None:
+                self._fill(buffer)
+        if self._wanted and self._filling is not None:
+            return memoryview(self._filling)
+        self._spare = memoryview(bytearray(min(_SPARE_BYTES, self._left)))
+        return self._spare
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many have come."""
+        self._left -= nbytes
+        # What has come is counted there.
+        self._content.total_bytes += nbytes
+        if not self._wanted:
+            if self._left == 0:
+                self._read(False)
+                self._loop.call_soon(self._give_back)
+        elif self._filling is None:
+            self._full.append(bytes(self._spare[:nbytes]))
+            self._tell()
+            if self._left:
+                self._wait_for_memory()
+            else:
+                self._read(False)
+        else:
+            self._filled += nbytes
+            if self._filling.advance(nbytes) == 0:
+                self._size = min(_LARGEST_BYTES, 2 * self._size)
+                self._hand_on()
+
+    def _late(self) -> None:
+        """The client is slow, or has stopped."""
+        self._timer = None
+        self._size = max(_SMALLEST_BYTES, min(self._size, self._filled))
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """What is filled is to be taken; a buffer with nothing in it goes back."""
+        self._stop_timer()
+        if self._filling is not None and self._filled:
+            # Frozen by who takes it: in here it may still be somebody's buffer.
+            self._full.append((self._filling, self._filled))
+        self._filling, self._filled = None, 0
+        if self._left:
+            self._go_on()
+        else:
+            self._read(False)
+        self._tell()
+
+    def _give_back(self) -> None:
+        """The body is over: the server reads what follows."""
+        if self._is_back or self._lost:
+            return
+        self._is_back = True
+        handler = self._handler
+        self._content.feed_eof()
+        self._read(False)
+        self._transport.set_protocol(handler)
+        handler._parser = _parser_for(handler, self._loop)
+        # Lets it look at the connection as it is, as it does itself when it goes on reading.
+        handler.resume_reading()
+
+    def eof_received(self) -> None:
+        """The client sends no more: the connection is closed."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The server is to know."""
+        self._lost = True
+        self._stop_timer()
+        self._handler.connection_lost(exc)
+        self._tell()
+
+    def pause_writing(self) -> None:
+        """The server's answer is the server's matter."""
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Also."""
+        self._handler.resume_writing()
+
+
+def _parser_for(handler: Any, loop: asyncio.AbstractEventLoop) -> HttpRequestParser:
+    """As the server makes it for a new connection; ours never decompress."""
+    return HttpRequestParser(
+        handler,
+        loop,
+        handler._read_bufsize,
+        max_line_size=handler.max_line_size,
+        max_field_size=handler.max_field_size,
+        max_headers=handler.max_headers,
+        payload_exception=RequestPayloadError,
+        auto_decompress=False,
+        max_msg_queue_size=MAX_MSG_QUEUE_SIZE,
+    )
+
+
+def take_body(
+    request: web.BaseRequest, size: int, bodies: Bodies, patience_s: float
+) -> tuple[bytes, ConnectionTaken | None]:
+    """What has come of a body of `size` bytes, and who reads the rest; None where the server has to.
+
+    The server reads where there is TLS, where it has not let go of what it has read, and where little is to come.
+    """
+    handler: Any = request.protocol
+    transport, content = request.transport, request.content
+    if not isinstance(handler, RequestHandler) or transport is None or transport.is_closing():
+        return b"", None
+    if transport.get_extra_info("sslcontext") is not None or type(content) is not StreamReader:
+        return b"", None
+    come = []
+    while piece := content.read_nowait():
+        come.append(piece)
+    beginning = b"".join(come)
+    left = size - len(beginning)
+    held = handler._reading_paused or handler._buffer_paused or handler._upgraded
+    if content.is_eof() or content.exception() is not None or held or left < LEAST_BYTES:
+        return beginning, None
+    taken = ConnectionTaken(handler, content, left, bodies, patience_s)
+    taken.begin()
+    return beginning, taken
