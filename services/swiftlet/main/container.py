@@ -23,7 +23,7 @@ from swiftlet.storage.account_tally import AccountTally
 from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.device_status import DeviceStatus
-from swiftlet.storage.listing_sync import ListingSync, SyncSettings
+from swiftlet.storage.listing_answers import databases_placed_by
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
@@ -43,10 +43,12 @@ def create_app(settings: ContainerSettings) -> web.Application:
     transport = use_listing_transport(app, settings.cluster, settings.container)
     stores = _use_stores(app, settings)
     reporter = _use_reporter(app, settings, stores, rings, transport)
-    sync = _use_sync(app, settings, stores, rings, transport)
-    _use_status(app, stores, sync)
+    _use_upkeep(app, settings, stores)
+    _use_status(app, stores)
     sharded = _use_sharding(app, settings, stores, rings, transport)
-    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing, sharded)
+    is_local = local_devices(settings.container)
+    placed = {name: databases_placed_by(rings.account, rings.container, name, is_local) for name in stores}
+    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing, sharded, placed)
     _use_usage(app, server.usage, AccountTally(stores, settings.container.usage_interval_s))
     add_container_routes(app, server)
     return app
@@ -113,30 +115,15 @@ def _use_reporter(
     return reporter
 
 
-def _use_sync(
-    app: web.Application,
-    settings: ContainerSettings,
-    stores: Mapping[str, ListingStore],
-    rings: RingSet,
-    transport: HttpListingTransport,
-) -> ListingSync:
-    """Keeps the databases equal to their replicas, and forgets what is old, while `app` runs."""
-    sync = ListingSync(
-        stores,
-        rings.account,
-        rings.container,
-        transport,
-        local_devices(settings.container),
-        SyncSettings(interval_s=settings.container.sync_interval_s),
-    )
+def _use_upkeep(app: web.Application, settings: ContainerSettings, stores: Mapping[str, ListingStore]) -> None:
+    """Forgets what is old, while `app` runs."""
     upkeep = ListingUpkeep(stores, settings.cluster.reclaim_age_s)
 
-    async def syncing(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(sync.run), in_background(upkeep.run):
+    async def kept(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(upkeep.run):
             yield
 
-    app.cleanup_ctx.append(syncing)
-    return sync
+    app.cleanup_ctx.append(kept)
 
 
 def _use_sharding(
@@ -167,12 +154,12 @@ def _use_sharding(
     return sharded
 
 
-def _use_status(app: web.Application, stores: Mapping[str, ListingStore], sync: ListingSync) -> None:
-    """Tells how full the devices are, whether they work, and how they stand in their rings."""
+def _use_status(app: web.Application, stores: Mapping[str, ListingStore]) -> None:
+    """Tells how full the devices are, and whether they work; how they stand in their rings tells their replicator."""
     known = {name: DeviceStatus(name) for name in stores}
 
     def devices() -> dict[str, object]:
-        return {name: {**status.fields(), "rings": sync.report(name)} for name, status in known.items()}
+        return {name: status.fields() for name, status in known.items()}
 
     async def watch() -> None:
         await asyncio.gather(

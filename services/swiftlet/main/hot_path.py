@@ -1,4 +1,4 @@
-"""Reads without Python in a service that has the API."""
+"""Reads and small PUTs without Python in a service that has the API."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from swiftlet.errors import SettingsError
-from swiftlet.peers import ObjectTransport
+from swiftlet.peers import SyncTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
@@ -43,21 +43,25 @@ def observer_of(addresses: Sequence[str], devices: Sequence[Device]) -> Observer
     return Observer(name, domain)
 
 
-def make_neighbours(settings: ReplicatorSettings, transport: ObjectTransport, devices: Sequence[Device]) -> Neighbours:
-    """The neighbours of a replicator; `devices` are its own, as far as the rings are known already."""
+def make_neighbours(
+    settings: ReplicatorSettings, addresses: Sequence[str], transport: SyncTransport, devices: Sequence[Device]
+) -> Neighbours:
+    """The neighbours of a replicator for the devices at `addresses`; `devices` are those that the rings have by now."""
     section = settings.replicator
     # A probe that takes as long as the pause to the next one is answered too late.
     timeout_s = min(section.probe_interval_s, section.answer_timeout_s)
     return Neighbours(
-        observer_of(section.devices, devices),
+        observer_of(addresses, devices),
         FailureTable(section.error_suppression_limit, section.error_suppression_interval_s),
         lambda device: probe(transport, device, timeout_s),
         section.probe_interval_s,
     )
 
 
-def make_redis(settings: ReplicatorSettings, neighbours: Neighbours, progress: Progress) -> RedisTable | None:
-    """What is shared, None without a Redis; SettingsError when its URL can't be used."""
+def make_redis(
+    settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress
+) -> RedisTable | None:
+    """What a group of replicators shares, None without a Redis; SettingsError when its URL can't be used."""
     redis, section = settings.redis, settings.replicator
     if redis.url is None:
         return None
@@ -65,7 +69,7 @@ def make_redis(settings: ReplicatorSettings, neighbours: Neighbours, progress: P
         redis.url, redis.password_file, redis.connect_timeout_s, redis.answer_timeout_s, section.heartbeat_interval_s
     )
     try:
-        table = RedisTable(options, settings.cluster.name, neighbours)
+        table = RedisTable(options, group, neighbours)
     except ValueError as error:
         raise SettingsError(f"redis.url: {error}") from error
     table.progress = progress.text

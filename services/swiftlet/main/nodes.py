@@ -10,12 +10,13 @@ from aiohttp import web
 
 from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
-from swiftlet.peers import ObjectTransport
+from swiftlet.peers import Bodies, ObjectTransport
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.native_bodies import NativeBodies
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_choice import ChoosingObjectTransport
 from swiftlet.transport.native_client import NativeClient, client_name
@@ -82,6 +83,7 @@ def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: st
         socket_directory=cluster.native_socket_directory,
         name=client_name(service),
         rdma=cluster.rdma,
+        silence_s=cluster.peer_silence_s,
     )
 
 
@@ -112,6 +114,13 @@ def use_object_transport(
         transport = ChoosingObjectTransport(native, _http_objects(app, cluster, timeouts))
     _closed_with(app, transport)
     return transport
+
+
+def bodies_for(transport: ObjectTransport) -> Bodies | None:
+    """Memory and threads for the bodies that go out over a transport; None where it has none of its own."""
+    if isinstance(transport, ChoosingObjectTransport | NativeObjectTransport):
+        return NativeBodies(transport.client)
+    return None
 
 
 def _http_objects(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:

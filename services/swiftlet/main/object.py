@@ -99,6 +99,7 @@ def use_native_server(
             socket_directory=cluster.native_socket_directory,
             drain_s=settings.drain_s,
             rdma=cluster.rdma,
+            silence_s=cluster.peer_silence_s,
         ),
     )
     keys.follow(server.set_keys)

@@ -13,7 +13,7 @@ from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.hot_path import use_hot_path
 from swiftlet.main.keys import use_tokens
-from swiftlet.main.nodes import use_object_transport
+from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.reloading import keep_current
@@ -47,12 +47,14 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         clock=TimestampClock(),
         options=_options(settings, policies),
         quotas=use_quotas(app, settings.quota),
+        bodies=bodies_for(transport),
     )
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
     if settings.proxy.hot_path:
         section = settings.proxy
-        hot = HotSettings(settings.cluster.hash_path, section.client_timeout_s, section.answer_timeout_s)
+        timeouts = section.client_timeout_s, section.answer_timeout_s
+        hot = HotSettings(settings.cluster.hash_path, *timeouts, writes=section.hot_put)
         use_hot_path(app, api, rings, transport, hot)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s

@@ -176,8 +176,9 @@ def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]
     make = _Maker(layout, secrets, options)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
-    services.append(make.replicator(next(ports), objects))
+    services.append(make.replicator("replicator", next(ports), "devices", objects))
     services.append(make.metadata(next(ports)))
+    services.append(make.replicator("database-replicator", next(ports), "databases", containers))
     services.append(make.proxy(options))
     return Plan(layout, options, secrets, tuple(services), objects, containers)
 
@@ -221,11 +222,10 @@ class _Maker:
     def container_server(self, number: int, device: DevicePlan) -> ServicePlan:
         return self._service(f"container-{number}", "container", device.port, container=self._storage(device))
 
-    def replicator(self, port: int, devices: tuple[DevicePlan, ...]) -> ServicePlan:
+    def replicator(self, name: str, port: int, kind: str, devices: tuple[DevicePlan, ...]) -> ServicePlan:
+        """`kind`: the setting that names what it works on."""
         local = [f"{HOST}:{device.port}/{device.name}" for device in devices]
-        return self._service(
-            "replicator", "replicator", port, replicator={"host": HOST, "port": port, "devices": local}
-        )
+        return self._service(name, "replicator", port, replicator={"host": HOST, "port": port, kind: local})
 
     def metadata(self, port: int) -> ServicePlan:
         section = {"host": HOST, "port": port}

@@ -35,7 +35,7 @@ def plan_for(data: Path, is_free: Callable[[int], bool] = all_free, **options: o
 def test_everything_gets_a_port_of_its_own(tmp_path: Path) -> None:
     plan = plan_for(tmp_path, port=6203)
     ports = [service.port for service in plan.services]
-    assert len(set(ports)) == len(ports) == 10
+    assert len(set(ports)) == len(ports) == 11
     assert [service.name for service in plan.services] == [
         "object-1",
         "object-2",
@@ -46,6 +46,7 @@ def test_everything_gets_a_port_of_its_own(tmp_path: Path) -> None:
         "container-3",
         "replicator",
         "metadata",
+        "database-replicator",
         "proxy",
     ]
     assert ports[-1] == 6203
