@@ -2,7 +2,8 @@
 #
 #   docker build -t swiftlet:dev .
 #   make image NATIVE=prebuilt      takes native/target/wheels/*.whl (`make setup` leaves it there) and no Rust image
-#   make image RDMA=1               with RDMA: UCX in the native package, rdma-core's libraries in the image
+#   make image RDMA=1               with RDMA: UCX in the native package, rdma-core's libraries in the image; prebuilt it is
+#                                   native/target/wheels-rdma/*.whl, which `hack/rdma wheel` leaves there
 
 ARG PYTHON_IMAGE=python:3.11-slim
 ARG RUST_IMAGE=rust:1.95-slim
@@ -27,7 +28,7 @@ RUN if [ "$NATIVE" = built ]; then \
         && /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels \
             ${RDMA:+--features rdma --auditwheel skip --compatibility linux}; \
     else \
-        mkdir /wheels && cp native/target/wheels/*.whl /wheels/; \
+        mkdir /wheels && cp native/target/wheels${RDMA:+-rdma}/*.whl /wheels/; \
     fi
 
 # --- everything that goes to /usr/local ---
@@ -54,7 +55,7 @@ ARG RDMA=
 RUN if [ -n "$RDMA" ]; then \
         apt-get update \
         && apt-get install -y --no-install-recommends libibverbs1 ibverbs-providers \
-        && rm -rf /var/lib/apt/lists/*; \
+        && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb; \
     fi
 COPY --from=install /install /usr/local
 # Modules are compiled when they are installed, and the root file system may be read-only.

@@ -1,4 +1,4 @@
-"""StatefulSets of the container servers: account and container databases."""
+"""StatefulSets of the container servers: account and container databases, and the replicator of these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swiftlet_operator.build.site import (
     Site,
     container_groups,
 )
-from swiftlet_operator.build.storage import DEVICES_DIRECTORY, RING_CACHE, claim, stateful_set
+from swiftlet_operator.build.storage import DEVICES_DIRECTORY, RING_CACHE, claim, replicator, stateful_set
 from swiftlet_operator.manifests import Manifest
 
 
@@ -37,10 +37,10 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
     pod = template(
         site,
         group.labels,
-        restart_digest(site, "container"),
+        restart_digest(site, "container", "replicator"),
         spec,
-        [server],
-        volumes(site, cache=False),
+        [server, replicator(site, "DATABASES", [f"{host}:{CONTAINER_PORT}/{DATABASE_DEVICE}"])],
+        volumes(site, redis=True),
         zone=group.zone,
     )
     databases = claim(site, group, DATABASE_DEVICE, spec.storage.size, spec.storage.class_name)

@@ -28,15 +28,15 @@ _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 def build_network(site: Site) -> list[Manifest]:
     """One for each component with data."""
     storage = [_rule([_own_pods(site)], OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT)]
-    container = [_rule([_own_pods(site)], CONTAINER_PORT)]
+    container = [_rule([_own_pods(site)], CONTAINER_PORT, REPLICATOR_PORT)]
     if site.operator_namespace is not None:
         # It asks every service what it knows, at /statusz.
         operator = _in_namespace(site.operator_namespace, _OPERATOR)
         storage.append(_rule([operator], OBJECT_PORT, REPLICATOR_PORT))
-        container.append(_rule([operator], CONTAINER_PORT))
+        container.append(_rule([operator], CONTAINER_PORT, REPLICATOR_PORT))
     if site.spec.monitoring.enabled:
         storage.append(_rule([_anywhere(_PROMETHEUS)], OBJECT_PORT, REPLICATOR_PORT))
-        container.append(_rule([_anywhere(_PROMETHEUS)], CONTAINER_PORT))
+        container.append(_rule([_anywhere(_PROMETHEUS)], CONTAINER_PORT, REPLICATOR_PORT))
     if any(PROXY in pool.roles for pool in site.spec.pools):
         storage.append(_rule([], API_PORT))
     policies = [_policy(site, STORAGE, storage), _policy(site, CONTAINER, container)]

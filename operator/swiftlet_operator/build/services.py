@@ -33,7 +33,7 @@ def build_services(site: Site) -> list[Manifest]:
             STORAGE,
             {"object": OBJECT_PORT, "object-native": OBJECT_NATIVE_PORT, "replicator": REPLICATOR_PORT},
         ),
-        _headless(site, CONTAINER, {"container": CONTAINER_PORT}),
+        _headless(site, CONTAINER, {"container": CONTAINER_PORT, "replicator": REPLICATOR_PORT}),
     ]
     if site.spec.metadata.replicas:
         services.append(_internal(site, METADATA, {"metadata": METADATA_PORT}))

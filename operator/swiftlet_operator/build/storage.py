@@ -47,7 +47,8 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     rdma = site.rdma_of(pool)
     has_proxy = PROXY in pool.roles
     services = ["object", "replicator"] + ["proxy"] * has_proxy
-    containers = [_object(site, pool), _replicator(site, pool)]
+    addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
+    containers = [_object(site, pool), replicator(site, "DEVICES", addresses)]
     if has_proxy:
         containers.append(proxy_container(site, site.spec.proxy.resources))
     containers = [with_rdma(site, pool, one) for one in containers]
@@ -85,9 +86,9 @@ def _object(site: Site, pool: Pool) -> dict[str, Any]:
     )
 
 
-def _replicator(site: Site, pool: Pool) -> dict[str, Any]:
-    addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
-    env = [{"name": "SWIFTLET_REPLICATOR__DEVICES", "value": _listed(addresses)}]
+def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]:
+    """The replicator beside a server of devices; `setting` is the one that names them."""
+    env = [{"name": f"SWIFTLET_REPLICATOR__{setting}", "value": _listed(addresses)}]
     mounts = []
     if site.spec.redis.password_secret_ref is not None:
         mounts.append({"name": "redis", "mountPath": settings.REDIS_DIRECTORY, "readOnly": True})

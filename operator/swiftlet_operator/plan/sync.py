@@ -16,6 +16,8 @@ from swiftlet_operator.reports import SERVICES, SERVING, DeviceReport, RingRepor
 from swiftlet_operator.world import World
 
 _DATABASE_RINGS = frozenset({"account", "container"})
+_TELLING = {False: ("replicator",), True: ("replicator", "container")}
+"""Who says how a device stands in a ring: of databases (True) container servers did, in the version before."""
 _ROUTING = frozenset({STORAGE, CONTAINER, PROXY, METADATA})
 """Components whose pods use rings."""
 _OVER = frozenset({"Failed", "Succeeded"})
@@ -40,11 +42,12 @@ def pod_of(device: str) -> str:
 def ring_report(world: World, device: str, ring: str) -> RingReport | None:
     """How a device says that it stands in a ring."""
     pod, _, name = device.partition("/")
-    report = world.report(pod, "container" if ring in _DATABASE_RINGS else "replicator")
-    if report is None:
-        return None
-    found = report.devices.get(device) or report.devices.get(name)
-    return found.rings.get(ring) if found is not None else None
+    for service in _TELLING[ring in _DATABASE_RINGS]:
+        report = world.report(pod, service)
+        found = report and (report.devices.get(device) or report.devices.get(name))
+        if found and ring in found.rings:
+            return found.rings[ring]
+    return None
 
 
 def device_report(world: World, device: str) -> DeviceReport | None:

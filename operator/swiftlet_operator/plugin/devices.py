@@ -141,12 +141,17 @@ def _report(picture: Picture, device: str, ring: str) -> Object | None:
     return _reports_of(picture, ring, device.split("/")[0]).get(device)
 
 
+def reporters(ring: str) -> tuple[str, ...]:
+    """The services that say how devices stand in a ring; of databases so did container servers of earlier versions."""
+    return ("container", "replicator") if ring in DATABASES else ("replicator",)
+
+
 def _reports_of(picture: Picture, ring: str, pod: str | None = None) -> dict[str, Object]:
-    """What is reported of a ring, by `<pod>/<device>`: databases by their own server, objects by the replicator."""
-    service = "container" if ring in DATABASES else "replicator"
+    """What is reported of a ring, by `<pod>/<device>`."""
     found = {}
-    for (name, one), report in picture.reports.items():
-        if one != service or (pod is not None and name != pod):
+    # What a replicator says stands.
+    for (name, one), report in sorted(picture.reports.items()):
+        if one not in reporters(ring) or (pod is not None and name != pod):
             continue
         for device, facts in _mapping(report.get("devices")).items():
             own = device if "/" in device else f"{name}/{device}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from swiftlet_operator.plugin.devices import DATABASES, FULL_PARTS, fullness, places
+from swiftlet_operator.plugin.devices import FULL_PARTS, fullness, places
 from swiftlet_operator.plugin.picture import Object, Picture, conditions_of, is_ready, name_of, status_of
 
 ERROR, WARNING = "ERROR", "WARNING"
@@ -116,8 +116,7 @@ def _of_devices(picture: Picture) -> Iterator[Finding]:
             yield Finding(severity, where, f"{one.part:.0%} full; add pods or grow the volumes")
     for place in places(picture):
         # Silent pods are named already; so are those that are not ready.
-        service = "container" if place.ring in DATABASES else "replicator"
-        reports = (place.device.split("/")[0], service) in picture.reports
+        reports = (place.device.split("/")[0], "replicator") in picture.reports
         if place.report is None and reports and place.partitions:
             yield Finding(WARNING, f"Device {place.device}", f"its pod says nothing about it in ring {place.ring}")
 

@@ -18,7 +18,7 @@ IN_SYNC = RingReport(held=1, misplaced=0, behind=0, unchecked=0, ring_version=NE
 RINGS = ("account", "container", *(f"object-{index}" for index in range(4)))
 _SERVICES = {
     "storage": ("object", "replicator"),
-    "container": ("container",),
+    "container": ("container", "replicator"),
     "proxy": ("proxy",),
     "metadata": ("metadata",),
 }
@@ -67,19 +67,24 @@ class Told:
             started_at_s=float(self.now_s()),
             keys=self.keys_of.get(name, self.keys),
             rings=dict.fromkeys(RINGS, self.versions.get(name, self.version)),
-            transports=self.transports.get(name, {"http": 1}) if service in ("proxy", "replicator") else {},
+            transports=self.transports.get(name, {"http": 1}) if self._moves_objects(name, service) else {},
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),
             accounts=self.accounts.get(name) if service == "container" else None,
         )
+
+    @staticmethod
+    def _moves_objects(pod: str, service: str) -> bool:
+        return service == "proxy" or (service == "replicator" and "-container" not in pod)
 
     def _devices(self, pod: str, service: str) -> dict[str, DeviceReport]:
         disks = [f"d{index}" for index in range(self.devices_per_pod)]
         if service == "object":
             return {disk: self._space(f"{pod}/{disk}", self.outbox.get(f"{pod}/{disk}", 0)) for disk in disks}
         if service == "container":
-            made = self._space(f"{pod}/db", None)
-            return {"db": replace(made, rings=self._rings(f"{pod}/db", RINGS[:2]))}
+            return {"db": self._space(f"{pod}/db", None)}
+        if service == "replicator" and "-container" in pod:
+            return {f"{pod}/db": DeviceReport(rings=self._rings(f"{pod}/db", RINGS[:2]))}
         if service == "replicator":
             return {f"{pod}/{disk}": DeviceReport(rings=self._rings(f"{pod}/{disk}", RINGS[2:])) for disk in disks}
         return {}

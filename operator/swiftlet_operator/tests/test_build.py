@@ -281,7 +281,7 @@ def test_the_operator_is_let_in_where_only_the_clusters_pods_are() -> None:
         return [port["port"] for rule in rules for port in rule["ports"]]
 
     assert ports("store-storage", site("minimal")) == [6200, 6400]
-    assert ports("store-container", site("minimal")) == [6300]
+    assert ports("store-container", site("minimal")) == [6300, 6400]
     assert ports("store-storage", replace(site("minimal"), operator_namespace=None)) == []
 
 
