@@ -22,7 +22,8 @@ from e2e.standalone.cluster import start_cluster
 def store(directory: Path, hot: bool, workers: int) -> Iterator[Store]:
     """A store that runs."""
     name = "front" if hot else "python"
-    settings = {"SWIFTLET_PROXY__HOT_PATH": str(hot).lower()}
+    flag = str(hot).lower()
+    settings = {"SWIFTLET_PROXY__HOT_PATH": flag, "SWIFTLET_PROXY__HOT_PUT": flag}
     cluster = start_cluster(directory / name, "--workers", str(workers), settings=settings)
     try:
         yield Store(name, cluster)

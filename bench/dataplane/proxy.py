@@ -59,7 +59,7 @@ class Store:
         for name, pid in self.cluster.pids.items():
             kind = name.split("-")[0]
             if kind in used:
-                used[kind] += sum(_seconds(one) for one in (pid, *_children(pid)))
+                used[kind] += sum(_seconds(one) for one in (pid, *children_of(pid)))
         return used
 
     def measure(self, script: str, seconds: int) -> Round:
@@ -83,7 +83,8 @@ def _seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """The processes that one has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

@@ -17,7 +17,7 @@ run() {
 }
 
 if [[ ${2:-} == many ]]; then
-    run fill 0 10000000
+    run fill 0 10000000 2000000
     run open
 else
     for what in puts gets large flat; do

@@ -53,8 +53,9 @@ class Relay:
     def __init__(self, port: int) -> None:
         self._port = port
         self.bytes = 0
-        """HTTP, headers included, both ways."""
-        self.requests = 0
+        """HTTP and WebSockets, headers included, both ways."""
+        self.messages = 0
+        """Pieces that came for the server: a request, or what a stream carried at a time."""
         self.segments = 0
         """TCP segments that this would be on Ethernet; an estimate."""
         self.port = 0
@@ -68,7 +69,7 @@ class Relay:
 
     def reset(self) -> None:
         """Count from nothing."""
-        self.bytes = self.requests = self.segments = 0
+        self.bytes = self.messages = self.segments = 0
 
     async def start(self) -> None:
         """Listen, on the same port as before."""
@@ -102,7 +103,7 @@ class Relay:
             self.bytes += len(piece)
             self.segments += -(-len(piece) // _SEGMENT_BYTES)
             if counts:
-                self.requests += piece.count(b" HTTP/1.1\r\n")
+                self.messages += 1
             writer.write(piece)
             await writer.drain()
 
@@ -175,6 +176,13 @@ class Cluster:
         key = self.key(number)
         for device in devices:
             self.by_device[device.id].store.delete(key, Timestamp.at(second), f"/a/c/{number}")
+
+    def forget(self, device: Device, key: ObjectKey) -> None:
+        """Have a device know nothing of an object."""
+        store = self.by_device[device.id].store
+        for entry in store.entries(key.policy, key.partition, key.hex[-3:]):
+            if entry.digest == key.digest:
+                store.remove(key, entry)
 
     def key(self, number: int) -> ObjectKey:
         """An object's place."""

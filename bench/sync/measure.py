@@ -1,11 +1,13 @@
 """Rounds of all nodes, one after the other: what each cost.
 
 Sync delay is a round's wall time; processor time is the process's, so the answering servers' too; peak memory is what
-the process grew by at most during a round, servers included.
+the process grew by at most during a round, servers included. The bare transfer is what a round moved, moved once more:
+the same copies are read and given to the same devices, which were made to forget them, and nothing is compared.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import resource
@@ -17,6 +19,8 @@ from pathlib import Path
 from bench.sync.cluster import KEY, Cluster, Node
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
+from swiftlet.sync.copies_wire import copies_from
+from swiftlet.sync.mover import MOVES_PER_SLOT
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.topology import ROUND_MODES
@@ -55,6 +59,8 @@ class Measured:
 
     working: int = 0
     """Nodes that did a round."""
+    bare_s: float = 0.0
+    """The transfer alone of what a round moved; 0 where it was not measured."""
 
     @property
     def times_lacking(self) -> float | None:
@@ -65,6 +71,25 @@ class Measured:
     def json(self) -> dict[str, object]:
         """For the file of results."""
         return asdict(self)
+
+
+class Recording(HttpObjectTransport):
+    """Remembers the copies that were read and given."""
+
+    def __init__(self) -> None:
+        super().__init__(_PATIENT, key=KEY)
+        self.read: list[tuple[Device, bytes]] = []
+        self.given: list[tuple[Device, bytes]] = []
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Ask for copies."""
+        self.read.append((device, wanted))
+        return await super().read_copies(device, wanted)
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Give copies."""
+        self.given.append((device, copies))
+        return await super().take_copies(device, copies)
 
 
 @dataclass(frozen=True)
@@ -85,13 +110,28 @@ class Subject:
         return found[: self.most] if self.most else found
 
     async def measure(
-        self, scenario: str, away: Node | None = None, lacking: int = 0, rounds: int = 1, first: Node | None = None
+        self,
+        scenario: str,
+        away: Node | None = None,
+        lacking: int = 0,
+        rounds: int = 1,
+        first: Node | None = None,
+        bare: bool = False,
     ) -> Measured:
-        """One measured round of each node, then further ones until nothing moves, up to `rounds` in all."""
+        """One measured round of each node, then further ones until nothing moves, up to `rounds` in all.
+
+        `bare`: what was moved is moved once more alone.
+        """
         nodes = self.nodes(away)
+        bare_s: list[float] = []
         if first is not None:
             nodes = [*(node for node in nodes if node is not first), first]
-        costs = [await self._one(node) for node in nodes]
+        costs = []
+        for node in nodes:
+            transport = Recording()
+            costs.append(await self._one(node, transport))
+            if bare:
+                bare_s.append(await self._bare(transport))
         number = 1
         while number < rounds and await self._settle(nodes):
             number += 1
@@ -114,16 +154,40 @@ class Subject:
             rounds=number,
             lacking_kilobytes=lacking / 1000,
             working=len(nodes),
+            bare_s=statistics.mean(bare_s) if bare_s else 0.0,
         )
 
     async def _settle(self, nodes: list[Node]) -> bool:
         """A round that is not measured; whether anything moved."""
-        reports = [await self._round(node) for node in nodes]
+        reports = [await self._round(node, Recording()) for node in nodes]
         return any(report.pushed + report.pulled for report in reports)
 
-    async def _round(self, node: Node) -> RoundReport:
+    async def _bare(self, made: Recording) -> float:
+        """Seconds that it takes to move once more what a round has moved."""
+        for device, copies in made.given:
+            for copy in copies_from(copies):
+                self.cluster.forget(device, copy.key)
+        transport = Recording()
+        steps = [(transport.read_copies, one) for one in made.read] + [
+            (transport.take_copies, one) for one in made.given
+        ]
+        waiting = iter(steps)
+
+        async def carry() -> None:
+            for call, (device, message) in waiting:
+                await call(device, message)
+
+        gc.collect()
+        _set_nice(self.nice)
+        began = time.monotonic()
+        await asyncio.gather(*(carry() for _ in range(MOVES_PER_SLOT)))
+        took_s = time.monotonic() - began
+        _set_nice(0)
+        await transport.close()
+        return took_s
+
+    async def _round(self, node: Node, transport: Recording) -> RoundReport:
         """One, by a replicator that knows of no failures yet."""
-        transport = HttpObjectTransport(_PATIENT, key=KEY)
 
         def local(_ring: Ring) -> list[Device]:
             return [node.device]
@@ -134,7 +198,7 @@ class Subject:
         finally:
             await transport.close()
 
-    async def _one(self, node: Node) -> tuple[tuple[float, ...], RoundReport]:
+    async def _one(self, node: Node, transport: Recording) -> tuple[tuple[float, ...], RoundReport]:
         others = [other.relay for other in self.cluster.nodes if other is not node]
         for relay in (*others, node.relay):
             relay.reset()
@@ -142,14 +206,14 @@ class Subject:
         _reset_peak()
         _set_nice(self.nice)
         memory, cpu_s, began = _memory("VmRSS"), _cpu_s(), time.monotonic()
-        report = await self._round(node)
+        report = await self._round(node, transport)
         delay_s = time.monotonic() - began
         _set_nice(0)
         cost = (
             delay_s,
             sum(relay.bytes for relay in others) / 1000,
             sum(relay.tcp_bytes for relay in others) / 1000,
-            float(sum(relay.requests for relay in others)),
+            float(sum(relay.messages for relay in others)),
             node.relay.bytes / 1000,
             _cpu_s() - cpu_s,
             max(0.0, _memory("VmHWM") - memory),

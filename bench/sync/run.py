@@ -1,4 +1,4 @@
-"""Rounds of the replicator in all five modes, over signed HTTP between real object servers, and what they cost.
+"""Rounds of the replicator in all five modes, over sync streams between real object servers, and what they cost.
 
     make bench-sync                                            # quick: 1,000 objects, about a minute
     make bench-sync SYNC_ARGS='--objects 10000 --replicas 3'
@@ -28,7 +28,7 @@ from swiftlet.web.logs import configure_logging
 NODES, PART_POWER = 5, 14
 HEAD = (
     "| mode | r | objects | scenario | KB a node | with TCP/IP, estimated | messages | s a round | CPU s | "
-    "peak MB | KB local | moved | left | rounds | times what lacked |\n" + "|---" * 15 + "|"
+    "peak MB | KB local | moved | left | rounds | times what lacked | bare s |\n" + "|---" * 16 + "|"
 )
 
 
@@ -39,7 +39,7 @@ def line(found: Measured) -> str:
         f"| {found.mode} | {found.replicas} | {found.objects:,} | {found.scenario} | {found.kilobytes:,.1f} | "
         f"{found.tcp_kilobytes:,.1f} | {found.messages:,.0f} | {found.delay_s:.2f} | {found.cpu_s:.2f} | "
         f"{found.peak_mb:.1f} | {found.local_kilobytes:,.0f} | {found.moved} | {found.left} | {found.rounds} | "
-        f"{'' if times is None else f'{times:.2f}'} |"
+        f"{'' if times is None else f'{times:.2f}'} | {f'{found.bare_s:.2f}' if found.bare_s else ''} |"
     )
 
 

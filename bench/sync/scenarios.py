@@ -44,10 +44,11 @@ async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> A
     for number in new:
         cluster.put(number, time.time() - _OLD_S, SMALL, cluster.holders(number)[:quorum])
     lacking = some * (replicas - quorum) * len(SMALL)
-    yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS)
+    bare = subject.mode == "batched"
+    yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS, bare=bare)
     for number in new:
         cluster.delete(number, time.time() - _OLD_S / 2, cluster.holders(number)[:quorum])
-    yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS)
+    yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS, bare=bare)
     away = cluster.nodes[-1]
     await away.relay.stop()
     yield await subject.measure("a node down", away=away)
