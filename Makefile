@@ -99,6 +99,10 @@ splits: setup ## a container split under load for SPLIT_SECONDS while its server
 store-kills: ## the native store's process killed 2000 times, at named points and at random moments
 	@SWIFTLET_STORE_KILLS=2000 cargo test --quiet --manifest-path native/Cargo.toml -p swiftlet-store --test killed -- --nocapture killed_at
 
+.PHONY: store-flakey
+store-flakey: ## the native store on XFS on a disk that fails in four ways, in an emulated machine (Debian, root; hack/flakey)
+	@hack/flakey
+
 # make fuzz-wire MINUTES=10 TARGETS='frames record'
 TARGETS ?= frames messages handshake objects record checkpoint device
 .PHONY: fuzz-wire
@@ -124,6 +128,17 @@ bench: ## how fast one core digests
 .PHONY: bench-baseline
 bench-baseline: setup ## objects per second and latency of a store on this machine (needs wrk)
 	@.venv/bin/python -m bench.baseline.run
+
+# make bench-large LARGE_ARGS='/mnt/disk /dev/shm/large --rounds 5'
+LARGE_ARGS ?= .cache/bench-large
+.PHONY: bench-large
+bench-large: setup ## 1 GiB up and down through the API, beside MD5 and three files on the same disk
+	@.venv/bin/python -m bench.dataplane.large $(LARGE_ARGS)
+
+MEMORY_ARGS ?= .cache/bench-memory
+.PHONY: bench-memory
+bench-memory: setup ## memory of all processes while 200 objects of 1 GiB are uploaded at once
+	@.venv/bin/python -m bench.dataplane.memory $(MEMORY_ARGS)
 
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes

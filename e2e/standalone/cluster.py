@@ -137,13 +137,24 @@ def environment() -> dict[str, str]:
 def _free_port() -> int:
     """A port with room above it, outside of the range from which clients' ports are taken."""
     for port in range(20_000 + os.getpid() % 500 * 20, 32_000, 20):
-        if port not in _given and not any(_listens(one) for one in range(port, port + 16)):
-            _given.add(port)
+        if _reserve(port) and not any(_listens(one) for one in range(port, port + 16)):
             return port
     raise AssertionError("no free ports")
 
 
-_given: set[int] = set()
+def _reserve(port: int) -> bool:
+    """Whether neither this process nor another one that lives was given a port before, by the name of a socket.
+
+    The services of another process that begins at the same time don't listen yet.
+    """
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        mark.bind(f"\0swiftlet-tests-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    mark.detach()  # The name is taken until this process ends.
+    return True
 
 
 def _listens(port: int) -> bool:

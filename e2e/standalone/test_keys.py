@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -36,8 +37,10 @@ class User(threading.Thread):
         while not self.ended.is_set():
             body = os.urandom(1000)
             try:
-                self._connection.put_object(self._container, f"o{self.rounds % 20}", body)
-                assert self._connection.get_object(self._container, f"o{self.rounds % 20}")[1] == body
+                # A body that can be sent again: python-swiftclient does, with a new token, when one is refused.
+                name = f"o{self.rounds % 20}"
+                self._connection.put_object(self._container, name, io.BytesIO(body), content_length=len(body))
+                assert self._connection.get_object(self._container, name)[1] == body
                 self._connection.get_container(self._container)
             except (ClientException, AssertionError) as error:
                 self.problems.append(str(error))

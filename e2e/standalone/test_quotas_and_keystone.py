@@ -116,12 +116,13 @@ def test_fifty_writers_and_a_precise_quota(cluster: Cluster) -> None:
 
     def in_force() -> bool:
         """Whether each process has seen the file and the level: what is too large is refused on every connection."""
-        answers = {status(partial(one.put_object, "quota", "large", bytes(60_000))) for one in connections}
-        return answers == {413}
+        return all(status(partial(one.put_object, "quota", "large", bytes(60_000))) == 413 for one in connections)
 
     eventually(in_force, "the limits in both processes")
-    if mine.get_container("quota")[1]:
-        mine.delete_object("quota", "large")
+    # What was let in before both knew of the limits fills the account until its totals are told, after the DELETE.
+    assert status(lambda: mine.delete_object("quota", "large")) in {200, 404}
+    eventually(lambda: status(lambda: mine.put_object("quota", "room", b"x" * 1000)) == 200, "room in the account")
+    mine.delete_object("quota", "room")
 
     def put(number: int) -> int:
         return status(lambda: connections[number].put_object("quota", f"o-{number}", b"x" * 1000))
@@ -131,22 +132,37 @@ def test_fifty_writers_and_a_precise_quota(cluster: Cluster) -> None:
     assert set(answers) <= {200, 413}
     headers, rows = mine.get_container("quota")
     assert len(rows) == int(headers["x-container-object-count"]) <= 20
-    while status(lambda: mine.put_object("quota", f"more-{time.monotonic_ns()}", b"")) == 200:
-        assert int(mine.head_container("quota")["x-container-object-count"]) <= 20
-    assert int(mine.head_container("quota")["x-container-object-count"]) == 20
+
+    def listed() -> int:
+        count = int(mine.head_container("quota")["x-container-object-count"])
+        assert count <= 20
+        return count
+
+    def full() -> bool:
+        """Whether all the room is taken: those who compete for the last of it may be refused, and try again."""
+        while (more := status(lambda: mine.put_object("quota", f"more-{time.monotonic_ns()}", b""))) == 200:
+            listed()
+        return more == 413 and listed() == 20
+
+    eventually(full, "20 objects and no more")
     with pytest.raises(ClientException) as refused:
         mine.put_object("quota", "one-more", b"x")
     assert "object_count of level L1" in str(refused.value.http_response_content)
     # Somebody who makes room has room.
-    mine.delete_object("quota", rows[0]["name"])
+    mine.delete_object("quota", mine.get_container("quota")[1][0]["name"])
     eventually(lambda: status(lambda: mine.put_object("quota", "one-more", b"x")) == 200, "room again")
     for connection in connections:
         connection.close()
     write(quota_file(cluster), {"levels": {"default": {}}})
     as_root.post_account({"X-Account-Meta-Quota": ""})
-    for row in mine.get_container("quota", full_listing=True)[1]:
-        mine.delete_object("quota", row["name"])
-    mine.delete_container("quota")
+
+    def removed() -> bool:
+        """Whether the container is gone; a row that is late at a replica of it is met at the next try."""
+        for row in mine.get_container("quota", full_listing=True)[1]:
+            assert status(partial(mine.delete_object, "quota", row["name"])) in {200, 404}
+        return status(lambda: mine.delete_container("quota")) == 200
+
+    eventually(removed, "the container to be empty")
 
 
 @pytest.mark.parametrize("version", ["2.0", "3"])

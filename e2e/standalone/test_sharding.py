@@ -66,7 +66,7 @@ def split_early(running: Cluster) -> None:
     for service in SERVERS:
         file = next(Path(word) for word in running.services[service]["command"] if word.endswith(".yaml"))
         settings = yaml.safe_load(file.read_text())
-        settings["container"] |= {"shard_above_rows": ABOVE_ROWS, "shard_takeover_s": 5.0, "sync_interval_s": 1.0}
+        settings["container"] |= {"shard_above_rows": ABOVE_ROWS, "shard_takeover_s": 5.0}
         file.write_text(yaml.safe_dump(settings))
         running.kill(service)
         running.start(service)

@@ -137,9 +137,13 @@ make_python_image() {
     save_image "$python_image"
 }
 
-# build_image IMAGE: the project's, from its Dockerfile and the wheel that hack/setup built.
+# build_image IMAGE: the project's, from its Dockerfile and the wheel that hack/setup built; with RDMA=1 one with RDMA.
 build_image() {
-    compgen -G 'native/target/wheels/*.whl' >/dev/null || die "the native package is not built" "make native"
+    if [[ -n ${RDMA:-} ]]; then
+        hack/rdma wheel
+    else
+        compgen -G 'native/target/wheels/*.whl' >/dev/null || die "the native package is not built" "make native"
+    fi
     # pip in the build takes the certificates of this machine, which may sit behind a proxy of its own.
     printf '%s\n' '[global]' 'cert = /etc/ssl/certs/ca-certificates.crt' 'root-user-action = ignore' \
         'disable-pip-version-check = true' >"$cache/pip.conf"
@@ -149,7 +153,7 @@ build_image() {
 buildah_project() {
     buildah bud --quiet --layers --network host --pull-never --signature-policy "$cache/policy.json" \
         --volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$cache/pip.conf:/etc/pip.conf:ro" \
-        --build-arg NATIVE=prebuilt --build-arg "PYTHON_IMAGE=$python_image" --build-arg "RUST_IMAGE=$python_image" \
+        --build-arg NATIVE=prebuilt --build-arg "RDMA=${RDMA:-}" --build-arg "PYTHON_IMAGE=$python_image" --build-arg "RUST_IMAGE=$python_image" \
         --tag "$1" . >/dev/null
     save_image "$1"
 }

@@ -3,7 +3,7 @@
 shown=$1 said=$2 address=$3
 # shellcheck source=hack/rdma.d/counters.sh
 source "$shown/counters.sh"
-export SWIFTLET_RDMA=rc UCX_LOG_LEVEL=fatal SWIFTLET_OBJECT_SERVER=$address SWIFTLET_OBJECT_CUT=$said/cut
+export SWIFTLET_SILENCE_MS=10000 SWIFTLET_RDMA=rc UCX_LOG_LEVEL=fatal SWIFTLET_OBJECT_SERVER=$address SWIFTLET_OBJECT_CUT=$said/cut
 
 until [[ -e $said/ready ]]; do
     sleep 0.2

@@ -5,10 +5,9 @@ mkdir -p $PYTHONHOME
 mount -t tmpfs -o size=600m tmpfs $PYTHONHOME
 tar -x -f "$shown/python.tar" -C $PYTHONHOME
 
-# swiftlet ARGUMENT...
-swiftlet() {
-    python3 -m swiftlet.main "$@"
-}
+# A program, so that who starts it in the background has its own process to end.
+printf '#!/bin/sh\nexec python3 -m swiftlet.main "$@"\n' >$PYTHONHOME/bin/swiftlet
+chmod 755 $PYTHONHOME/bin/swiftlet
 
 # answers ADDRESS PORT: whether a service is ready there. Without Python, which takes seconds to start on such a machine.
 answers() {

@@ -3,7 +3,7 @@
 shown=$1 said=$2 address=$3
 # shellcheck source=hack/rdma.d/counters.sh
 source "$shown/counters.sh"
-export SWIFTLET_RDMA=rc UCX_LOG_LEVEL=fatal SWIFTLET_OBJECT_LISTEN=$address SWIFTLET_OBJECT_STOP=$said/stop
+export SWIFTLET_SILENCE_MS=10000 SWIFTLET_RDMA=rc UCX_LOG_LEVEL=fatal SWIFTLET_OBJECT_LISTEN=$address SWIFTLET_OBJECT_STOP=$said/stop
 
 "$shown/object" the_object_server --exact --nocapture >/tmp/server 2>&1 &
 server=$!

@@ -41,6 +41,7 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
             "object_transport": "native",
             "native_pool_bytes": 64 << 20,
             "rdma": "required",
+            "peer_silence_s": 20.0,
         },
         "auth": {"users_file": str(folder / "users.yaml"), "token_life_s": 86_400},
         "proxy": {

@@ -1,0 +1,145 @@
+"""PUTs that the native front answers: what was acknowledged is there and listed, whoever is killed in the middle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.wire import Client
+
+WRITERS = 8
+WITHIN_S = 90.0
+HOT = {"SWIFTLET_PROXY__HOT_PATH": "true", "SWIFTLET_PROXY__HOT_PUT": "true"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    running = start_cluster(tmp_path / "store", "--object-transport", "native", "--workers", "1", settings=HOT)
+    yield running
+    running.stop()
+
+
+def body_of(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest() * (1 + len(name) * 20)
+
+
+def answered_hot(cluster: Cluster) -> int:
+    with urllib.request.urlopen(f"{cluster.url('proxy')}/statusz", timeout=30) as answer:
+        found = json.loads(answer.read())
+    return int(found["hot_path"]["answered"])
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.2)
+
+
+class Writing:
+    """Clients that write until they are told to stop, and remember what was acknowledged."""
+
+    def __init__(self, cluster: Cluster, container: str) -> None:
+        """Begin."""
+        self._client = Client(cluster.endpoint, cluster.user, cluster.key)
+        self._container = container
+        self._stop = threading.Event()
+        self.created: list[str] = []
+        self.others: list[int] = []
+        self._pool = ThreadPoolExecutor(max_workers=WRITERS)
+        assert self._client.call("PUT", container).status in {201, 202}
+        self._running = [self._pool.submit(self._write, number) for number in range(WRITERS)]
+
+    def _write(self, number: int) -> None:
+        count = 0
+        while not self._stop.is_set():
+            count += 1
+            name = f"{number}-{count}"
+            try:
+                status = self._client.call("PUT", f"{self._container}/{name}", body=body_of(name)).status
+            except OSError:
+                status = 0
+            if status == 201:
+                self.created.append(name)
+            else:
+                self.others.append(status)
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """No more; errors of the writers are raised."""
+        self._stop.set()
+        for one in self._running:
+            one.result()
+        self._pool.shutdown()
+
+
+def check(cluster: Cluster, container: str, created: list[str]) -> None:
+    """Each has its bytes, and is listed; at once or by what devices owe."""
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    for name in created:
+        got = client.call("GET", f"{container}/{name}")
+        assert (got.status, got.body) == (200, body_of(name)), name
+
+    def missing() -> set[str]:
+        rows = client.call("GET", container, query="format=json").json()
+        return set(created) - {row["name"] for row in rows}
+
+    until(lambda: not missing(), f"all of {len(created)} listed")
+
+
+def test_many_are_hot_and_listed_at_once(cluster: Cluster) -> None:
+    writing = Writing(cluster, "many")
+    until(lambda: answered_hot(cluster) > 100, "hot PUTs")
+    writing.stop()
+    assert not writing.others
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    rows = {row["name"]: row for row in client.call("GET", "many", query="format=json").json()}
+    assert set(writing.created) == set(rows)
+    for name in writing.created:
+        assert rows[name]["hash"] == hashlib.md5(body_of(name)).hexdigest()
+    check(cluster, "many", writing.created)
+
+
+def test_the_proxy_is_killed(cluster: Cluster) -> None:
+    """Between stored and listed, in the middle of bodies, before answers: nothing that was acknowledged is lost."""
+    writing = Writing(cluster, "killed")
+    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    cluster.kill("proxy")
+    cluster.start("proxy")
+    until(lambda: 0 in writing.others, "somebody noticed")
+    writing.stop()
+    check(cluster, "killed", writing.created)
+
+
+def test_container_servers_are_killed(cluster: Cluster) -> None:
+    """PUTs are answered all the same; their rows come from the devices once the servers are back."""
+    writing = Writing(cluster, "rows")
+    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    servers = [name for name in cluster.services if name.startswith("container-")]
+    for name in servers:
+        cluster.kill(name)
+    before = len(writing.created)
+    until(lambda: len(writing.created) > before + WRITERS, "PUTs without container servers")
+    for name in servers:
+        cluster.start(name)
+    writing.stop()
+    check(cluster, "rows", writing.created)
+
+
+def test_an_object_server_is_killed(cluster: Cluster) -> None:
+    writing = Writing(cluster, "devices")
+    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    cluster.kill("object-1")
+    before = len(writing.created)
+    until(lambda: len(writing.created) > before + 50, "PUTs without one server")
+    writing.stop()
+    check(cluster, "devices", writing.created)
