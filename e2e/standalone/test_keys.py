@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import threading
@@ -35,12 +34,12 @@ class User(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.is_set():
-            body = os.urandom(1000)
+            # Text, not bytes: it can be sent again, with a new token when one is refused, without any `retries`.
+            body = os.urandom(500).hex()
             try:
-                # A body that can be sent again: python-swiftclient does, with a new token, when one is refused.
                 name = f"o{self.rounds % 20}"
-                self._connection.put_object(self._container, name, io.BytesIO(body), content_length=len(body))
-                assert self._connection.get_object(self._container, name)[1] == body
+                self._connection.put_object(self._container, name, body)
+                assert self._connection.get_object(self._container, name)[1] == body.encode()
                 self._connection.get_container(self._container)
             except (ClientException, AssertionError) as error:
                 self.problems.append(str(error))
