@@ -24,7 +24,7 @@ from swiftlet.api.segment_stream import Source
 from swiftlet.api.segments import Piece
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import Marks, RunEnd, RunPart
-from swiftlet.placement.runs import ClusterRun
+from swiftlet.placement.runs import ClusterRun, RunPlan
 
 RUN_PIECES = 256
 """In one run, at most."""
@@ -61,21 +61,24 @@ class Runs:
         self._open_piece = open_piece
         self._futile = 0
 
-    async def part(self, piece: Piece) -> RunPart | None:
-        """A piece as part of a run; None for one that is to be read by itself, whatever the reason."""
+    def plan(self) -> RunPlan:
+        """For the parts of one run."""
+        return self._reader.call.api.objects.runs.plan()
+
+    async def add(self, plan: RunPlan, piece: Piece) -> bool:
+        """A piece as the next part of a run; False for one that is to be read by itself, whatever the reason."""
         segment, reader = piece.segment, self._reader
         path = segment.path
         if path is None or self._futile >= _FUTILE or not (segment.raw or segment.etag is not None):
-            return None
+            return False
         try:
             if not is_reserved(path):
                 await reader.call.access.require("GET", path)
             policy = (await container_of(reader.call.api, path)).policy
-            objects = reader.call.api.objects
-            key = objects.key(path, policy)
-            return objects.runs.part(key, piece.start, piece.stop, segment.size, segment.etag, not segment.raw)
+            key = reader.call.api.objects.key(path, policy)
+            return plan.add(key, piece.start, piece.stop, segment.size, segment.etag, not segment.raw)
         except SwiftletError:
-            return None  # The piece's own turn will tell.
+            return False  # The piece's own turn will tell.
 
     async def batched(self, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece | Batch, None]:
         """The same pieces, of which some are put together. The first one never is, so that its errors have a status."""
@@ -84,11 +87,12 @@ class Runs:
             if first is not None:
                 yield first
             while True:
-                found, after, error = await self._gather(pieces)
+                plan = self.plan()
+                found, after, error = await self._gather(pieces, plan)
                 if len(found) == 1:
-                    yield found[0][0]
+                    yield found[0]
                 elif found:
-                    yield Batch([piece for piece, _ in found], [part for _, part in found])
+                    yield Batch(found, plan.parts)
                 if error is not None:
                     raise error
                 if after is not None:
@@ -97,10 +101,10 @@ class Runs:
                     return
 
     async def _gather(
-        self, pieces: AsyncGenerator[Piece, None]
-    ) -> tuple[list[tuple[Piece, RunPart]], Piece | None, BaseException | None]:
+        self, pieces: AsyncGenerator[Piece, None], plan: RunPlan
+    ) -> tuple[list[Piece], Piece | None, BaseException | None]:
         """Pieces for one run; one behind it that is read by itself; what went wrong behind it."""
-        found: list[tuple[Piece, RunPart]] = []
+        found: list[Piece] = []
         size, end = 0, time.monotonic() + GATHER_S
         while len(found) < RUN_PIECES and size < RUN_BYTES and (not found or time.monotonic() < end):
             try:
@@ -109,10 +113,9 @@ class Runs:
                 return found, None, error
             if piece is None:
                 break
-            part = await self.part(piece)
-            if part is None:
+            if not await self.add(plan, piece):
                 return found, piece, None
-            found.append((piece, part))
+            found.append(piece)
             size += piece.bytes
         return found, None, None
 
@@ -168,15 +171,13 @@ class RunSource:
                 return await self._runs.resume(self._pieces.popleft(), run.end)
         if not self._pieces:
             return None
-        parts: list[RunPart] = []
+        plan = self._runs.plan()
         for piece in self._pieces:
-            part = await self._runs.part(piece)
-            if part is None:
+            if not await self._runs.add(plan, piece):
                 break
-            parts.append(part)
-        if not parts:
+        if not plan.parts:
             return await self._runs.resume(self._pieces.popleft(), RunEnd(0))
-        self._run = self._runs.begin(parts)
+        self._run = self._runs.begin(plan.parts)
         return self._run
 
     async def close(self) -> None:

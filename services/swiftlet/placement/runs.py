@@ -1,5 +1,8 @@
 """Runs of the whole cluster: which device each part of a run is asked of, and what its end says of the devices.
 
+Consecutive parts are asked of one device for as long as it has them all, up to `STAY_BYTES`: its threads, and its
+process, then find the next request before they sleep. Which of several it is, is left to chance.
+
 Fault model: a run ends at the first thing that is wrong; asking other devices is left to a read of that object alone
 (`ClusterObjects.get`), which knows all of them. Devices that failed lately are in no run.
 """
@@ -7,14 +10,19 @@ Fault model: a run ends at the first thing that is wrong; asking other devices i
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Sequence
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from swiftlet.model import ObjectKey
 from swiftlet.peers import Marks, ObjectTransport, Run, RunEnd, RunPart
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import plan_read
 from swiftlet.placement.rings import Rings
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+
+STAY_BYTES = 4 << 20
+"""After so much of one device it is another one's turn: two of them work at once for who is read ahead for."""
 
 
 class ClusterRuns:
@@ -26,18 +34,71 @@ class ClusterRuns:
         self._transport = transport
         self._health = health
 
-    def part(
-        self, key: ObjectKey, start: int, stop: int, size: int | None, etag: str | None, unmarked: bool
-    ) -> RunPart | None:
-        """Bytes `[start, stop)` of an object as part of a run; None when they have to be read by themselves."""
-        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
-        if not plan.first or not self._transport.runs(plan.first[0]):
-            return None
-        return RunPart(plan.first[0], key, start, stop, size, etag, unmarked)
+    def plan(self) -> RunPlan:
+        """For the parts of one run, which begins soon."""
+        return RunPlan(self._rings, self._usable)
+
+    def _usable(self, device: Device) -> bool:
+        return not self._health.suppressed(device) and self._transport.runs(device)
 
     def open(self, parts: Sequence[RunPart], marks: Marks) -> ClusterRun:
         """Begin a run."""
         return ClusterRun(parts, self._transport.open_run(parts, marks), self._health)
+
+
+class RunPlan:
+    """The parts of a run, and of whom they are asked."""
+
+    def __init__(self, rings: Rings, usable: Callable[[Device], bool]) -> None:
+        """`usable`: whether a device may be in a run; asked once for each."""
+        self._rings = rings
+        self._is_usable = usable
+        self._ring: Ring | None = None
+        self._known: dict[int, bool] = {}
+        """Whether a device of this ring is usable."""
+        self._parts: list[RunPart] = []
+        self._wanted: list[tuple[ObjectKey, int, int, int | None, str | None, bool]] = []
+        """What comes behind `_parts`, all of it of the same device."""
+        self._devices: dict[int, Device] = {}
+        """Which have all of that."""
+        self._bytes = 0
+
+    def add(self, key: ObjectKey, start: int, stop: int, size: int | None, etag: str | None, unmarked: bool) -> bool:
+        """Bytes `[start, stop)` of an object as the next part; False when they have to be read by themselves."""
+        ring = self._rings.objects(key.policy)
+        if ring is not self._ring:
+            self._decide()
+            self._ring, self._known = ring, {}
+        having = {device.id: device for device in ring.primaries(key.partition) if self._usable(device)}
+        if not having:
+            return False
+        both = {number: having[number] for number in self._devices if number in having}
+        if not both or self._bytes >= STAY_BYTES:
+            self._decide()
+        self._devices = both if self._wanted else having
+        self._wanted.append((key, start, stop, size, etag, unmarked))
+        self._bytes += stop - start
+        return True
+
+    def _usable(self, device: Device) -> bool:
+        known = self._known.get(device.id)
+        if known is None:
+            known = self._known[device.id] = self._is_usable(device)
+        return known
+
+    def _decide(self) -> None:
+        if self._wanted:
+            device = random.choice(list(self._devices.values()))  # noqa: S311 - spreads load, protects nothing
+            self._parts.extend([RunPart(device, *wanted) for wanted in self._wanted])
+        self._wanted.clear()
+        self._devices = {}
+        self._bytes = 0
+
+    @property
+    def parts(self) -> list[RunPart]:
+        """All that were added."""
+        self._decide()
+        return self._parts
 
 
 class ClusterRun:
