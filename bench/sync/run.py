@@ -21,6 +21,7 @@ from pathlib import Path
 from bench.sync.cluster import Generated, cluster_of, generated_hashes
 from bench.sync.measure import Measured, Subject
 from bench.sync.scenarios import fill, scenarios
+from swiftlet.main.heap import look_for_garbage_seldom
 from swiftlet.store.protocol import Store
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.web.logs import configure_logging
@@ -83,6 +84,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="add the figures to this file")
     arguments = parser.parse_args()
+    look_for_garbage_seldom()
     configure_logging("bench", "error", "console")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
     for objects in arguments.objects:

@@ -38,11 +38,17 @@ __all__ = [
     "rdma_version",
     "read_copies",
     "sync_answer",
+    "sync_copies",
     "sync_differing",
+    "sync_differing_many",
     "sync_entries",
+    "sync_fits",
     "sync_in_order",
+    "sync_lacked",
+    "sync_listing_heads",
     "sync_listings",
     "sync_newer",
+    "sync_suffix_heads",
     "sync_suffixes",
     "take_copies",
     "xxh3_64",
@@ -300,6 +306,39 @@ def sync_in_order(entries: bytes, suffixes: Sequence[int], /) -> bool:
 
 def sync_entries(entries: bytes, /) -> list[tuple[bytes, int, int, int, int]]:
     """Entries (by `sync_listings`): digest, kind, timestamps of version, metadata and content type."""
+
+def sync_suffix_heads(answer: bytes, /) -> tuple[int, int, list[int], bool, list[int]] | None:
+    """What `Suffixes` are about: policy, version of the ring, partitions, whether the answerer is a primary of all.
+
+    Then the partitions in which nothing is. None for what is no such answer, or is out of order.
+    """
+
+def sync_listing_heads(answer: bytes, /) -> tuple[int, int, list[int], bool, list[int]] | None:
+    """The same of `ManyEntries`."""
+
+def sync_differing_many(
+    mine: bytes, theirs: bytes, both: bool, /
+) -> tuple[list[int], list[int], list[int], list[int], bytes] | None:
+    """As `sync_differing` of whole answers, as far as both go: partitions that are the same, and those that differ.
+
+    Of those that differ also how many suffixes do, where these end in the last bytes, and those: as in a question about
+    entries. None where they are no `Suffixes` about the same partitions.
+    """
+
+def sync_fits(answer: bytes, partitions: Sequence[int], asked: bytes, /) -> bool:
+    """Whether `ManyEntries` are about the first of these partitions, in order, and of the suffixes `asked`."""
+
+def sync_lacked(
+    mine: bytes, theirs: bytes, since_s: float, until_s: float, forgotten_s: float, /
+) -> bytes | None:
+    """As `sync_newer` of whole `ManyEntries`, as far as both go, without what has to wait.
+
+    That is what is between `since_s` and `until_s`, and tombstones before `forgotten_s` of what they have nothing of.
+    Of each object partition 4, need 1 (with 0x80: they have nothing of it), kind 1, digest 16, three timestamps of 8.
+    """
+
+def sync_copies(policy: int, lacked: bytes, /) -> tuple[bytes, bytes]:
+    """Of `sync_lacked`: the question for copies, and the tombstones as copies; see "Copies" in docs/sync.md."""
 
 def sync_newer(mine: bytes, theirs: bytes, /) -> list[tuple[tuple[bytes, int, int, int, int], int, bool]] | None:
     """What they lack of my entries: the entry, what of it (1 data, 2 tombstone, 3 POST), whether they have nothing.

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
+from swiftlet.sync.answers import PushRun, needs_of
 from swiftlet.sync.compare import Need, Push
 from swiftlet.sync.copies_wire import Wanted, fates_from, given_from, run_bytes, tombstone_bytes, wanted_bytes
 
@@ -34,30 +35,40 @@ async def bring_many(
     `moved` is told of the bytes of each run, and returns when the next one may go. NodeError in its kinds, WireError.
     """
     outcomes: list[Outcome] = [None] * len(pushes)
-    deleted = [index for index, (_, push) in enumerate(pushes) if push.need is Need.TOMBSTONE]
-    waiting = [index for index, (_, push) in enumerate(pushes) if push.need is not Need.TOMBSTONE]
-    tombstones = [
-        tombstone_bytes(partition, push.entry.digest, push.entry.timestamp)
-        for partition, push in (pushes[index] for index in deleted)
-    ]
+    needs = needs_of(pushes)
+    deleted = [index for index, need in enumerate(needs) if need is Need.TOMBSTONE]
+    waiting = [index for index, need in enumerate(needs) if need is not Need.TOMBSTONE]
+    question, tombstones = _asked_for(policy, pushes, deleted, waiting)
     while waiting or deleted:
         going: list[tuple[int, int]] = []
         copies = run_bytes(policy, ())
         if waiting:
-            question = wanted_bytes(policy, (_wanted(*pushes[index]) for index in waiting))
             given = given_from(await transport.read_copies(source, question), len(waiting))
             going = [(index, size) for index, size in zip(waiting, given.sizes, strict=False) if size is not None]
             waiting = waiting[len(given.sizes) :]
             copies = given.copies
+            if waiting:
+                question = wanted_bytes(policy, (_wanted(*pushes[index]) for index in waiting))
         going += [(index, 0) for index in deleted]
-        copies += b"".join(tombstones)
-        deleted, tombstones = [], []
+        copies += tombstones
+        deleted, tombstones = [], b""
         if going:
             fates = fates_from(await transport.take_copies(target, copies), len(going))
             for (index, size), fate in zip(going, fates, strict=True):
                 outcomes[index] = size if fate is None else fate
             await moved(sum(size for index, size in going if isinstance(outcomes[index], int)))
     return outcomes
+
+
+def _asked_for(
+    policy: int, pushes: Sequence[tuple[int, Push]], deleted: Sequence[int], waiting: Sequence[int]
+) -> tuple[bytes, bytes]:
+    """The first question for copies, and the tombstones."""
+    if isinstance(pushes, PushRun):
+        return pushes.copies(policy)
+    dead = [pushes[index] for index in deleted]
+    tombstones = [tombstone_bytes(partition, one.entry.digest, one.entry.timestamp) for partition, one in dead]
+    return wanted_bytes(policy, (_wanted(*pushes[index]) for index in waiting)), b"".join(tombstones)
 
 
 def _wanted(partition: int, push: Push) -> Wanted:

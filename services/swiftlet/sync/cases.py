@@ -1,8 +1,8 @@
-"""What a round keeps of partitions that are not known to be equal everywhere, and what it is confined to. No I/O."""
+"""What rounds are confined to, and what they do at a time. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swiftlet.ring.model import Device
@@ -29,22 +29,6 @@ EVERYTHING = Selection()
 
 
 @dataclass(slots=True)
-class Found:
-    """What the last comparison with a peer came to."""
-
-    done: bool = True
-    proof: bool = True
-    """Whether it shows that nothing is lacking here that the peer has."""
-    equal: bool = False
-    behind: int = 0
-    unsent: int = 0
-
-
-EQUAL = Found(equal=True)
-NOT_DONE = Found(done=False, proof=False)
-
-
-@dataclass(slots=True)
 class Proofs:
     """What one peer has proved. `whole`: what is not proved is known to differ; `out`: the peer is left out."""
 
@@ -56,29 +40,14 @@ class Proofs:
     tries: int = 0
 
 
-@dataclass(slots=True)
-class Case:
-    """A partition that is not known to be equal everywhere. `todo`: peers, and whether a difference is known."""
-
-    share: Share
-    partition: int
-    late: bool
-    todo: dict[int, bool] = field(default_factory=dict)
-    found: dict[int, Found] = field(default_factory=dict)
-    again: set[int] = field(default_factory=set)
-    """Peers that have been compared once more."""
-    waits: bool = True
-    """Whether it is in a queue or a session."""
-
-
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """A session to be: cases with a peer. `differs`: all are known to differ."""
+    """A session to be: partitions with a peer. `differs`: all are known to differ."""
 
     share: Share
     peer: Device
     differs: bool
-    cases: list[Case]
+    partitions: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Push:
 
 IN_FLIGHT_S = 10.0
 """Records younger than this may still be on their way from the proxy to all replicas."""
-_AHEAD_S = 60.0
+AHEAD_S = 60.0
 """How far ahead of ours a clock is that a young record was written by; what is further ahead is not young."""
 RECLAIM_PERIOD_S = 3600.0
 """Devices forget tombstones in step, by whole periods of this many seconds."""
@@ -53,7 +53,8 @@ def forgotten_before(now_s: float, reclaim_age_s: float, period_s: float = RECLA
     return (now_s - reclaim_age_s) // period_s * period_s
 
 
-_NEEDS = {1: Need.DATA, 2: Need.TOMBSTONE, 3: Need.META}
+NEEDS = {1: Need.DATA, 2: Need.TOMBSTONE, 3: Need.META}
+"""By what native code calls them."""
 
 
 def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], both: bool = False) -> list[str]:
@@ -70,7 +71,7 @@ def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], b
 def in_flight(entry: Entry, now_s: float) -> bool:
     """Whether the newest part of an entry is so young that its writer may still be bringing it everywhere."""
     newest = max(entry.timestamp.value, entry.meta_timestamp.value, entry.content_type_timestamp.value)
-    return now_s - IN_FLIGHT_S < (newest >> NONCE_BITS) / TICKS_PER_SECOND < now_s + _AHEAD_S
+    return now_s - IN_FLIGHT_S < (newest >> NONCE_BITS) / TICKS_PER_SECOND < now_s + AHEAD_S
 
 
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
@@ -93,7 +94,7 @@ def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
     if isinstance(mine, EntryRun) and isinstance(theirs, EntryRun):
         newer = mine.newer_than(theirs)
         if newer is not None:
-            return [Push(entry_of(parts), _NEEDS[need], fresh) for parts, need, fresh in newer]
+            return [Push(entry_of(parts), NEEDS[need], fresh) for parts, need, fresh in newer]
     there = {entry.digest: entry for entry in theirs}
     found = ((entry, need_of(entry, there.get(entry.digest))) for entry in mine)
     return [Push(entry, need, entry.digest not in there) for entry, need in found if need is not None]

@@ -239,6 +239,10 @@ def given_from(data: bytes, wanted: int) -> Given:
     cursor = Cursor(data, _WHAT)
     if cursor.varint(MAX_OBJECTS) != wanted:
         raise WireError(f"{_WHAT} answers about another number of objects than was asked for")
+    codes = data[cursor.at : cursor.at + wanted]
+    if len(codes) == wanted and codes and _GIVEN <= min(codes) <= max(codes) < 0x80:
+        # Small objects, and all of them are there.
+        return Given(data[cursor.at + wanted :], [code - _GIVEN for code in codes], 0)
     sizes: list[int | None] = []
     later = 0
     for _ in range(wanted):

@@ -19,7 +19,8 @@ class Course:
     """What came of a session."""
 
     proved: set[int] = field(default_factory=set)
-    settled: dict[int, Settled] = field(default_factory=dict)
+    settled: dict[int, Settled | None] = field(default_factory=dict)
+    """Partitions that were worked on; None where nothing is left to do."""
     home: WentHome | None = None
     pulled: Counter[int] = field(default_factory=Counter)
     """Objects that came here, by partition."""

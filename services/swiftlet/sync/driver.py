@@ -27,6 +27,7 @@ from swiftlet.errors import (
 )
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring.model import Device
+from swiftlet.sync.answers import all_primary, entries_in, hashes_in, partitions_in, without_hashes
 from swiftlet.sync.course import Course, Outdated, as_node_error
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.mover import MOVES_PER_SLOT, Mover
@@ -38,7 +39,7 @@ from swiftlet.sync.session.effects import (
     Drop,
     Effect,
     Move,
-    MoveAll,
+    MoveMany,
     Page,
     Proved,
     ReadEntries,
@@ -48,6 +49,7 @@ from swiftlet.sync.session.effects import (
     ReadSuffixesOf,
     Session,
     Settled,
+    SettledMany,
     WentHome,
     expect,
 )
@@ -117,11 +119,6 @@ class Driver:
             has_turn = False
             effect = session.resume(None, self._now_s())
             while effect is not None:
-                if isinstance(effect, Settled):
-                    # One for each partition.
-                    course.settled[effect.partition] = effect
-                    effect = session.resume(None, self._now_s())
-                    continue
                 if not has_turn and _is_about_entries(effect):
                     await turns.enter_async_context(turn)
                     has_turn = True
@@ -138,14 +135,19 @@ class Driver:
             case Ask(peer, request):
                 return await self._ask(share, course, peer, request)
             case Move():
-                (fates,) = await self._mover.move_all(share, course, (effect,))
-                return fates
-            case MoveAll(moves):
-                return await self._mover.move_all(share, course, moves)
+                objects = [(effect.partition, push) for push in effect.objects]
+                return await self._mover.move_many(share, course, effect.peer, objects, effect.pull)
+            case MoveMany(peer, several, pull):
+                return await self._mover.move_many(share, course, peer, several, pull)
             case Drop(partition, entries):
                 return await self._drop(share, partition, entries)
             case Proved(_, partitions):
                 course.proved.update(partitions)
+            case Settled(_, partition):
+                course.settled[partition] = effect
+            case SettledMany(_, partitions, left):
+                course.settled.update(dict.fromkeys(partitions))
+                course.settled.update(left)
             case WentHome():
                 course.home = effect
             case _:
@@ -171,7 +173,7 @@ class Driver:
             raise as_node_error(error) from error
         self._pace.answered(time.monotonic() - began)
         self._neighbours.succeeded(node_of(device))
-        if isinstance(reply, Suffixes | ManyEntries) and not all(one.primary for one in reply.found):
+        if isinstance(reply, Suffixes | ManyEntries) and not all_primary(reply.found):
             course.troubled.add(peer)
         return reply
 
@@ -217,7 +219,7 @@ class Driver:
                 return Page(page.entries, page.more)
             case ReadEntriesOf(wanted):
                 many = await self._own(share, AskManyEntries(policy, version, wanted), ManyEntries)
-                return [found.entries for found in many.found]
+                return entries_in(many.found)
         raise TypeError(f"{type(effect).__name__} is nothing that a device can be asked for")
 
     async def read_roots(self, share: Share, partitions: Sequence[int]) -> None:
@@ -241,13 +243,13 @@ class Driver:
         await self.read_roots(share, [partition for partition in partitions if partition not in share.roots])
         return [share.roots[partition] for partition in partitions]
 
-    async def _suffixes(self, share: Share, partitions: tuple[int, ...]) -> list[Mapping[str, bytes]]:
+    async def _suffixes(self, share: Share, partitions: tuple[int, ...]) -> Sequence[Mapping[str, bytes]]:
         reply = await self._own(share, AskSuffixes(share.policy, share.ring.version, partitions), Suffixes)
-        numbers = tuple(found.partition for found in reply.found)
+        numbers = partitions_in(reply.found)
         if not numbers or numbers != partitions[: len(numbers)]:
             raise WireError(f"suffix hashes of partitions {numbers} instead of {partitions}")
-        share.empty.update(p.partition for p in reply.found if not p.hashes and p.partition not in share.bare)
-        return [found.hashes for found in reply.found]
+        share.empty.update(partition for partition in without_hashes(reply.found) if partition not in share.bare)
+        return hashes_in(reply.found)
 
     async def _own(self, share: Share, request: Request, kind: type[T]) -> T:
         return expect(await self._questions.ask(share.device, request), kind)
@@ -281,4 +283,4 @@ class Driver:
 
 def _is_about_entries(effect: Effect) -> bool:
     request = effect.request if isinstance(effect, Ask) else effect
-    return isinstance(request, ReadEntries | ReadEntriesOf | AskEntries | AskManyEntries | Move | MoveAll)
+    return isinstance(request, ReadEntries | ReadEntriesOf | AskEntries | AskManyEntries | Move | MoveMany)

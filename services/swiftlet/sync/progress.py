@@ -130,10 +130,12 @@ class Progress:
         except (ValueError, TypeError, AttributeError, RecursionError, zlib.error):
             self._former = {}
 
-    def was_done(self, share: Share, partition: int) -> bool:
-        """Whether a former life had compared it in full, under the same ring, when it was killed."""
+    def were_done(self, share: Share, partitions: Iterable[int]) -> set[int]:
+        """Those that a former life had compared in full, under the same ring, when it was killed."""
         bits = self._former.get(_key(share), b"")
-        return partition // 8 < len(bits) and bool(bits[partition // 8] >> partition % 8 & 1)
+        if not bits:
+            return set()
+        return {p for p in partitions if p // 8 < len(bits) and bits[p // 8] >> p % 8 & 1}
 
 
 def _key(share: Share) -> str:

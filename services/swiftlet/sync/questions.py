@@ -12,24 +12,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import structlog
-import swiftlet_native
 from prometheus_client import Counter
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
+from swiftlet.sync.answers import in_runs
 from swiftlet.sync.older import answer_for
-from swiftlet.sync.runs import EntryRun, HashRun
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
     Entries,
-    Listing,
     ManyEntries,
     Reply,
     Request,
     Suffixes,
-    SuffixHashes,
-    decode_reply,
     encode,
 )
 from swiftlet.transport.wire import WireError
@@ -78,19 +74,6 @@ class Questions:
             self._without_ring.add(device.address)
             OLDER.labels("rings").inc()
         return _by_own_ring(reply)
-
-
-def in_runs(answer: bytes) -> Reply:
-    """An answer decoded; where it is about many partitions, what it says of each as it came. WireError."""
-    if (many := swiftlet_native.sync_suffixes(answer)) is not None:
-        policy, ring, hashes = many
-        return Suffixes(policy, ring, tuple([SuffixHashes(p, primary, HashRun(raw)) for p, primary, _, raw in hashes]))
-    if (many := swiftlet_native.sync_listings(answer)) is not None:
-        policy, ring, listed = many
-        return ManyEntries(
-            policy, ring, tuple([Listing(p, primary, EntryRun(raw, n)) for p, primary, n, raw in listed])
-        )
-    return decode_reply(answer)
 
 
 def _by_own_ring(reply: Reply) -> Reply:

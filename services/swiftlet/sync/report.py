@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -45,11 +44,6 @@ class RoundReport:
         self.failed += comparisons * (result == "failed")
         self.skipped += comparisons * (result == "skipped")
         _RESULTS[result].inc(comparisons)
-
-    def count_all(self, results: Mapping[str, int]) -> None:
-        """Many comparisons by their result."""
-        for result, comparisons in results.items():
-            self.count(result, comparisons)
 
     @property
     def clean(self) -> bool:

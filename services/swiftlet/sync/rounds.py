@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
 from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
-from swiftlet.sync.cases import EQUAL, EVERYTHING, NOT_DONE, Case, Errand, Found, LeftOut, Proofs, Selection
+from swiftlet.sync.books import NOT_DONE, Book, Found
+from swiftlet.sync.cases import EVERYTHING, Errand, LeftOut, Proofs, Selection
 from swiftlet.sync.course import Course, Outdated
 from swiftlet.sync.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
@@ -78,11 +79,11 @@ class Round:
         self._selection = selection
         self._first: set[str] = set(neighbours.take_back())
         """Nodes that are back."""
-        self._cases: dict[tuple[int, int], Case] = {}
+        self._books: dict[int, Book] = {}
+        """By share."""
         self._concluded: list[tuple[Share, frozenset[int]]] = []
         """What needs no session any more: all proved, or left out."""
-        self._ready: dict[tuple[bool, int, int, bool], list[Case]] = {}
-        self._shares: dict[int, Share] = {}
+        self._ready: dict[tuple[bool, int, int, bool], list[int]] = {}
         self._retries: deque[Errand] = deque()
         self._homes: deque[tuple[Share, Homeward]] = deque()
         self._left_out: dict[str, list[LeftOut]] = {}
@@ -94,7 +95,7 @@ class Round:
 
     async def look_ahead(self, share: Share, held: Sequence[int]) -> None:
         """Plan what there is to do for a device that holds something of these partitions."""
-        self._shares[id(share)] = share
+        book = self._books[id(share)] = Book(share)
         mode = self._terms(share).mode
         assigned = share.places.assigned
         concerned = {partition for partition in assigned.union(held) if self._selection.has(partition)}
@@ -109,11 +110,10 @@ class Round:
         if mode.first is not First.SUFFIXES:
             await self._read_roots(share, sorted({p for partitions in by_peer.values() for p in partitions}))
         if mode.first is First.BATCH:
-            await self._prove_all(share, by_peer)
+            await self._prove_all(book, by_peer)
         else:
             for peer, partitions in by_peer.items():
-                for partition in partitions:
-                    self._case(share, partition).todo[peer] = False
+                book.open(peer, partitions, differ=False)
             self._leave_out_failed(share, away, concerned.intersection(held))
             await self._look_for_bare(share, concerned)
         self._conclude_rest(share, concerned)
@@ -151,7 +151,8 @@ class Round:
             # Sessions ask again, each for its own.
             _log.warning("local device not readable", device=share.device.name, error=str(error))
 
-    async def _prove_all(self, share: Share, by_peer: Mapping[int, frozenset[int]]) -> None:
+    async def _prove_all(self, book: Book, by_peer: Mapping[int, frozenset[int]]) -> None:
+        share = book.share
         slots = asyncio.Semaphore(self._pace.concurrency)
 
         async def prove(peer: Device, asked: frozenset[int]) -> Proofs:
@@ -167,14 +168,9 @@ class Round:
             if proofs.out:
                 self._leave_out(share, proofs.peer, unproved)
                 continue
-            for partition in unproved:
-                self._case(share, partition).todo[proofs.peer.id] = proofs.whole
-        for (share_id, partition), case in self._cases.items():
-            if share_id != id(share):
-                continue
-            for proofs in found:
-                if partition in proofs.asked and proofs.peer.id not in case.todo:
-                    case.found[proofs.peer.id] = EQUAL if partition in proofs.proved else NOT_DONE
+            book.open(proofs.peer.id, unproved, differ=proofs.whole)
+        for proofs in found:
+            book.note(proofs.peer.id, proofs.proved, proofs.asked - proofs.proved if proofs.out else ())
 
     async def _prove(self, share: Share, peer: Device, asked: frozenset[int]) -> Proofs:
         """Ask a peer for proofs; one that refuses to be asked is tried until that is enough to leave it out."""
@@ -224,7 +220,7 @@ class Round:
             share.standing.compared_all(somewhere, checked=False)
             share.standing.compared_all(bare - somewhere, checked=True)
 
-    def _conclude_rest(self, share: Share, concerned: Collection[int]) -> None:
+    def _conclude_rest(self, share: Share, concerned: set[int]) -> None:
         """What no session has to be about."""
         left = {
             partition
@@ -233,20 +229,13 @@ class Round:
             if out.share is share
             for partition in out.partitions
         }
-        rest = {partition for partition in concerned if (id(share), partition) not in self._cases}
+        rest = concerned - self._books[id(share)].cases
         if not self._terms(share).mode.pull:
             rest -= share.bare
         self._concluded.append((share, frozenset(rest)))
         if self._selection.peers is None:
             share.standing.compared_all(rest & left, checked=False)
             share.standing.compared_all(rest - left, checked=True)
-
-    def _case(self, share: Share, partition: int) -> Case:
-        case = self._cases.get((id(share), partition))
-        if case is None:
-            case = Case(share, partition, self._progress.was_done(share, partition))
-            self._cases[id(share), partition] = case
-        return case
 
     # Doing it.
 
@@ -255,16 +244,14 @@ class Round:
         homes = list(self._homes)
         random.shuffle(homes)
         self._homes = deque(homes)
-        cases = list(self._cases.values())
         everything: list[tuple[Share, Collection[int]]] = list(self._concluded)
-        everything += [(case.share, (case.partition,)) for case in cases]
+        everything += [(book.share, book.cases) for book in self._books.values()]
         everything += [(share, (home.partition,)) for share, home in homes]
         self._progress.begin(everything)
         for share, done in self._concluded:
             self._progress.done_all(share, done)
-        random.shuffle(cases)
-        for case in cases:
-            self._advance(case)
+        for book in self._books.values():
+            self._advance(book, book.cases)
         await asyncio.gather(*(self._worker(number) for number in range(self._pace.concurrency)))
 
     async def _worker(self, number: int) -> None:
@@ -315,126 +302,142 @@ class Round:
         random.shuffle(keys)
         key = min(keys, key=self._rank)
         _, share_id, peer_id, differs = key
-        share, waiting = self._shares[share_id], self._ready[key]
-        size = MANY if self._terms(share).mode.first is First.BATCH else FEW
-        cases = waiting[-size:]
+        share, waiting = self._books[share_id].share, self._ready[key]
+        size = self._size(share)
+        partitions = waiting[-size:]
         del waiting[-size:]
         if not waiting:
             del self._ready[key]
-        return Errand(share, share.device_of(peer_id), differs, cases)
+        return Errand(share, share.device_of(peer_id), differs, partitions)
+
+    def _size(self, share: Share) -> int:
+        """How many partitions go into sessions at a time."""
+        return MANY if self._terms(share).mode.first is First.BATCH else FEW
 
     def _rank(self, key: tuple[bool, int, int, bool]) -> tuple[bool, bool]:
         """Who is back comes first, what a former life did comes last."""
         late, share_id, peer_id, _ = key
-        return node_of(self._shares[share_id].device_of(peer_id)) not in self._first, late
+        return node_of(self._books[share_id].share.device_of(peer_id)) not in self._first, late
 
-    def _advance(self, case: Case) -> None:
-        """On to the case's next peer, or to its end."""
-        case.waits = bool(case.todo)
-        if case.todo:
-            peer, differs = next(iter(case.todo.items()))
-            self._ready.setdefault((case.late, id(case.share), peer, differs), []).append(case)
+    def _advance(self, book: Book, partitions: Iterable[int]) -> None:
+        """On to each partition's next peer, or to its end."""
+        ready, done = book.next_of(partitions)
+        for peer, differs, some in ready:
+            if len(some) > self._size(book.share):
+                random.shuffle(some)
+            late = self._progress.were_done(book.share, some)
+            for is_late, part in ((True, late), (False, [p for p in some if p not in late] if late else some)):
+                if part:
+                    self._ready.setdefault((is_late, id(book.share), peer, differs), []).extend(part)
+        if ready:
             self._news.set()
+        if done:
+            self._end(book, done)
+
+    def _end(self, book: Book, partitions: set[int]) -> None:
+        """All their peers were compared, or left out."""
+        share = book.share
+        not_whole = book.not_whole(partitions)
+        self._progress.done_all(share, partitions - not_whole)
+        for partition in not_whole:
+            self._progress.done(share, partition, False)
+        if self._selection.peers is not None:
             return
-        peers = case.share.peers(case.partition)[0]
-        found = [case.found.get(peer.id, NOT_DONE) for peer in peers]
-        self._progress.done(case.share, case.partition, all(one.done for one in case.found.values()))
-        if self._selection.peers is None and peers:
-            case.share.standing.compared(
-                case.partition,
-                # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
-                behind=max(one.behind for one in found),
-                unsent=sum(one.unsent for one in found),
-                checked=all(one.done and one.proof for one in found),
-            )
+        in_order = book.in_order(partitions) if self._terms(share).mode.pull else set()
+        share.standing.compared_all(in_order, checked=True)
+        for partition in partitions - in_order:
+            if found := book.found(partition):
+                share.standing.compared(
+                    partition,
+                    # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
+                    behind=max(one.behind for one in found),
+                    unsent=sum(one.unsent for one in found),
+                    checked=all(one.done and one.proof for one in found),
+                )
 
     async def _hold(self, errand: Errand) -> None:
         """Hold a session."""
-        share, peer, cases = errand.share, errand.peer, errand.cases
+        share, peer, partitions = errand.share, errand.peer, set(errand.partitions)
+        book = self._books[id(share)]
         if self._outdated(share):
-            self._give_up(cases)
+            self._give_up(book, partitions)
             return
         if self._neighbours.skips(node_of(peer)):
-            self._leave_out(share, peer, {case.partition for case in cases})
-            for case in cases:
-                self._conclude(case, peer, NOT_DONE)
+            self._leave_out(share, peer, partitions)
+            self._conclude(book, peer, other=dict.fromkeys(partitions, NOT_DONE))
             return
         course = await self._driver.drive(share, *self._sessions(errand))
-        results: Counter[str] = Counter()
-        # Who only pushes has not seen what the peer has besides.
-        proof = self._terms(share).mode.pull
-        unsettled = [case for case in cases if not self._settle(case, peer, course, proof, results)]
-        PROVED.inc(sum(case.partition in course.proved and case.partition not in course.settled for case in cases))
-        self._report.count_all(results)
+        self._settle(book, peer, course, partitions)
+        unsettled = partitions - course.proved - course.settled.keys()
         if not unsettled:
             return
         if isinstance(course.error, Outdated):
-            self._give_up(unsettled)
-        elif len(cases) == 1:
-            _log.info("peer skipped", peer=peer.name, partition=cases[0].partition, error=str(course.error))
-            failed: Counter[str] = Counter()
-            self._count(cases[0], peer, "failed", failed)
-            self._report.count_all(failed)
-            behind = course.lacking[cases[0].partition]
-            self._conclude(cases[0], peer, Found(done=False, proof=False, behind=behind))
+            self._give_up(book, unsettled)
+        elif len(partitions) == 1:
+            (partition,) = partitions
+            _log.info("peer skipped", peer=peer.name, partition=partition, error=str(course.error))
+            self._count(book, peer, "failed", partitions)
+            behind = course.lacking[partition]
+            self._conclude(book, peer, other={partition: Found(done=False, proof=False, behind=behind)})
         else:
-            size = max(1, len(cases) // _LESS)
-            for start in range(0, len(unsettled), size):
-                self._retries.append(Errand(share, peer, False, unsettled[start : start + size]))
+            size = max(1, len(partitions) // _LESS)
+            waiting = list(unsettled)
+            for start in range(0, len(waiting), size):
+                self._retries.append(Errand(share, peer, False, waiting[start : start + size]))
 
     def _sessions(self, errand: Errand) -> list[Session]:
         """One about all partitions, or, where a message is about one of them, as many as there are."""
         terms = self._terms(errand.share)
-        partitions = [case.partition for case in errand.cases]
         make = differing_session if errand.differs else neighbour_session
         if terms.mode.first is First.BATCH:
-            return [make(terms, errand.peer.id, partitions)]
-        return [make(terms, errand.peer.id, (partition,)) for partition in partitions]
+            return [make(terms, errand.peer.id, errand.partitions)]
+        return [make(terms, errand.peer.id, (partition,)) for partition in errand.partitions]
 
-    def _give_up(self, cases: Iterable[Case]) -> None:
+    def _give_up(self, book: Book, partitions: Collection[int]) -> None:
         """There is a newer ring: its own round will look at these."""
-        for case in cases:
-            case.todo.clear()
-            case.waits = False
-            self._progress.done(case.share, case.partition, False)
+        book.give_up(partitions)
+        for partition in partitions:
+            self._progress.done(book.share, partition, False)
 
-    def _settle(self, case: Case, peer: Device, course: Course, proof: bool, results: Counter[str]) -> bool:
-        """Note what a session has told of a case, in `results` what is to be counted; False if it has not."""
-        partition = case.partition
-        settled = course.settled.get(partition)
-        if settled is None and partition not in course.proved:
-            return False
-        if partition in course.pulled:
-            self._compare_again(case, peer)
-        if settled is None:
-            if partition not in case.share.bare:
-                self._count(case, peer, "equal", results)
-            self._conclude(case, peer, EQUAL)
-            return True
-        self._count(case, peer, "failed" if settled.behind or settled.unsent else "differs", results)
-        self._conclude(case, peer, Found(True, proof, False, settled.behind, settled.unsent))
-        return True
+    def _settle(self, book: Book, peer: Device, course: Course, partitions: set[int]) -> None:
+        """Note and count what a session has told of these partitions."""
+        settled = course.settled.keys() & partitions
+        equal = (course.proved & partitions) - settled
+        if pulled := course.pulled.keys() & (settled | equal):
+            book.compare_again(peer.id, pulled)
+        left = {partition: one for partition in settled if (one := course.settled[partition]) is not None}
+        # Who only pushes has not seen what the peer has besides.
+        proof = self._terms(book.share).mode.pull
+        other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
+        if not proof:
+            other.update(dict.fromkeys(settled - left.keys(), Found(proof=False)))
+        failed = {partition for partition, one in left.items() if one.behind or one.unsent}
+        PROVED.inc(len(equal))
+        self._count(book, peer, "equal", equal - book.share.bare)
+        self._count(book, peer, "differs", settled - failed)
+        self._count(book, peer, "failed", failed)
+        self._conclude(book, peer, equal=equal, settled=settled - other.keys(), other=other)
 
-    def _count(self, case: Case, peer: Device, result: str, results: Counter[str]) -> None:
-        """Count a comparison; one that was made once more is the same one, unless it failed this time."""
-        if peer.id not in case.again:
-            results[result] += 1
-        elif result == "failed":
-            self._report.failed += 1
+    def _count(self, book: Book, peer: Device, result: str, partitions: Collection[int]) -> None:
+        """Count comparisons; those that were made once more are the same ones, unless they failed this time."""
+        again = len(book.is_again(peer.id, partitions)) if partitions else 0
+        if len(partitions) > again:
+            self._report.count(result, len(partitions) - again)
+        if result == "failed":
+            self._report.failed += again
 
-    def _compare_again(self, case: Case, source: Device) -> None:
-        """Something came from a peer: others may have it as well, and those compared before may lack it."""
-        for peer in case.todo:
-            case.todo[peer] = False
-        for peer, found in case.found.items():
-            if peer != source.id and found.done and peer not in case.again:
-                case.again.add(peer)
-                case.todo[peer] = found.equal
-
-    def _conclude(self, case: Case, peer: Device, found: Found) -> None:
-        case.found[peer.id] = found
-        case.todo.pop(peer.id, None)
-        self._advance(case)
+    def _conclude(
+        self,
+        book: Book,
+        peer: Device,
+        *,
+        equal: Collection[int] = (),
+        settled: Collection[int] = (),
+        other: dict[int, Found] | None = None,
+    ) -> None:
+        other = other or {}
+        book.conclude(peer.id, equal=equal, settled=settled, other=other)
+        self._advance(book, {*equal, *settled, *other})
 
     def _count_proved(self, share: Share, partitions: Collection[int]) -> None:
         PROVED.inc(len(partitions))
@@ -468,20 +471,20 @@ class Round:
             if other.share is share
             for partition in other.partitions
         }
+        book = self._books[id(share)]
         for partition in out.partitions:
             holders = [device.id for device in share.ring.primaries(partition)]
             if out.peer.id not in neighbours(mode, list(dict.fromkeys(holders)), share.device.id, away):
                 continue
-            case = self._cases.get((id(share), partition))
-            if case is None:
-                case = self._case(share, partition)
-                case.waits = False
+            if partition not in book.cases:
+                book.cases.add(partition)
                 for peer in share.peers(partition)[0]:
-                    case.found[peer.id] = NOT_DONE if (peer.id, partition) in still_out else EQUAL
-            case.todo[out.peer.id] = False
-            if not case.waits:
+                    is_out = (peer.id, partition) in still_out
+                    book.note(peer.id, () if is_out else (partition,), (partition,) if is_out else ())
+            book.open(out.peer.id, (partition,), differ=False)
+            if partition not in book.under_way:
                 self._progress.again(1)
-                self._advance(case)
+                self._advance(book, (partition,))
 
     # Handoffs.
 

@@ -6,7 +6,7 @@ partition at most a few small numbers are kept, and none for one that is in orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from swiftlet.ring.lookup import Ring
 
@@ -53,9 +53,10 @@ class Standing:
             for partition in found.keys() - concerned:
                 del found[partition]
 
-    def lacks(self, partition: int, behind: int) -> None:
-        """A comparison that is still going on found that many records."""
-        _set(self._behind, partition, behind)
+    def lacks_many(self, lacking: Mapping[int, int], partitions: Iterable[int]) -> None:
+        """A comparison that is still going on found that many records to be lacking in these partitions."""
+        for partition in partitions:
+            _set(self._behind, partition, lacking[partition])
 
     def compared(self, partition: int, *, behind: int = 0, unsent: int = 0, checked: bool = True) -> None:
         """A partition was compared: what is still lacking here, what is still lacking there, whether with all peers."""

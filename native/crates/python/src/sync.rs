@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use swiftlet_store::answers::{self, Answer};
+use swiftlet_store::differences::batches::{self, Differing, Moment};
 use swiftlet_store::differences::{self, Many};
 
 use crate::buffer::Bytes;
@@ -82,4 +83,78 @@ pub(crate) fn sync_newer<'py>(
     let Some(found) = differences::newer(mine, theirs) else { return Ok(None) };
     let parts = |(entry, need, fresh)| (entry_parts(entry), need as u8, fresh).into_pyobject(py);
     found.into_iter().map(parts).collect::<PyResult<_>>().map(Some)
+}
+
+/// What an answer about many partitions is about: policy, version of the ring, partitions, whether the answerer is a
+/// primary of all, and partitions of which nothing is in the answer.
+type Heads = (u32, u32, Vec<u32>, bool, Vec<u32>);
+
+fn heads(many: Many<'_>) -> Heads {
+    let primary = many.found.iter().all(|part| part.primary);
+    let partitions = many.found.iter().map(|part| part.partition).collect();
+    let empty = many.found.iter().filter(|part| part.count == 0).map(|part| part.partition).collect();
+    (many.policy, many.ring_version, partitions, primary, empty)
+}
+
+/// What an answer with suffix hashes is about; None for anything else.
+#[pyfunction]
+#[pyo3(signature = (answer, /))]
+pub(crate) fn sync_suffix_heads(answer: &[u8]) -> Option<Heads> {
+    differences::suffix_hashes(answer).map(heads)
+}
+
+/// What an answer with entries is about; None for anything else.
+#[pyfunction]
+#[pyo3(signature = (answer, /))]
+pub(crate) fn sync_listing_heads(answer: &[u8]) -> Option<Heads> {
+    differences::listings(answer).map(heads)
+}
+
+/// `Differing` in its order.
+type Suffixes<'py> = (Vec<u32>, Vec<u32>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>);
+
+/// The suffixes that differ in many partitions.
+#[pyfunction]
+#[pyo3(signature = (mine, theirs, both, /))]
+pub(crate) fn sync_differing_many<'py>(
+    py: Python<'py>,
+    mine: &[u8],
+    theirs: &[u8],
+    both: bool,
+) -> Option<Suffixes<'py>> {
+    let Differing { same, partitions, counts, ends, suffixes } = batches::suffixes(mine, theirs, both)?;
+    Some((same, partitions, counts, ends, PyBytes::new(py, &suffixes)))
+}
+
+/// Whether entries of many partitions are in order, and what was asked for.
+#[pyfunction]
+#[pyo3(signature = (answer, partitions, asked, /))]
+pub(crate) fn sync_fits(answer: &[u8], partitions: Vec<u32>, asked: &[u8]) -> bool {
+    batches::fits(answer, &partitions, asked)
+}
+
+/// What of mine they lack now in many partitions.
+#[pyfunction]
+#[pyo3(signature = (mine, theirs, since_s, until_s, forgotten_s, /))]
+pub(crate) fn sync_lacked<'py>(
+    py: Python<'py>,
+    mine: &[u8],
+    theirs: &[u8],
+    since_s: f64,
+    until_s: f64,
+    forgotten_s: f64,
+) -> Option<Bound<'py, PyBytes>> {
+    let found = batches::lacked(mine, theirs, Moment { since_s, until_s, forgotten_s })?;
+    Some(PyBytes::new(py, &found))
+}
+
+/// The question for copies, and the tombstones, of what is lacked.
+#[pyfunction]
+#[pyo3(signature = (policy, lacked, /))]
+pub(crate) fn sync_copies<'py>(
+    py: Python<'py>,
+    policy: u16,
+    lacked: &[u8],
+) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+    (PyBytes::new(py, &batches::wanted(policy, lacked)), PyBytes::new(py, &batches::tombstones(lacked)))
 }

@@ -193,7 +193,7 @@ fn partitions(cursor: &mut Cursor<'_>) -> Option<Vec<u32>> {
 }
 
 /// The count, then each number as its distance from the one before less one.
-fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Option<Vec<u32>> {
+pub(crate) fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Option<Vec<u32>> {
     let count = cursor.varint().ok().filter(|count| *count <= limit)?;
     let mut numbers = Vec::with_capacity(count as usize);
     let mut next = 0_u64;

@@ -7,6 +7,8 @@
 //! Fault model: a peer's answer may be anything. What is not in order to its last byte is None, and the other
 //! implementation says what is wrong with it; every count has its limit.
 
+pub mod batches;
+
 use crate::answers::{MANY_ENTRIES, MAX_ENTRIES, MAX_PARTITIONS, MAX_SUFFIX_HASHES, POSTED, SUFFIX_HASHES, VERSION};
 use crate::copies::Cursor;
 use crate::model::{Entry, EntryKind, SUFFIXES, Suffix, Timestamp};

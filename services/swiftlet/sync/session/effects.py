@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from swiftlet.errors import SwiftletError
@@ -92,7 +94,7 @@ class ReadEntriesOf:
     As many as have `limit` entries together; none when the first one alone has more.
     """
 
-    wanted: tuple[Wanted, ...]
+    wanted: Sequence[Wanted]
     limit: int
 
 
@@ -107,10 +109,16 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveAll:
-    """Several moves at a time. Observed: what is observed of each, in order."""
+class MoveMany:
+    """Bring objects of several partitions, each given with its own, those of one together. Observed: a `Fate` for each.
 
-    moves: tuple[Move, ...]
+    Who does simple effects alone brings up to `limit` of one partition at a time.
+    """
+
+    peer: int
+    objects: Sequence[tuple[int, Push]]
+    pull: bool
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,18 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class SettledMany:
+    """Partitions that differed were worked on, in this order: `Settled` of those where something is left to do.
+
+    Of the others there is nothing to say but that. Observed: nothing.
+    """
+
+    peer: int
+    partitions: tuple[int, ...]
+    left: Mapping[int, Settled]
+
+
+@dataclass(frozen=True, slots=True)
 class WentHome:
     """A handoff's partition was worked on: objects dropped and kept here. Observed: nothing."""
 
@@ -153,7 +173,7 @@ class WentHome:
     kept: int
 
 
-Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveAll
+Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | SettledMany
 """What may be done for many partitions at once, or by simple effects, one after the other."""
 Effect: TypeAlias = Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | WentHome | Compound
 
@@ -274,16 +294,25 @@ def simply(steps: Steps[T]) -> Steps[T]:
 
 
 def _one_by_one(effect: Effect) -> Steps[object]:
-    if isinstance(effect, MoveAll):
-        fates = []
-        for one in effect.moves:
-            fates.append((yield one))
-        return fates
+    if isinstance(effect, MoveMany):
+        return (yield from move_each(effect))
+    if isinstance(effect, SettledMany):
+        for partition in effect.partitions:
+            yield effect.left.get(partition) or Settled(effect.peer, partition)
+        return None
     if isinstance(effect, ReadSuffixesOf):
         return (yield from read_suffixes_of(effect))
     if isinstance(effect, ReadEntriesOf):
         return (yield from read_entries_of(effect))
     return (yield effect)
+
+
+def move_each(effect: MoveMany) -> Steps[list[Fate]]:
+    """One partition after the other."""
+    fates: list[Fate] = []
+    for partition, objects in groupby(effect.objects, itemgetter(0)):
+        fates += yield from move(effect.peer, partition, [push for _, push in objects], effect.pull, effect.limit)
+    return fates
 
 
 def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swiftlet.model import SUFFIX_CHARS, Entry
+from swiftlet.sync.answers import fits
 from swiftlet.sync.runs import EntryRun
 from swiftlet.sync.session.effects import Page, Steps, Terms, ask, read_entries
 from swiftlet.sync.session.messages import AskEntries, AskManyEntries, Entries, Listing, ManyEntries, Wanted, order_of
@@ -55,11 +56,13 @@ def ask_entries(
     return reply
 
 
-def ask_many(terms: Terms, peer: int, wanted: tuple[Wanted, ...]) -> Steps[tuple[Listing, ...]]:
+def ask_many(terms: Terms, peer: int, wanted: Sequence[Wanted]) -> Steps[Sequence[Listing]]:
     """The neighbour's entries of the first of these, as many as it says at a time (perhaps none), checked."""
     reply = yield from ask(peer, AskManyEntries(terms.policy, terms.ring_version, wanted), ManyEntries)
     if len(reply.found) > len(wanted):
         raise WireError(f"entries of {len(reply.found)} partitions instead of {len(wanted)}")
+    if fits(reply.found, wanted):
+        return reply.found
     for one, found in zip(wanted, reply.found, strict=False):
         if found.partition != one.partition:
             raise WireError(f"entries of partition {found.partition} instead of {one.partition}")

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
+from swiftlet.sync.session.wanted import Wanted as Wanted
+from swiftlet.sync.session.wanted import WantedRun, partitions_of, sizes_of
 from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
 from swiftlet.transport.varints import Cursor, put_varint
@@ -81,20 +83,12 @@ class AskEntries:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Some suffixes of a partition, ascending."""
-
-    partition: int
-    suffixes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AskManyEntries:
     """What is in these suffixes of these partitions?"""
 
     policy: int
     ring_version: int
-    wanted: tuple[Wanted, ...]
+    wanted: Sequence[Wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +123,7 @@ class Suffixes:
 
     policy: int
     ring_version: int
-    found: tuple[SuffixHashes, ...]
+    found: Sequence[SuffixHashes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +152,7 @@ class ManyEntries:
 
     policy: int
     ring_version: int
-    found: tuple[Listing, ...]
+    found: Sequence[Listing]
 
 
 Request: TypeAlias = Compare | AskSuffixes | AskEntries | AskManyEntries
@@ -229,8 +223,11 @@ def _put_suffixes(out: bytearray, message: Suffixes) -> None:
 
 
 def _put_wanted(out: bytearray, wanted: Sequence[Wanted]) -> None:
-    _check_count(sum(len(one.suffixes) for one in wanted), MAX_WANTED, "suffixes")
-    _put_partitions(out, [one.partition for one in wanted])
+    _check_count(sum(sizes_of(wanted)), MAX_WANTED, "suffixes")
+    _put_partitions(out, partitions_of(wanted))
+    if isinstance(wanted, WantedRun):
+        out += wanted.suffixes
+        return
     for one in wanted:
         _put_ascending(out, [_NUMBERS[suffix] for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
 

@@ -11,25 +11,27 @@ neighbour that is no primary of the partition in its own eyes is given nothing, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from swiftlet.model import Entry
-from swiftlet.sync.compare import Push, differing_suffixes, is_due, pushes
+from swiftlet.sync.answers import all_primary, partitions_in
+from swiftlet.sync.compare import Push, differing_suffixes
+from swiftlet.sync.session.batches import differing_of, due, due_here, due_there, fitting, pushes_here, pushes_there
 from swiftlet.sync.session.effects import (
     Ask,
     Fate,
-    Limits,
     Moment,
-    Move,
-    MoveAll,
+    MoveMany,
     Proved,
     ReadEntriesOf,
     ReadRoots,
     ReadSuffixesOf,
     Session,
     Settled,
+    SettledMany,
     Steps,
     Terms,
     ask,
@@ -46,7 +48,6 @@ from swiftlet.sync.session.messages import (
     Roots,
     Suffixes,
     SuffixHashes,
-    Wanted,
 )
 from swiftlet.sync.session.roots import over
 from swiftlet.sync.session.topology import First
@@ -152,17 +153,11 @@ def _several(
     held: Sequence[Mapping[str, bytes]],
 ) -> Steps[None]:
     """Bring several partitions into agreement, with one question for as many as fit into it."""
-    both = [(theirs, mine) for theirs, mine in zip(found, held, strict=False)]
-    same = tuple(theirs.partition for theirs, mine in both if theirs.hashes == mine)
+    same, wanted = differing_of(terms, held, found)
     if same:
         yield Proved(peer, same)
-    wanted = [
-        Wanted(theirs.partition, tuple(_differing_suffixes(terms, mine, theirs.hashes)))
-        for theirs, mine in both
-        if theirs.hashes != mine
-    ]
     while wanted:
-        batch = _fitting(wanted, terms.limits)
+        batch = fitting(wanted, terms.limits)
         pages = (yield ReadEntriesOf(batch, terms.limits.entries)) if batch else ()
         listings = (yield from ask_many(terms, peer, batch[: len(pages)])) if pages else ()
         if not listings:
@@ -174,59 +169,39 @@ def _several(
         wanted = wanted[len(listings) :]
 
 
-def _fitting(wanted: Sequence[Wanted], limits: Limits) -> tuple[Wanted, ...]:
-    """The first ones, as many as one question is to have; none when the first one is too much."""
-    left = limits.wanted
-    fitting: list[Wanted] = []
-    for one in wanted:
-        left -= len(one.suffixes)
-        if len(one.suffixes) > limits.suffixes or left < 0:
-            break
-        fitting.append(one)
-    return tuple(fitting)
-
-
 def _listed(
     terms: Terms, moment: Moment, peer: int, listings: Sequence[Listing], pages: Sequence[Sequence[Entry]]
 ) -> Steps[None]:
-    """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of each."""
-    tallies = {theirs.partition: _Tally() for theirs in listings}
-    there: dict[int, list[Push]] = {}
-    here: dict[int, list[Push]] = {}
-    for theirs, mine in zip(listings, pages, strict=False):
-        due = _due(terms, moment, _there(terms, mine, theirs.entries))
-        if theirs.primary:
-            there[theirs.partition] = due
-        else:
-            tallies[theirs.partition] = _Tally(unsent=len(due), withheld=len(due))
-        if terms.mode.pull:
-            here[theirs.partition] = _due(terms, moment, _here(terms, theirs.entries, mine))
-    for partition, refused in (yield from _move_all(terms, peer, there, False)).items():
-        tallies[partition].unsent += refused
-    for partition, refused in (yield from _move_all(terms, peer, here, True)).items():
-        tallies[partition].behind += refused
-    for partition, tally in tallies.items():
-        yield Settled(peer, partition, tally.behind, tally.unsent, tally.withheld)
+    """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of all."""
+    there = due_there(terms, moment, pages, listings)
+    here = due_here(terms, moment, pages, listings) if terms.mode.pull else ()
+    withheld: Counter[int] = Counter()
+    if not all_primary(listings):
+        foreign = {theirs.partition for theirs in listings if not theirs.primary}
+        withheld.update(partition for partition, _ in there if partition in foreign)
+        there = [one for one in there if one[0] not in foreign]
+    unsent = withheld + (yield from _move_many(terms, peer, there, False))
+    behind = yield from _move_many(terms, peer, here, True)
+    left = {
+        partition: Settled(peer, partition, behind[partition], unsent[partition], withheld[partition])
+        for partition in unsent | behind
+    }
+    yield SettledMany(peer, partitions_in(listings), left)
 
 
-def _move_all(terms: Terms, peer: int, due: Mapping[int, Sequence[Push]], pull: bool) -> Steps[dict[int, int]]:
-    """Bring the objects of several partitions; how many were refused, by partition."""
-    moves = tuple(
-        Move(peer, partition, tuple(objects[start : start + terms.limits.moves]), pull)
-        for partition, objects in due.items()
-        for start in range(0, len(objects), terms.limits.moves)
-    )
-    refused: dict[int, int] = {}
-    if moves:
-        fates: Sequence[Sequence[Fate]] = yield MoveAll(moves)
-        for one, came in zip(moves, fates, strict=True):
-            refused[one.partition] = refused.get(one.partition, 0) + list(came).count(Fate.REFUSED)
-    return refused
+def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pull: bool) -> Steps[Counter[int]]:
+    """Bring objects of several partitions; how many were refused, by partition."""
+    if not objects:
+        return Counter()
+    fates: Sequence[Fate] = yield MoveMany(peer, objects, pull, terms.limits.moves)
+    if Fate.REFUSED not in fates:
+        return Counter()
+    return Counter(one[0] for one, fate in zip(objects, fates, strict=True) if fate is Fate.REFUSED)
 
 
-def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> tuple[SuffixHashes, ...]:
+def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> Sequence[SuffixHashes]:
     """The answer, if it is about the first of these partitions; WireError otherwise."""
-    numbers = tuple(found.partition for found in reply.found)
+    numbers = partitions_in(reply.found)
     if not numbers or numbers != partitions[: len(numbers)]:
         raise WireError(f"suffix hashes of partitions {numbers} instead of {partitions}")
     return reply.found
@@ -270,7 +245,7 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
     """Push what the neighbour lacks, then pull what is lacking here."""
-    there = _due(terms, moment, _there(terms, both.mine, both.theirs))
+    there = due(terms, moment, pushes_there(terms, both.mine, both.theirs))
     if both.primary:
         fates = yield from move(peer, partition, there, False, terms.limits.moves)
         tally.unsent += fates.count(Fate.REFUSED)
@@ -278,20 +253,6 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
         tally.unsent += len(there)
         tally.withheld += len(there)
     if terms.mode.pull:
-        here = _due(terms, moment, _here(terms, both.theirs, both.mine))
+        here = due(terms, moment, pushes_here(terms, both.theirs, both.mine))
         fates = yield from move(peer, partition, here, True, terms.limits.moves)
         tally.behind += fates.count(Fate.REFUSED)
-
-
-def _there(terms: Terms, mine: Sequence[Entry], theirs: Sequence[Entry]) -> list[Push]:
-    return pushes(mine, theirs) if terms.rules is None else terms.rules.there(mine, theirs, terms.mode.pull)
-
-
-def _here(terms: Terms, theirs: Sequence[Entry], mine: Sequence[Entry]) -> list[Push]:
-    return pushes(theirs, mine) if terms.rules is None else terms.rules.here(theirs, mine)
-
-
-def _due(terms: Terms, moment: Moment, found: list[Push]) -> list[Push]:
-    forgotten_s = terms.forgotten_before_s(moment.now_s)
-    due = is_due if terms.rules is None else terms.rules.is_due
-    return [push for push in found if due(push, moment.now_s, forgotten_s)]

@@ -187,7 +187,7 @@ async def test_what_a_killed_replicator_had_done_comes_last(
     successor.worker.progress.recall(text)
     ring = cluster.ring
     share = Share(successor.device, 0, Places(ring, successor.device), Standing())
-    known = {partition for partition in done if successor.worker.progress.was_done(share, partition)}
+    known = successor.worker.progress.were_done(share, done)
     assert 0 < len(known) < len(done)
     fill(cluster, successor.device, 3)
     await successor.round()
@@ -204,7 +204,7 @@ def test_a_text_that_can_not_be_read_is_nothing(cluster: MemoryCluster, text: st
     progress = Progress()
     progress.recall(text)
     share = Share(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
-    assert not any(progress.was_done(share, partition) for partition in range(20))
+    assert not progress.were_done(share, range(20))
 
 
 def test_the_estimate_follows_the_mean_speed(cluster: MemoryCluster) -> None:

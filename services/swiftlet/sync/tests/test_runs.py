@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from swiftlet.model import Entry, Kind
+from swiftlet.sync.answers import in_runs
 from swiftlet.sync.compare import differing_suffixes, pushes
-from swiftlet.sync.questions import in_runs
 from swiftlet.sync.runs import EntryRun, HashRun
 from swiftlet.sync.session import entries
 from swiftlet.sync.session.messages import (

@@ -1,0 +1,184 @@
+"""What a round keeps of one device's partitions that are not known to be equal everywhere. No I/O.
+
+Sets of partitions by peer, as a round is about thousands of partitions and each step about many of them: nothing is
+made for a single one but where something is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from swiftlet.sync.share import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the last comparison with a peer came to, where that was not all there is to wish for."""
+
+    done: bool = True
+    proof: bool = True
+    """Whether it shows that nothing is lacking here that the peer has."""
+    behind: int = 0
+    unsent: int = 0
+
+
+NOT_DONE = Found(done=False, proof=False)
+ALL_DONE = Found()
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of one peer; each partition is in at most one of the first four, or of the next four."""
+
+    differing: set[int] = field(default_factory=set)
+    """To be compared, and known to differ."""
+    waiting: set[int] = field(default_factory=set)
+    """To be compared."""
+    differing_again: set[int] = field(default_factory=set)
+    """To be compared once more, when all peers were: what came from another one lacks there."""
+    waiting_again: set[int] = field(default_factory=set)
+    equal: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
+    """Differed, and nothing is left to do."""
+    other: dict[int, Found] = field(default_factory=dict)
+    again: set[int] = field(default_factory=set)
+    """Have been compared once more, or will be."""
+
+    def found(self, partition: int) -> Found:
+        """What the last comparison came to."""
+        known = partition in self.equal or partition in self.settled
+        return ALL_DONE if known else self.other.get(partition, NOT_DONE)
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """They have been compared anew."""
+        self.equal.difference_update(partitions)
+        self.settled.difference_update(partitions)
+        for partition in self.other.keys() & partitions:
+            del self.other[partition]
+
+    def queues(self) -> tuple[tuple[bool, set[int]], ...]:
+        """What there is to do at first, each with whether it is known to differ."""
+        return (True, self.differing), (False, self.waiting)
+
+    def queues_again(self) -> tuple[tuple[bool, set[int]], ...]:
+        """What there is to do in the end."""
+        return (True, self.differing_again), (False, self.waiting_again)
+
+
+class Book:
+    """Of one share."""
+
+    def __init__(self, share: Share) -> None:
+        """Nothing is known yet."""
+        self.share = share
+        self.cases: set[int] = set()
+        """Partitions that are, or were, not known to be equal everywhere."""
+        self.under_way: set[int] = set()
+        """Those of them that are in a queue or a session."""
+        self._peers: dict[int, _Peer] = {}
+        """In the order in which they are compared."""
+
+    def _peer(self, peer: int) -> _Peer:
+        return self._peers.setdefault(peer, _Peer())
+
+    def open(self, peer: int, partitions: Collection[int], *, differ: bool) -> None:
+        """Partitions have to be compared with a peer."""
+        found = self._peer(peer)
+        (found.differing if differ else found.waiting).update(partitions)
+        self.cases.update(partitions)
+
+    def note(self, peer: int, equal: Collection[int], not_done: Collection[int]) -> None:
+        """Of cases it is known without a session that a peer is equal, or could not be compared."""
+        found = self._peer(peer)
+        found.equal.update(self.cases.intersection(equal))
+        found.other.update(dict.fromkeys(self.cases.intersection(not_done), NOT_DONE))
+
+    def next_of(self, partitions: Iterable[int]) -> tuple[list[tuple[int, bool, list[int]]], set[int]]:
+        """On to each one's next peer: by peer and whether it is known to differ; and those that have none left.
+
+        A partition is compared once more only when it was compared with all.
+        """
+        left = set(partitions)
+        found: list[tuple[int, bool, list[int]]] = []
+        for queues in (_Peer.queues, _Peer.queues_again):
+            for peer, known in self._peers.items():
+                for differ, queue in queues(known):
+                    if some := left & queue:
+                        left -= some
+                        found.append((peer, differ, list(some)))
+        self.under_way.difference_update(left)
+        for _, _, some_more in found:
+            self.under_way.update(some_more)
+        return found, left
+
+    def give_up(self, partitions: Collection[int]) -> None:
+        """They are not compared any more."""
+        for known in self._peers.values():
+            self._take(known, partitions)
+        self.under_way.difference_update(partitions)
+
+    def _take(self, known: _Peer, partitions: Collection[int]) -> None:
+        for queue in (known.differing, known.waiting, known.differing_again, known.waiting_again):
+            queue.difference_update(partitions)
+
+    def conclude(
+        self,
+        peer: int,
+        *,
+        equal: Collection[int] = (),
+        settled: Collection[int] = (),
+        other: dict[int, Found] | None = None,
+    ) -> None:
+        """What a comparison with a peer came to: equality, nothing left to do, or something else."""
+        known, other = self._peer(peer), other or {}
+        for partitions in (equal, settled, other.keys()):
+            self._take(known, partitions)
+            known.forget(partitions)
+        known.equal.update(equal)
+        known.settled.update(settled)
+        known.other.update(other)
+
+    def compare_again(self, source: int, partitions: set[int]) -> None:
+        """Something came from a peer: others may have it as well, and those compared before may lack it."""
+        for peer, known in self._peers.items():
+            if differing := known.differing & partitions:
+                known.differing -= differing
+                known.waiting |= differing
+            if differing := known.differing_again & partitions:
+                known.differing_again -= differing
+                known.waiting_again |= differing
+            if peer == source:
+                continue
+            fresh = partitions - known.again
+            equal = fresh & known.equal
+            others = fresh & known.settled
+            others.update(p for p in fresh & known.other.keys() if known.other[p].done)
+            known.differing_again |= equal
+            known.waiting_again |= others
+            known.again |= equal | others
+
+    def is_again(self, peer: int, partitions: Collection[int]) -> set[int]:
+        """Those that are compared once more with a peer."""
+        return self._peer(peer).again.intersection(partitions)
+
+    def not_whole(self, partitions: Collection[int]) -> set[int]:
+        """Those of them of which some peer could not be compared."""
+        return {
+            partition
+            for known in self._peers.values()
+            for partition in known.other.keys() & partitions
+            if not known.other[partition].done
+        }
+
+    def in_order(self, partitions: set[int]) -> set[int]:
+        """Those of them of which all other primaries were compared, and nothing is left to do."""
+        found = set(partitions)
+        for peer, shared in self.share.places.by_peer.items():
+            known = self._peer(peer)
+            found -= (found & shared) - known.equal - known.settled
+        return found
+
+    def found(self, partition: int) -> list[Found]:
+        """What came of each of the other primaries."""
+        return [self._peer(peer.id).found(partition) for peer in self.share.peers(partition)[0]]

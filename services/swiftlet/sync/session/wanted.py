@@ -1,0 +1,80 @@
+"""Which suffixes of which partitions a question about entries is about: values, or the question's own bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from swiftlet.sync.lazy import Lazy
+from swiftlet.transport.varints import Cursor
+
+_SUFFIXES = tuple(f"{number:03x}" for number in range(4096))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Some suffixes of a partition, ascending."""
+
+    partition: int
+    suffixes: tuple[str, ...]
+
+
+class WantedRun(Lazy[Wanted]):
+    """Some of them, as native code found them to differ."""
+
+    __slots__ = ("_begin", "_ends", "_raw", "counts", "partitions")
+
+    def __init__(
+        self, partitions: Sequence[int], counts: Sequence[int], ends: Sequence[int], raw: bytes, begin: int = 0
+    ) -> None:
+        """By partition how many suffixes there are and where they end in `raw`; the first ones' begin at `begin`."""
+        super().__init__(len(partitions))
+        self.partitions = partitions
+        self.counts = counts
+        """How many suffixes are wanted of each."""
+        self._ends = ends
+        self._raw = raw
+        self._begin = begin
+
+    @property
+    def suffixes(self) -> bytes:
+        """Of each partition the count of its suffixes and these, as in a message."""
+        return self._raw[self._begin : self._ends[-1]] if self._ends else b""
+
+    def _make(self) -> tuple[Wanted, ...]:
+        cursor = Cursor(self.suffixes, "what is wanted")
+        found = []
+        for partition in self.partitions:
+            suffixes, number = [], -1
+            for _ in range(cursor.varint(len(_SUFFIXES))):
+                number += 1 + cursor.varint(len(_SUFFIXES))
+                suffixes.append(_SUFFIXES[number])
+            found.append(Wanted(partition, tuple(suffixes)))
+        return tuple(found)
+
+    @overload
+    def __getitem__(self, index: int) -> Wanted: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Wanted]: ...
+
+    def __getitem__(self, index: int | slice) -> Wanted | Sequence[Wanted]:
+        """One of them, or a run of those that follow each other."""
+        if not isinstance(index, slice):
+            return self.values[index]
+        start, stop, step = index.indices(len(self))
+        if step != 1:
+            return self.values[index]
+        begin = self._ends[start - 1] if start else self._begin
+        return WantedRun(self.partitions[start:stop], self.counts[start:stop], self._ends[start:stop], self._raw, begin)
+
+
+def sizes_of(wanted: Sequence[Wanted]) -> Sequence[int]:
+    """How many suffixes are wanted of each partition."""
+    return wanted.counts if isinstance(wanted, WantedRun) else [len(one.suffixes) for one in wanted]
+
+
+def partitions_of(wanted: Sequence[Wanted]) -> Sequence[int]:
+    """The partitions."""
+    return wanted.partitions if isinstance(wanted, WantedRun) else [one.partition for one in wanted]
