@@ -235,13 +235,14 @@ class Driver:
             if len(reply.roots) != len(part):
                 raise WireError(f"{len(reply.roots)} roots for {len(part)} partitions")
             share.roots.update(zip(part, reply.roots, strict=True))
-            share.empty.update(
-                p for p, root in zip(part, reply.roots, strict=True) if root == EMPTY_ROOT and p not in share.bare
-            )
+            if EMPTY_ROOT in reply.roots:
+                share.empty.update(
+                    p for p, root in zip(part, reply.roots, strict=True) if root == EMPTY_ROOT and p not in share.bare
+                )
 
     async def _roots(self, share: Share, partitions: tuple[int, ...]) -> list[bytes]:
-        await self.read_roots(share, [partition for partition in partitions if partition not in share.roots])
-        return [share.roots[partition] for partition in partitions]
+        await self.read_roots(share, sorted(set(partitions) - share.roots.keys()))
+        return list(map(share.roots.__getitem__, partitions))
 
     async def _suffixes(self, share: Share, partitions: tuple[int, ...]) -> Sequence[Mapping[str, bytes]]:
         reply = await self._own(share, AskSuffixes(share.policy, share.ring.version, partitions), Suffixes)

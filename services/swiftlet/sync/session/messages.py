@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import sub
 from typing import TypeAlias
 
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
@@ -44,6 +46,9 @@ _NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
 _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
+_MANY = 16
+"""Numbers from which on their gaps are made all at once, if they are all small."""
+_ONE_LESS = bytes([0, *range(255)])
 _POSTED = 0x80
 """Set in an entry's kind when the two further timestamps follow."""
 
@@ -259,6 +264,12 @@ def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str
     """The count, then each number as its distance from the one before less one."""
     _check_count(len(numbers), limit, what)
     put_varint(out, len(numbers))
+    if len(numbers) > _MANY and 0 <= numbers[0] and numbers[-1] - numbers[0] < len(numbers) * 0x80:
+        distances = list(map(sub, islice(numbers, 1, None), numbers))
+        if min(distances) > 0 and max(distances) <= 0x80:
+            put_varint(out, numbers[0])
+            out += bytes(distances).translate(_ONE_LESS)
+            return
     last = -1
     for number in numbers:
         gap = number - last - 1
@@ -332,7 +343,7 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
         return Equal(policy, ring)
     if kind == _TYPES[Roots]:
         roots = reader.take(reader.count(MAX_PARTITIONS, "roots") * HASH_SIZE)
-        return Roots(policy, ring, tuple(roots[start : start + HASH_SIZE] for start in range(0, len(roots), HASH_SIZE)))
+        return Roots(policy, ring, struct.unpack(f"{HASH_SIZE}s" * (len(roots) // HASH_SIZE), roots))
     if kind == _TYPES[Suffixes]:
         return _decode_suffixes(reader, policy, ring)
     if kind == _TYPES[Entries]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
+from operator import ne, not_
 
 from swiftlet.model import Entry
 from swiftlet.sync.answers import all_primary, partitions_in
@@ -118,10 +119,11 @@ def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[lis
     theirs = expect(reply, Roots).roots
     if len(theirs) != len(batch):
         raise WireError(f"{len(theirs)} roots for {len(batch)} partitions")
-    same = tuple(p for p, mine, other in zip(batch, roots, theirs, strict=True) if mine == other)
+    differs = list(map(ne, roots, theirs))
+    same = tuple(compress(batch, map(not_, differs)))
     if same:
         yield Proved(peer, same)
-    return [p for p, mine, other in zip(batch, roots, theirs, strict=True) if mine != other]
+    return list(compress(batch, differs))
 
 
 def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> Steps[None]:
