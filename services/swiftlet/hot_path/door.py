@@ -67,6 +67,7 @@ class Connection(RequestHandler):
         super().__init__(server, **options)
         self._watcher = watcher
         self._place = place
+        place.waits = self.waits_for_client
         self._begun_with = begun_with
         self._parsed = 0
         self._come: bytes | None = b""
@@ -107,6 +108,17 @@ class Connection(RequestHandler):
         self._watcher.ended(request)
         if self._whole:
             self._watcher.answered(self, request, response, self._whole)
+
+    def waits_for_client(self) -> bool:
+        """Whether a request is under way that goes on only when its client sends more, or takes what it was sent."""
+        if self._drain_waiter is not None:
+            return True
+        if self._current_request is None or self.transport is None:
+            return False
+        content: Any = self._current_request.content
+        # Of a long body others read the rest: see `web/taken.py`.
+        is_taken = self.transport.get_protocol() is not self
+        return not content.is_eof() and (is_taken or content._waiter is not None)
 
     def detach(self) -> int | None:
         """The connection's descriptor, which nobody here uses any more; None if it is needed here, or not ready yet."""

@@ -3,8 +3,8 @@
 The front accepts as quickly as clients come. Requests that are all begun at once all end late, when clients and
 timeouts have given them up; begun some at a time, most end soon. So a connection that is handed over takes a place
 until its first request is answered. What does not need the processor keeps no place: a connection of which no whole
-head has come, and a request that takes long, as large and slow ones do. There are more places while the event loop
-comes round in time, for then it has time.
+head has come, one whose client is waited for while the event loop comes round in time, and a request that takes long,
+as large ones do. There are more places while the loop comes round in time, for then it has time.
 
 Fault model: clients may send slowly, or nothing. A place is free again after a while, whatever happens to it, so those
 who wait are served in their order and at a pace that is known.
@@ -36,6 +36,8 @@ class Place:
         """Taken until `ends`, in the loop's time."""
         self._pace = pace
         self.ends = ends
+        self.waits: Callable[[], bool] = lambda: False
+        """Whether nothing is to be done for it until its client does something; whoever takes it over says so."""
 
     def leave(self) -> None:
         """It is free, if it was not yet."""
@@ -98,9 +100,14 @@ class Pace:
         self._look_at(now + LOOK_S)
         if now - due >= LATE_S:
             self._places = FEW
-        elif self._places < MANY:
-            self._places = min(self._places + STEP, MANY)
-            self._free()
+            return
+        waiting = [place for place in self._taken if place.waits()]
+        if not waiting and self._places == MANY:
+            return
+        for place in waiting:
+            del self._taken[place]
+        self._places = min(self._places + STEP, MANY)
+        self._free()
 
     def close(self) -> None:
         """Call nobody any more."""

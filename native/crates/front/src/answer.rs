@@ -1,4 +1,4 @@
-//! The head of an answer, byte for byte what the other half of the proxy would say, but for the order of headers.
+//! The head of an answer, byte for byte what the other half of the proxy would say.
 
 use swiftlet_store::model::Info;
 
@@ -69,12 +69,12 @@ pub fn head(info: &Info, given: &Given<'_>) -> Vec<u8> {
         put(name, value);
     }
     put(b"Content-Length", info.size.to_string().as_bytes());
-    put(b"X-Trans-Id", given.id.as_bytes());
-    put(b"X-Openstack-Request-Id", given.id.as_bytes());
     put(b"Date", given.date.as_bytes());
     if given.close {
         put(b"Connection", b"close");
     }
+    put(b"X-Trans-Id", given.id.as_bytes());
+    put(b"X-Openstack-Request-Id", given.id.as_bytes());
     out.extend_from_slice(b"\r\n");
     out
 }
@@ -88,8 +88,8 @@ pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
     out.extend_from_slice(etag);
     let id = given.id;
     let rest = format!(
-        "\r\nLast-Modified: {modified}\r\nContent-Type: text/html\r\nContent-Length: 0\r\nX-Trans-Id: {id}\r\n\
-         X-Openstack-Request-Id: {id}\r\nDate: {}\r\n{}\r\n",
+        "\r\nLast-Modified: {modified}\r\nContent-Type: text/html\r\nContent-Length: 0\r\nDate: {}\r\n{}\
+         X-Trans-Id: {id}\r\nX-Openstack-Request-Id: {id}\r\n\r\n",
         given.date,
         if given.close { "Connection: close\r\n" } else { "" }
     );
@@ -122,8 +122,8 @@ mod tests {
         let given = Given { id: "tx1", date: "now", close: true };
         let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nEtag: abc\r\n\
             Last-Modified: Thu, 01 Jan 1970 00:00:11 GMT\r\nX-Timestamp: 0000000010.00001\r\nAccept-Ranges: bytes\r\n\
-            X-Object-Meta-Color: blaü\r\nContent-Length: 3\r\nX-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\
-            Date: now\r\nConnection: close\r\n\r\n";
+            X-Object-Meta-Color: blaü\r\nContent-Length: 3\r\nDate: now\r\nConnection: close\r\n\
+            X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
         assert_eq!(String::from_utf8(head(&info(), &given)).expect("text"), expected);
         let posted = Info { meta_timestamp: (100_000 * 20) << NONCE_BITS, ..info() };
         let text = String::from_utf8(head(&posted, &Given { close: false, ..given })).expect("text");
@@ -136,8 +136,8 @@ mod tests {
         let given = Given { id: "tx1", date: "now", close: false };
         let text = String::from_utf8(created((100_000 * 20 + 1) << NONCE_BITS, b"abc", &given)).expect("text");
         let expected = "HTTP/1.1 201 Created\r\nEtag: abc\r\nLast-Modified: Thu, 01 Jan 1970 00:00:21 GMT\r\n\
-            Content-Type: text/html\r\nContent-Length: 0\r\nX-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\
-            Date: now\r\n\r\n";
+            Content-Type: text/html\r\nContent-Length: 0\r\nDate: now\r\n\
+            X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
         assert_eq!(text, expected);
     }
 

@@ -51,6 +51,39 @@ pub struct Handed {
     pub bounces: u32,
 }
 
+/// What watches over the process asks on the same port, briefly and with little patience.
+const WATCHERS: [&[u8]; 5] =
+    [b"GET /healthz ", b"GET /readyz ", b"GET /healthcheck ", b"GET /statusz ", b"GET /metrics "];
+
+impl Handed {
+    fn is_urgent(&self) -> bool {
+        WATCHERS.iter().any(|begins| self.bytes.starts_with(begins))
+    }
+}
+
+/// Connections in the order of their coming.
+#[derive(Default)]
+struct Waiting {
+    /// These wait for nobody.
+    urgent: VecDeque<Handed>,
+    others: VecDeque<Handed>,
+}
+
+impl Waiting {
+    fn push(&mut self, handed: Handed) {
+        if handed.is_urgent() { &mut self.urgent } else { &mut self.others }.push_back(handed);
+    }
+
+    fn take(&mut self, most: usize) -> Vec<Handed> {
+        let count = self.others.len().min(most);
+        self.urgent.drain(..).chain(self.others.drain(..count)).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.urgent.len() + self.others.len()
+    }
+}
+
 /// An answer that has left.
 #[derive(Clone, Debug)]
 pub struct Served {
@@ -88,7 +121,7 @@ pub(crate) struct Shared {
     pub(crate) wake: OwnedFd,
     grants: Mutex<Grants>,
     policies: Mutex<HashMap<u16, Arc<Policy>>>,
-    handed: Mutex<VecDeque<Handed>>,
+    handed: Mutex<Waiting>,
     ready: OwnedFd,
     served: Mutex<Vec<Served>>,
     made: Mutex<Vec<Made>>,
@@ -132,7 +165,7 @@ impl Shared {
     }
 
     pub(crate) fn hand_over(&self, handed: Handed) {
-        lock(&self.handed).push_back(handed);
+        lock(&self.handed).push(handed);
         ring(&self.ready);
     }
 
@@ -238,14 +271,12 @@ impl Front {
         };
     }
 
-    /// What was handed over, as it came, so many at most; the descriptor is readable when something has come since the
-    /// last time, so that whoever leaves some here has to come back for it.
+    /// What was handed over, as it came, so many at most and those besides that watch over the process; the descriptor is
+    /// readable when something has come since the last time, so that whoever leaves some here has to come back for it.
     #[must_use]
     pub fn handed(&self, most: usize) -> Vec<Handed> {
         unring(&self.shared.ready);
-        let mut handed = lock(&self.shared.handed);
-        let count = handed.len().min(most);
-        handed.drain(..count).collect()
+        lock(&self.shared.handed).take(most)
     }
 
     /// Connections that were handed over and not taken.
@@ -315,5 +346,32 @@ impl Drop for Front {
             // A thread that has panicked has ended, which is what is wanted here.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_over_the_process_waits_for_nobody() {
+        let (_kept, other) = UnixStream::pair().expect("descriptors");
+        let mut waiting = Waiting::default();
+        let lines =
+            ["PUT /v1/a/c/1", "PUT /v1/a/c/2", "GET /readyz HTTP/1.1", "GET /readyzz HTTP/1.1", "GET /healthz "];
+        for line in lines {
+            let socket = OwnedFd::from(other.try_clone().expect("descriptors"));
+            waiting.push(Handed { socket, bytes: line.into(), bounces: 0 });
+        }
+        let mut taken = |most| -> Vec<_> {
+            let took = waiting.take(most).into_iter();
+            took.map(|one| lines.iter().position(|line| line.as_bytes() == one.bytes)).collect()
+        };
+        assert_eq!(taken(0), [Some(2), Some(4)]);
+        assert_eq!(taken(2), [Some(0), Some(1)]);
+        assert_eq!(taken(2), [Some(3)]);
+        assert_eq!(waiting.len(), 0);
     }
 }

@@ -42,6 +42,8 @@ const ACCEPTED_AT_ONCE: usize = 64;
 const TICK: Duration = Duration::from_millis(500);
 /// How soon a full house looks whether it has room again.
 const FULL_TICK: Duration = Duration::from_millis(20);
+/// How long a connection may at least be idle, whoever waits for its place.
+const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
 /// How long nothing is accepted when the system has no descriptor left.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_secs(1);
 /// How much later than the transport the thread itself gives a device up.
@@ -169,12 +171,32 @@ impl Reactor {
 
     // Accepting.
 
+    fn is_full(&self) -> bool {
+        self.slots.len() - self.free.len() >= self.shared.settings.max_connections
+    }
+
     fn has_room(&self) -> bool {
-        let (open, settings) = (self.slots.len() - self.free.len(), &self.shared.settings);
-        open < settings.max_connections && self.shared.handed() < settings.max_handed
+        !self.is_full() && self.shared.handed() < self.shared.settings.max_handed
+    }
+
+    /// End some of those connections on which nothing has been asked for longest: others wait to be accepted.
+    fn make_room(&mut self, now: Instant) {
+        let idle_since = |(index, slot): (usize, &Slot)| {
+            let one = slot.connection.as_ref()?;
+            let is_idle = matches!(one.state, State::Idle) && one.read.is_empty();
+            (is_idle && now.saturating_duration_since(one.active) >= IDLE_AT_LEAST).then_some((one.active, index))
+        };
+        let mut idle: Vec<(Instant, usize)> = self.slots.iter().enumerate().filter_map(idle_since).collect();
+        idle.sort_unstable();
+        for (_, index) in idle.into_iter().take(ACCEPTED_AT_ONCE) {
+            self.end(index);
+        }
     }
 
     fn listen_again(&mut self, now: Instant) {
+        if self.is_full() {
+            self.make_room(now);
+        }
         if now < self.accept_again || !self.has_room() {
             return;
         }

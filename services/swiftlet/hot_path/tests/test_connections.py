@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 from swiftlet_native import Front
 
-from swiftlet.hot_path import door
+from swiftlet.hot_path import door, hot_path
 from swiftlet.hot_path.hot_path import check_alive
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
 from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
@@ -167,6 +167,52 @@ async def test_no_request_at_all(connect: Connect, raw: Raw, data: bytes) -> Non
         with contextlib.suppress(ConnectionError):
             await raw.reader.read()
     assert await (await connect()).ask() == (200, DATA)
+
+
+@pytest.fixture
+def little_house(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four connections at most; to be asked for before `hot`."""
+
+    class LittleFront:
+        asked = staticmethod(Front.asked)
+
+        def __new__(cls, *parts: object, **settings: object) -> Any:
+            return cast("Any", Front)(*parts, **settings, max_connections=4)
+
+    monkeypatch.setattr(hot_path, "Front", LittleFront)
+
+
+@pytest.mark.usefixtures("little_house")
+async def test_idle_connections_make_room_in_a_full_house(connect: Connect) -> None:
+    idle = [await connect() for _ in range(4)]
+    for client in [await connect() for _ in range(3)]:
+        assert await client.ask() == (200, DATA)
+    assert await idle[0].is_closed(), "the one that is idle for longest"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+async def test_headers_stand_in_the_order_of_pythons(hot: Hot, connect: Connect, method: str) -> None:
+    body = DATA if method == "PUT" else b""
+    said = [f"Content-Length: {len(body)}", "Content-Type: a/b"] if body else []
+
+    async def names(*more: str) -> list[str]:
+        client = await connect()
+        client.writer.write(client.request(*said, "Connection: close", *more, method=method) + body)
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await client.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        return [head[0], *(line.split(":")[0] for line in head[1:])]
+
+    first, before = await connect(), hot.answered
+    async with asyncio.timeout(PATIENCE_S):
+        while hot.answered == before:
+            first.writer.write(first.request(*said, method=method) + body)
+            await first.answer(method)
+            await asyncio.sleep(0.01)
+    before = hot.answered
+    found = await names()
+    await until(lambda: hot.answered == before + 1)
+    assert found == await names("X-Newest: no")
+    assert hot.answered == before + 1
 
 
 async def test_clients_that_vanish(hot: Hot, raw: Raw, connect: Connect) -> None:

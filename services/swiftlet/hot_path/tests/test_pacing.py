@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from swiftlet.hot_path import pacing
+from swiftlet.hot_path.door import Connection
 from swiftlet.hot_path.pacing import Pace, Place
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
 from swiftlet.hot_path.tests.test_connections import DATA, Connect, Raw, connect
@@ -23,6 +24,12 @@ def two_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pacing, "FEW", 2)
     monkeypatch.setattr(pacing, "MANY", 2)
     monkeypatch.setattr(pacing, "PATIENCE_S", LONG_S)
+
+
+@pytest.fixture
+def all_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a place keeps it, as if the processor were at it all the time."""
+    monkeypatch.setattr(Connection, "waits_for_client", lambda _self: False)
 
 
 @pytest.fixture
@@ -48,6 +55,7 @@ async def full_house(connect: Connect) -> list[Raw]:
     return [*clients, third]
 
 
+@pytest.mark.usefixtures("all_at_work")
 async def test_who_finds_no_place_waits_until_a_request_is_answered(hot: Hot, connect: Connect) -> None:
     first, second, third = await full_house(connect)
     await until(lambda: hot.path.status()["waiting"] == 1)
@@ -63,6 +71,7 @@ async def test_who_finds_no_place_waits_until_a_request_is_answered(hot: Hot, co
     assert (await second.answer())[0] == 201
 
 
+@pytest.mark.usefixtures("all_at_work")
 async def test_who_goes_away_leaves_a_place(hot: Hot, connect: Connect) -> None:
     first, _, third = await full_house(connect)
     await until(lambda: hot.path.status()["waiting"] == 1)
@@ -70,7 +79,33 @@ async def test_who_goes_away_leaves_a_place(hot: Hot, connect: Connect) -> None:
     assert await third.answer() == (206, DATA[:4])
 
 
-@pytest.mark.usefixtures("little_patience")
+@pytest.mark.usefixtures("all_at_work")
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/statusz", "/healthcheck"])
+async def test_who_watches_over_the_process_waits_for_no_place(hot: Hot, connect: Connect, path: str) -> None:
+    await full_house(connect)
+    await until(lambda: hot.path.status()["waiting"] == 1)
+    watcher = await connect()
+    watcher.writer.write(watcher.request(line=f"GET {path} HTTP/1.1"))
+    assert (await watcher.answer())[0] in {200, 404}
+    assert hot.path.status()["waiting"] == 1
+
+
+async def test_clients_that_are_waited_for_have_no_place(connect: Connect) -> None:
+    first, second, third = await full_house(connect)
+    assert await third.answer() == (206, DATA[:4])
+    long = await connect()
+    begun = b"x" * 300_000
+    long.writer.write(long.request(f"Content-Length: {1 << 20}", method="PUT", name="long") + begun)
+    fourth = await connect()
+    assert await fourth.ask("Range: bytes=0-3") == (206, DATA[:4])
+    for client in (first, second):
+        client.writer.write(DATA)
+        assert (await client.answer())[0] == 201
+    long.writer.write(b"x" * ((1 << 20) - len(begun)))
+    assert (await long.answer())[0] == 201
+
+
+@pytest.mark.usefixtures("all_at_work", "little_patience")
 async def test_slow_uploads_do_not_keep_others_out(connect: Connect) -> None:
     first, second, third = await full_house(connect)
     assert await third.answer() == (206, DATA[:4])
