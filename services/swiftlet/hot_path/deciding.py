@@ -55,6 +55,9 @@ class Deciding:
         """What a grant rests on is not asked anew before the grant's end."""
         agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s)
         self._write_max_age_s = agreed_s - WRITE_VALID_S
+        if api.options.limits.max_header_size < _MAX_HEAD:
+            # The front reads lines that would be refused.
+            self._max_age_s = self._write_max_age_s = 0.0
 
     async def decide(self, token: str, prefix: str, write: bool = False) -> Grant | None:
         """Whether a request with `token` (none: empty) may read, or write, any object below `prefix`,

@@ -12,6 +12,7 @@ import random
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from aiohttp import web
 from swiftlet_native import Front
@@ -68,6 +69,19 @@ class HotSettings:
     """How long the front waits until all devices have stored an object, before Python does it its own way."""
 
 
+class HotStatus(TypedDict):
+    """What a status report says."""
+
+    state: str
+    """`on` or `off`, and what of, or why."""
+    connections: int
+    """At the front."""
+    answered: int
+    """Requests, by the front."""
+    waiting: int
+    """Connections, to be let in to aiohttp."""
+
+
 class HotPath:
     """Implements `swiftlet.web.front.FrontDoor`, and is what an application tells of its answers."""
 
@@ -81,14 +95,27 @@ class HotPath:
         self._deciding = Deciding(api)
         self._withdrawn = 0
         self._running: _Running | None = None
+        self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
         app.on_response_prepare.append(self._withdraw_before)
         api.containers.changed = api.accounts.changed = self.withdraw
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections."""
+        """Accept connections; OSError when the system has no thread or descriptor for the front."""
+        try:
+            front = self._front(keepalive_s)
+        except OSError as error:
+            self._state = f"off: the front can't be started: {error}"
+            raise
+        routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
+        records, making = Records(front, self._app[METRICS]), Making(front, self._api, self._rings)
+        self._running = _Running(front, routes, Door(front, self), records, making)
+        self._running.door.open(server, sockets)
+        self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.hot_put is false"
+
+    def _front(self, keepalive_s: float) -> Front:
         settings, hash_path = self._settings, self._settings.hash_path
-        front = Front(
+        return Front(
             (hash_path.prefix, hash_path.suffix),
             nonce=random.getrandbits(NONCE_BITS),
             keepalive_s=keepalive_s,
@@ -96,10 +123,6 @@ class HotPath:
             answer_timeout_s=settings.answer_timeout_s,
             store_timeout_s=settings.store_timeout_s,
         )
-        routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
-        records, making = Records(front, self._app[METRICS]), Making(front, self._api, self._rings)
-        self._running = _Running(front, routes, Door(front, self), records, making)
-        self._running.door.open(server, sockets)
 
     async def leave(self) -> None:
         """Accept no more connections, and let what is being stored be listed: soon after that nobody lists anything."""
@@ -117,15 +140,14 @@ class HotPath:
             await running.door.close(patience_s)
             running.records.take()
 
-    def status(self) -> dict[str, int]:
-        """The status report's `hot_path`: connections at the front, requests that it has answered, and connections
-        that wait to be let in to aiohttp."""
+    def status(self) -> HotStatus:
+        """The status report's `hot_path`."""
         running = self._running
         if running is None:
-            return {"connections": 0, "answered": 0, "waiting": 0}
+            return HotStatus(state=self._state, connections=0, answered=0, waiting=0)
         running.records.take()
-        front = running.front
-        return {"connections": front.open(), "answered": running.records.total, "waiting": front.waiting()}
+        front, answered = running.front, running.records.total
+        return HotStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
 
     def withdraw(self, account: str | None) -> None:
         """End all grants in an account, or all, and let no decision count that is under way."""

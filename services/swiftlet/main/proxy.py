@@ -7,11 +7,10 @@ from aiohttp import web
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.auth.failures import FailureLimit
-from swiftlet.hot_path.hot_path import HotSettings
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
-from swiftlet.main.hot_path import use_hot_path
+from swiftlet.main.hot_path import add_hot_path
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
@@ -51,11 +50,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     )
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
-    if settings.proxy.hot_path:
-        section = settings.proxy
-        timeouts = section.client_timeout_s, section.answer_timeout_s
-        hot = HotSettings(settings.cluster.hash_path, *timeouts, writes=section.hot_put)
-        use_hot_path(app, api, rings, transport, hot)
+    add_hot_path(app, api, rings, transport, settings)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
         keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)

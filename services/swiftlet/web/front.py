@@ -13,7 +13,8 @@ class FrontDoor(Protocol):
     """Takes connections and gives those that it does not answer itself to the server."""
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections from now on. The sockets stay the caller's to close."""
+        """Accept connections from now on. The sockets stay the caller's to close; OSError when it can't, and then it
+        has done nothing with them."""
         ...
 
     async def leave(self) -> None:

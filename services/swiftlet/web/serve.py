@@ -102,9 +102,9 @@ async def serve(
         await runner.setup()
         assert runner.server is not None
         answer_without_target(runner.server)
-        if door is not None:
-            door.open(runner.server, sockets, options.keepalive_s)
-        else:
+        if door is not None and not _opened(door, runner.server, sockets, options.keepalive_s):
+            door = None
+        if door is None:
             for sock in sockets:
                 await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         names = [sock.getsockname() for sock in sockets]
@@ -115,6 +115,16 @@ async def serve(
     finally:
         await _drain(runner, door, options.drain_s, asked)
     _log.info("stopped")
+
+
+def _opened(door: FrontDoor, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> bool:
+    """Whether connections come through the door; without it the server accepts them, and all goes more slowly."""
+    try:
+        door.open(server, sockets, keepalive_s)
+    except OSError as error:
+        _log.warning("the front door does not open: the server accepts by itself", error=str(error))
+        return False
+    return True
 
 
 async def _end(runner: web.AppRunner, door: FrontDoor | None, drain_s: float) -> None:

@@ -133,7 +133,7 @@ async def hot_server(
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     settings = HotSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
-    use_hot_path(app, api, cluster.rings, cast("Any", devices), settings)
+    use_hot_path(app, api, cluster.rings, devices, settings)
     try:
         yield FrontServer(app), cast("HotPath", app[FRONT_DOOR]), devices
     finally:

@@ -13,6 +13,7 @@ from swiftlet.hot_path.deciding import VALID_S, Deciding, Grant
 from swiftlet.hot_path.withdrawing import Withdrawal, withdrawal
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
+from swiftlet.settings import LimitsSection
 
 PREFIX = f"/v1/{ACCOUNT}/c/"
 
@@ -71,6 +72,14 @@ async def test_versions_are_told_by_python(proxy: Proxy) -> None:
 async def test_nothing_where_nothing_is_remembered(cluster: MemoryCluster, tmp_path: Directory) -> None:
     async with proxy_of(cluster, tmp_path, ttl_s=VALID_S) as forgetful:
         assert await Deciding(forgetful.api).decide(token(forgetful), PREFIX) is None
+
+
+async def test_nothing_where_shorter_heads_are_refused(cluster: MemoryCluster, tmp_path: Directory) -> None:
+    for size, is_granted in ((4095, False), (4096, True)):
+        async with proxy_of(cluster, tmp_path, limits=LimitsSection(max_header_size=size)) as strict:
+            for write in (False, True):
+                grant = await Deciding(strict.api).decide(token(strict), PREFIX, write)
+                assert (grant is not None) == is_granted
 
 
 async def test_rests_on_nothing_that_ends_before_it(

@@ -1,0 +1,86 @@
+"""Proxies that can't have a native front, or whose front does not start: they say so, and serve all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiohttp import ClientSession, web
+
+from swiftlet.api.core import SwiftApi
+from swiftlet.api.tests.proxy import proxy_of
+from swiftlet.hot_path import hot_path
+from swiftlet.main.hot_path import add_hot_path, why_cold
+from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
+from swiftlet.settings import ProxySection
+from swiftlet.web.app import create_base_app
+from swiftlet.web.front import FRONT_DOOR
+from swiftlet.web.serve import ServeOptions, StopRequest, serve
+from swiftlet.web.sockets import listen
+
+
+class NativePeers:
+    """Nobody is spoken to natively yet."""
+
+    def native_peer(self, _device: object) -> None:
+        return None
+
+
+NATIVE, HTTP = NativePeers(), object()
+TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "transport", "reason"),
+    [
+        ({}, NATIVE, None),
+        ({"hot_path": False}, NATIVE, "proxy.hot_path is false"),
+        (TLS, NATIVE, "the port speaks TLS"),
+        ({}, HTTP, "cluster.object_transport is http"),
+    ],
+)
+def test_why_nothing_is_hot(settings: dict[str, Any], transport: Any, reason: str | None) -> None:
+    assert why_cold(ProxySection(**{"hot_path": True, **settings}), transport) == reason
+
+
+async def served(api: SwiftApi, cluster: MemoryCluster, transport: object) -> tuple[web.Application, dict[str, Any]]:
+    """A proxy that has been asked how its hot path is, and has ended."""
+    section = ProxySection(hot_path=True, hot_put=True)
+    settings = cast("Any", SimpleNamespace(proxy=section, cluster=SimpleNamespace(hash_path=HASH_PATH)))
+    app = create_base_app("proxy", trust_request_ids=False)
+    add_hot_path(app, api, cluster.rings, cast("Any", transport), settings)
+    sock, asked = listen("127.0.0.1", 0), StopRequest()
+    task = asyncio.create_task(serve(app, [sock], ServeOptions(drain_s=1.0), asked))
+    try:
+        async with ClientSession() as session, session.get(f"http://127.0.0.1:{sock.getsockname()[1]}/statusz") as told:
+            return app, json.loads(await told.text())["hot_path"]
+    finally:
+        asked.again()
+        await task
+        sock.close()
+
+
+@pytest.mark.parametrize(
+    ("transport", "starts", "state"),
+    [
+        (NATIVE, True, "on: reads and writes"),
+        (NATIVE, False, "off: the front can't be started: no thread is left"),
+        (HTTP, True, "off: cluster.object_transport is http"),
+    ],
+)
+async def test_it_serves_with_a_front_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: object, starts: bool, state: str
+) -> None:
+    def no_front(*_parts: object, **_settings: object) -> None:
+        raise OSError("no thread is left")
+
+    if not starts:
+        monkeypatch.setattr(hot_path, "Front", no_front)
+    async with memory_cluster(tmp_path, devices=3) as cluster, proxy_of(cluster, tmp_path) as proxy:
+        app, told = await served(proxy.api, cluster, transport)
+        assert told == {"state": state, "connections": 0, "answered": 0, "waiting": 0}
+        assert (FRONT_DOOR in app) == (transport is NATIVE)
