@@ -24,6 +24,8 @@ START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
 STORE_VARIABLE = "E2E_STORE"
 """Environment variable: the kind of store to test, `native` or `plain`; not set: the default."""
+HOT_VARIABLE = "E2E_HOT"
+"""Environment variable: `1` or `0`, whether proxies have a native front; not set: the default."""
 _POLL_S = 0.05
 
 
@@ -41,6 +43,8 @@ class Cluster:
     process: subprocess.Popen[bytes]
     ready_s: float
     """Seconds from the command to readiness."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all services, beside those that the store itself gives them."""
     _restarted: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -72,7 +76,11 @@ class Cluster:
         """Start a killed service again and wait until it is ready."""
         with Path(self.services[service]["log"]).open("ab") as log:
             self._restarted[service] = subprocess.Popen(
-                self.services[service]["command"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment()
+                self.services[service]["command"],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**environment(), **self.settings},
             )
         _wait(
             lambda: _ready(self.url(service)), START_WITHIN_S, f"{service} to be ready; see {self.log(service)[-2000:]}"
@@ -102,10 +110,11 @@ def start_cluster(
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
     if STORE_VARIABLE in os.environ and "--store" not in options:
         command += ["--store", os.environ[STORE_VARIABLE]]
+    chosen = {**_front(), **(settings or {})}
     began = time.monotonic()
     output = data / "standalone.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**environment(), **(settings or {})})
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**environment(), **chosen})
     try:
         _wait(lambda: ready_file.exists() or process.poll() is not None, START_WITHIN_S, "the store to be ready")
         if not ready_file.exists():
@@ -125,6 +134,7 @@ def start_cluster(
         known["services"],
         process,
         ready_s,
+        chosen,
     )
 
 
@@ -132,6 +142,11 @@ def environment() -> dict[str, str]:
     """The environment of a service: without settings of the caller's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SWIFTLET_")}
     return {**kept, "PYTHONPATH": str(SOURCES)}
+
+
+def _front() -> dict[str, str]:
+    hot = os.environ.get(HOT_VARIABLE)
+    return {} if hot is None else {"SWIFTLET_PROXY__HOT_PATH": hot, "SWIFTLET_PROXY__HOT_PUT": hot}
 
 
 def _free_port() -> int:

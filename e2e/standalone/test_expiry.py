@@ -72,6 +72,9 @@ def seen(connection: Connection, container: str, name: str) -> bool:
 
 
 def test_what_is_due_goes_and_the_rest_stays(cluster: Cluster, connection: Connection, container: str) -> None:
+    connection.put_object(container, "due", b"x", headers={"X-Delete-After": "600"})
+    assert "x-delete-at" in connection.head_object(container, "due")
+    connection.delete_object(container, "due")
     for number in range(20):
         connection.put_object(container, f"due{number}", b"x", headers={"X-Delete-After": "4"})
     connection.put_object(container, "overwritten", b"x", headers={"X-Delete-After": "4"})
@@ -80,7 +83,6 @@ def test_what_is_due_goes_and_the_rest_stays(cluster: Cluster, connection: Conne
     connection.post_object(container, "longer", {"X-Delete-After": "3600"})
     connection.put_object(container, "posted", b"x")
     connection.post_object(container, "posted", {"X-Delete-At": str(int(time.time()) + 4)})
-    assert "x-delete-at" in connection.head_object(container, "due0")
     wait_until(lambda: not seen(connection, container, "due0"), "gone at its time")
     cluster.kill("replicator")
     cluster.start("replicator")
