@@ -264,7 +264,7 @@ def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str
     """The count, then each number as its distance from the one before less one."""
     _check_count(len(numbers), limit, what)
     put_varint(out, len(numbers))
-    if len(numbers) > _MANY and 0 <= numbers[0] and numbers[-1] - numbers[0] < len(numbers) * 0x80:
+    if len(numbers) > _MANY and numbers[0] >= 0 and numbers[-1] - numbers[0] < len(numbers) * 0x80:
         distances = list(map(sub, islice(numbers, 1, None), numbers))
         if min(distances) > 0 and max(distances) <= 0x80:
             put_varint(out, numbers[0])
