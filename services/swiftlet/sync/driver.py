@@ -241,7 +241,7 @@ class Driver:
                 )
 
     async def _roots(self, share: Share, partitions: tuple[int, ...]) -> list[bytes]:
-        await self.read_roots(share, sorted(set(partitions) - share.roots.keys()))
+        await self.read_roots(share, sorted(set(partitions).difference(share.roots)))
         return list(map(share.roots.__getitem__, partitions))
 
     async def _suffixes(self, share: Share, partitions: tuple[int, ...]) -> Sequence[Mapping[str, bytes]]:
