@@ -434,11 +434,18 @@ whether it must have none of the marks."""
 class TransportRun:
     """A run on its way; stopped when nobody refers to it any more."""
 
-    def taken(self, count: int, /) -> None:
-        """So many bytes of its chunks are no longer held: the next objects may be asked for."""
+    def take(self) -> bytes | None:
+        """The next bytes, a chunk or several small ones; the next objects may be asked for. None when there are none yet:
+        a "sent" event tells of the next ones."""
+
+    def copy(self) -> None:
+        """Give back the transport's memory in which bytes wait: they may not be taken for a while."""
 
     def stop(self) -> None:
-        """Want no more of it: an "end" event, unless it has ended."""
+        """Want no more of it: an "end" event, unless it has ended. What has come can still be taken."""
+
+    def close(self) -> None:
+        """The same, and nothing of what has come either."""
 
     def ended(self) -> tuple[int, int, bytes, tuple[str, str] | None, tuple[int, bytes] | None] | None:
         """None while it goes on. Else: parts that were handed on as a whole; bytes of the next one that were, and the
@@ -500,8 +507,8 @@ class TransportNode:
         marks: tuple[list[bytes], list[bytes]],
         /,
     ) -> TransportRun:
-        """Read parts of up to 1024 objects as one stream: "chunk" events, and an empty "end" when it is over, for
-        whatever reason. `timeout_s` is of each request. ValueError when there are no parts, or one is empty.
+        """Read parts of up to 1024 objects as one stream: "sent" events when there is something to be taken where
+        nothing was, and an empty "end" when it is over, for whatever reason. `timeout_s` is of each request. ValueError when there are no parts, or one is empty.
 
         The next object is asked for when `ahead_bytes` or fewer of what was asked for have not been taken. Each is
         checked: size and ETag, its time to go, and that metadata and system metadata have none of the `marks`.

@@ -1,16 +1,16 @@
 """Runs over the native transport: parts of many objects as one stream, without any of Python's work for each of them.
 
-Native code asks the devices ahead, checks what comes against what is expected, and hands on what is in turn. Small
-parts come several at a time.
+Native code asks the devices ahead, checks what comes against what is expected, and keeps what is in turn until it is
+taken. Small parts come several at a time.
 
 Fault model: as of `swiftlet.transport.native_client` for every part. A run ends at the first thing that is wrong, with
 nothing of that handed on; one in which nothing moves for the idle timeout is stopped, as if its device had failed then.
+A client that takes nothing for a moment does not keep the transport's memory, which others wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
@@ -19,10 +19,10 @@ from swiftlet_native import ObjectWire, TransportNode, TransportPeer, TransportR
 from swiftlet.errors import NodeTimeout, SwiftletError
 from swiftlet.native_values import Place, info_of, place, raw
 from swiftlet.peers import Marks, RunEnd, RunPart
-from swiftlet.transport.native_calls import STREAM_S, CallFailed, Chunk, Failure, NativeSettings, refused, wake
+from swiftlet.transport.native_calls import STREAM_S, CallFailed, Failure, NativeSettings, refused, wake
 
-JOINED_BYTES = 256 * 1024
-"""Up to here small parts are put together before they are handed on."""
+MOMENT_S = 0.02
+"""What waits for longer is copied out of the transport's memory; half of the time may do."""
 PartParts = tuple[TransportPeer, str, Place, int, int, int | None, bytes | None, bool]
 """A part as native code has it."""
 
@@ -41,9 +41,13 @@ class NativeRun:
         self._parts = parts
         self._settings = settings
         self._fail = fail
-        self._events: deque[tuple[str, object]] = deque()
+        self._last: tuple[str, object] | None = None
+        """The last event, behind which there is nothing."""
         self._more: asyncio.Future[None] | None = None
+        self._has_more = False
         self._run: TransportRun | None = None
+        self._taken = 0
+        self._moment: asyncio.TimerHandle | None = None
         self._late: NodeTimeout | None = None
         self.end: RunEnd | None = None
 
@@ -51,39 +55,31 @@ class NativeRun:
         """Ask for the first ones; its events come under `token`."""
         names = [raw(name) for name in marks.metadata], [raw(name) for name in marks.sysmeta]
         self._run = node.run(token, parts, STREAM_S, trace, self._settings.window_bytes, names)
+        self._look_later(self._run)
 
     def event(self, kind: str, value: object) -> bool:
         """Take an event; whether it was the last one."""
-        self._events.append((kind, value))
+        self._has_more = True
+        if kind != "sent":
+            self._last = kind, value
         if self._more is not None:
             wake(self._more)
-        return kind != "chunk"
+        return kind != "sent"
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """All bytes up to the end, or to what is wrong."""
         assert self._run is not None
         while self.end is None:
-            if not self._events:
-                await self._wait(self._run)
-            data = self._joined()
-            if data:
-                self._run.taken(len(data))
+            self._has_more = False
+            data = self._run.take()
+            if data is not None:
+                self._taken += 1
                 yield data
-            elif self._events:
-                self.end = self._ended(self._run, *self._events.popleft())
-
-    def _joined(self) -> bytes:
-        """What has come of chunks, up to a size; nothing when the next event is none."""
-        pieces: list[bytes] = []
-        size = 0
-        while self._events and self._events[0][0] == "chunk":
-            piece = cast("Chunk", self._events[0][1])[0]
-            if pieces and size + len(piece) > JOINED_BYTES:
-                break
-            self._events.popleft()
-            pieces.append(piece)
-            size += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            elif self._last is not None:
+                self.end = self._ended(self._run, *self._last)
+                self._look_no_more()
+            else:
+                await self._wait(self._run)
 
     async def _wait(self, run: TransportRun) -> None:
         loop = asyncio.get_running_loop()
@@ -93,9 +89,22 @@ class NativeRun:
             await self._more
         finally:
             timer.cancel()
-        if not self._events and self._late is None:
+        if not self._has_more and self._late is None:
             self._late = NodeTimeout(f"nothing was sent for {self._settings.idle_timeout_s:g} s")
             run.stop()  # Its end is an event like any other.
+
+    def _look_later(self, run: TransportRun) -> None:
+        loop = asyncio.get_running_loop()
+        self._moment = loop.call_later(MOMENT_S, self._look, run, self._taken)
+
+    def _look(self, run: TransportRun, taken: int) -> None:
+        if taken == self._taken:
+            run.copy()
+        self._look_later(run)
+
+    def _look_no_more(self) -> None:
+        if self._moment is not None:
+            self._moment.cancel()
 
     def _ended(self, run: TransportRun, kind: str, value: object) -> RunEnd:
         ended = run.ended() if kind == "end" else None
@@ -115,6 +124,6 @@ class NativeRun:
 
     async def close(self) -> None:
         """Want no more of it."""
+        self._look_no_more()
         if self._run is not None:
-            self._run.stop()
-        self._events.clear()
+            self._run.close()

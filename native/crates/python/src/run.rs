@@ -1,13 +1,20 @@
-//! Runs for Python: bytes of many objects as the events of one token.
+//! Runs for Python: bytes of many objects, which it takes one chunk after the other.
+//!
+//! What has come stays where it is until it is taken: copied then, it is in the cache when it is written to the client's
+//! socket, and the sender is told of the room, and asked for more, in the same turn. Only a taker that waits is woken.
+//!
+//! Fault model: as of `swiftlet_node::Run`. A taker that does not come would keep others waiting for the memory, so its
+//! owner has it copied after a while ([`TransportRun::copy`]); the sender's window stays taken.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_node::{Failure, Marks, Part, Run, RunOptions};
-use swiftlet_transport::Sink;
+use swiftlet_transport::{Chunk, Event, Sink, What, Window};
 
 use crate::store::{Place, key};
 use crate::transport::{TransportPeer, kind};
@@ -18,17 +25,106 @@ pub(crate) type RunPart<'py> = (Bound<'py, TransportPeer>, String, Place, u64, u
 /// Seconds of each request, the id that it bears, bytes that are asked for ahead, marks in metadata and system metadata.
 pub(crate) type Options = (Duration, String, u64, (Vec<Vec<u8>>, Vec<Vec<u8>>));
 
+/// Small chunks are put together up to here.
+const JOINED_BYTES: usize = 256 << 10;
+
+/// Bytes that were not taken yet.
+enum Piece {
+    Here(Chunk),
+    Copied { bytes: Py<PyBytes>, size: usize, _window: Window },
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Here(chunk) => chunk.len(),
+            Self::Copied { size, .. } => *size,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    pieces: VecDeque<Piece>,
+    /// The taker has found nothing, and is told of the next piece.
+    is_awaited: bool,
+}
+
+/// Between the run and its taker.
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    events: Arc<dyn Sink>,
+    token: u64,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first piece, with those behind it that are small; none: the taker waits.
+    fn next(&self) -> Vec<Piece> {
+        let mut waiting = self.lock();
+        let mut bytes = 0;
+        let fits = |piece: &&Piece| {
+            bytes += piece.len();
+            bytes <= JOINED_BYTES
+        };
+        let count = waiting.pieces.iter().take_while(fits).count().max(1).min(waiting.pieces.len());
+        waiting.is_awaited = count == 0;
+        waiting.pieces.drain(..count).collect()
+    }
+
+    /// All of them, for who puts them back or has no use for them.
+    fn all(&self) -> VecDeque<Piece> {
+        std::mem::take(&mut self.lock().pieces)
+    }
+
+    /// Before those that have come since.
+    fn put_back(&self, mut pieces: VecDeque<Piece>) {
+        let mut waiting = self.lock();
+        pieces.append(&mut waiting.pieces);
+        waiting.pieces = pieces;
+    }
+}
+
+impl Sink for Inbox {
+    fn events(&self, events: &mut Vec<Event>) {
+        let mut told = Vec::new();
+        let mut waiting = self.lock();
+        for event in events.drain(..) {
+            match event.what {
+                What::Chunk(chunk) => waiting.pieces.push_back(Piece::Here(chunk)),
+                _ => told.push(event),
+            }
+        }
+        if waiting.is_awaited && !waiting.pieces.is_empty() {
+            waiting.is_awaited = false;
+            told.insert(0, Event { token: self.token, what: What::Sent(0) });
+        }
+        drop(waiting);
+        if !told.is_empty() {
+            self.events.events(&mut told);
+        }
+    }
+}
+
 /// A run on its way; stopped when nobody refers to it any more.
 #[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportRun(Arc<Run>);
+pub(crate) struct TransportRun {
+    run: Arc<Run>,
+    inbox: Arc<Inbox>,
+}
 
 impl TransportRun {
     pub(crate) fn start(
         parts: Vec<RunPart<'_>>,
         (timeout, trace, ahead_bytes, (metadata, sysmeta)): Options,
-        sink: Arc<dyn Sink>,
+        events: Arc<dyn Sink>,
         token: u64,
     ) -> PyResult<Self> {
+        let waiting = Mutex::new(Waiting { is_awaited: true, ..Waiting::default() });
+        let inbox = Arc::new(Inbox { waiting, events, token });
         let part = |(peer, device, place, start, stop, size, etag, unmarked): RunPart<'_>| Part {
             peer: peer.get().peer(),
             device,
@@ -40,8 +136,9 @@ impl TransportRun {
             unmarked,
         };
         let options = RunOptions { timeout, trace, ahead_bytes, marks: Marks { metadata, sysmeta } };
+        let sink = Arc::clone(&inbox) as Arc<dyn Sink>;
         let run = Run::start(parts.into_iter().map(part).collect(), options, sink, token);
-        run.map(Self).map_err(PyValueError::new_err)
+        Ok(Self { run: run.map_err(PyValueError::new_err)?, inbox })
     }
 }
 
@@ -50,20 +147,61 @@ type Ended<'py> = (usize, u64, Bound<'py, PyBytes>, Option<(&'static str, String
 
 #[pymethods]
 impl TransportRun {
-    /// So many bytes are no longer held.
-    #[pyo3(signature = (count, /))]
-    fn taken(&self, count: u64) {
-        self.0.taken(count);
+    /// The next bytes, small ones put together; None when there are none yet, and never twice without an event between.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let pieces = self.inbox.next();
+        let bytes = match &pieces[..] {
+            [] => return Ok(None),
+            [Piece::Here(chunk)] => PyBytes::new(py, chunk),
+            [Piece::Copied { bytes, .. }] => bytes.bind(py).clone(),
+            pieces => PyBytes::new_with(py, pieces.iter().map(Piece::len).sum(), |mut to| {
+                for piece in pieces {
+                    let bytes: &[u8] = match piece {
+                        Piece::Here(chunk) => chunk,
+                        Piece::Copied { bytes, .. } => bytes.as_bytes(py),
+                    };
+                    let (here, rest) = to.split_at_mut(bytes.len());
+                    here.copy_from_slice(bytes);
+                    to = rest;
+                }
+                Ok(())
+            })?,
+        };
+        let count = pieces.iter().map(|piece| piece.len() as u64).sum();
+        // One behind the other, so that the transport's thread is woken once for both.
+        drop(pieces);
+        self.run.taken(count);
+        Ok(Some(bytes))
     }
 
-    /// Want no more of it.
+    /// Give the memory back in which bytes wait: nobody may come for a while.
+    fn copy(&self, py: Python<'_>) {
+        let copied = |piece| match piece {
+            Piece::Here(chunk) => {
+                let (bytes, size) = (PyBytes::new(py, &chunk).unbind(), chunk.len());
+                Piece::Copied { bytes, size, _window: chunk.into_window() }
+            }
+            piece @ Piece::Copied { .. } => piece,
+        };
+        // The transport's thread does not wait as long.
+        let pieces = self.inbox.all();
+        self.inbox.put_back(pieces.into_iter().map(copied).collect());
+    }
+
+    /// Want no more of it; what has come can be taken.
     fn stop(&self) {
-        self.0.stop();
+        self.run.stop();
+    }
+
+    /// Want nothing of it any more.
+    fn close(&self) {
+        self.run.stop();
+        drop(self.inbox.all());
     }
 
     /// Where it has ended, and why.
     fn ended<'py>(&self, py: Python<'py>) -> Option<Ended<'py>> {
-        let end = self.0.end()?;
+        let end = self.run.end()?;
         let (failed, refused) = match end.failure {
             None => (None, None),
             Some(Failure::Lost(error)) => (Some((kind(&error), error.to_string())), None),
@@ -78,6 +216,6 @@ impl TransportRun {
 
 impl Drop for TransportRun {
     fn drop(&mut self) {
-        self.0.stop();
+        self.close();
     }
 }

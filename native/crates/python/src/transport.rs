@@ -405,7 +405,7 @@ impl TransportNode {
         Ok(TransportPeer { peer, sink, uploads: self.uploads.clone() })
     }
 
-    /// Begin a run; its bytes are "chunk" events, an "end" tells that it is over.
+    /// Begin a run; a "sent" event tells who found nothing to take that there is something, an "end" that it is over.
     #[pyo3(signature = (token, parts, timeout_s, trace, ahead_bytes, marks, /))]
     fn run(
         &self,

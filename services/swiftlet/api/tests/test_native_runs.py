@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import ClientPayloadError
 
+from swiftlet.api.segment_runs import MARKS
 from swiftlet.api.tests.large import entry, md5, put_manifest, put_segments
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.hot_path.tests.conftest import until
 from swiftlet.hot_path.tests.served import KEYS, NativeDevices
+from swiftlet.peers import RunPart
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import LimitsSection
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_objects import NativeObjectTransport
+from swiftlet.transport.native_runs import NativeRun
 
 LIMITS = LimitsSection(slo_max_manifest_segments=2000)
 
@@ -36,10 +39,13 @@ class Runs:
         self.devices = devices
         self.client = client
         self.begun = 0
+        self.parts: Sequence[RunPart] = ()
+        """Of the last one."""
         cluster, transport = proxy.cluster, NativeObjectTransport(client)
 
         def open_run(*arguments: Any) -> Any:
             self.begun += 1
+            self.parts = arguments[0]
             return transport.open_run(*arguments)
 
         cluster.transport.runs = transport.runs  # type: ignore[method-assign]
@@ -189,6 +195,25 @@ async def test_a_client_that_stops_reading_stops_the_asking(runs: Runs) -> None:
         await asyncio.sleep(0.5)
     assert seen < 100, "buffers of sockets and 2 MiB ahead"
     assert first + await response.read() == b"".join(parts)
+
+
+async def test_what_was_copied_keeps_no_memory_that_others_wait_for(runs: Runs) -> None:
+    """Of 3 MiB for all that is received, others may have some while no more than half is in use."""
+    small = NativeClient(NativeSettings(name="small@tests", pool_bytes=4 << 20), KEYS)
+    crowded = Runs(runs.proxy, runs.devices, small)
+    parts = [*parts_of(8, 256 * 1024), *parts_of(30, 10)]
+    await put_parts(crowded, parts)
+    await read(crowded)
+    run = cast("NativeRun", runs.proxy.cluster.transport.open_run(crowded.parts, MARKS))
+    run._look_no_more()  # The test says when.
+    node = small.native()
+    await until(lambda: node.upload_buffer(1 << 20) is None)
+    assert run._run is not None
+    run._run.copy()
+    await until(lambda: node.upload_buffer(1 << 20) is not None)
+    assert b"".join([chunk async for chunk in run.chunks()]) == b"".join(parts[1:])
+    await run.close()
+    await small.close()
 
 
 async def test_a_client_that_goes_away_leaves_nothing_open(runs: Runs) -> None:
