@@ -508,7 +508,8 @@ class TransportNode:
         /,
     ) -> TransportRun:
         """Read parts of up to 1024 objects as one stream: "sent" events when there is something to be taken where
-        nothing was, and an empty "end" when it is over, for whatever reason. `timeout_s` is of each request. ValueError when there are no parts, or one is empty.
+        nothing was, and an empty "end" when it is over, for whatever reason. `timeout_s` is of each request. ValueError
+        when there are no parts, or one is empty.
 
         The next object is asked for when `ahead_bytes` or fewer of what was asked for have not been taken. Each is
         checked: size and ETag, its time to go, and that metadata and system metadata have none of the `marks`.
