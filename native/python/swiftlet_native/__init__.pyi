@@ -328,9 +328,7 @@ def sync_differing_many(
 def sync_fits(answer: bytes, partitions: Sequence[int], asked: bytes, /) -> bool:
     """Whether `ManyEntries` are about the first of these partitions, in order, and of the suffixes `asked`."""
 
-def sync_lacked(
-    mine: bytes, theirs: bytes, since_s: float, until_s: float, forgotten_s: float, /
-) -> bytes | None:
+def sync_lacked(mine: bytes, theirs: bytes, since_s: float, until_s: float, forgotten_s: float, /) -> bytes | None:
     """As `sync_newer` of whole `ManyEntries`, as far as both go, without what has to wait.
 
     That is what is between `since_s` and `until_s`, and tombstones before `forgotten_s` of what they have nothing of.
@@ -435,8 +433,10 @@ class TransportRun:
     """A run on its way; stopped when nobody refers to it any more."""
 
     def take(self) -> bytes | None:
-        """The next bytes, a chunk or several small ones; the next objects may be asked for. None when there are none yet:
-        a "sent" event tells of the next ones."""
+        """The next bytes, a chunk or several small ones; the next objects may be asked for.
+
+        None when there are none yet: a "sent" event tells of the next ones.
+        """
 
     def copy(self) -> None:
         """Give back the transport's memory in which bytes wait: they may not be taken for a while."""

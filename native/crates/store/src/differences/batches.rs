@@ -112,7 +112,8 @@ fn seconds(timestamp: u64) -> f64 {
 fn is_due(entry: &Entry, fresh: bool, moment: Moment) -> bool {
     let forgotten = fresh && entry.kind == EntryKind::Tombstone && seconds(entry.timestamp) < moment.forgotten_s;
     let newest = seconds(entry.timestamp.max(entry.meta_timestamp).max(entry.content_type_timestamp));
-    !forgotten && !(moment.since_s < newest && newest < moment.until_s)
+    let waits = moment.since_s < newest && newest < moment.until_s;
+    !forgotten && !waits
 }
 
 fn put_push(out: &mut Vec<u8>, partition: u32, entry: &Entry, need: Need, fresh: bool) {
