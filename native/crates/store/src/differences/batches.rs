@@ -198,11 +198,11 @@ mod tests {
     fn suffixes_of_many_partitions_are_the_next_question() {
         let mine = hashed(&[(3, &[(1, 1), (300, 1)]), (5, &[(7, 7)]), (9, &[])]);
         let theirs = hashed(&[(3, &[(1, 1), (4, 1)]), (5, &[(7, 7)])]);
-        let found = suffixes(&mine, &theirs, true).unwrap();
+        let found = suffixes(&mine, &theirs, true).expect("whole answers");
         assert_eq!((&found.same[..], &found.partitions[..], &found.counts[..]), (&[5][..], &[3][..], &[2][..]));
         assert_eq!(found.suffixes, [2, 4, 0xa7, 2]);
         assert_eq!(found.ends, [4]);
-        assert_eq!(suffixes(&mine, &theirs, false).unwrap().counts, [1]);
+        assert_eq!(suffixes(&mine, &theirs, false).expect("whole answers").counts, [1]);
         assert_eq!(suffixes(&mine, &hashed(&[(4, &[])]), true), None);
         assert_eq!(suffixes(&mine, b"garbage", true), None);
     }
@@ -226,7 +226,7 @@ mod tests {
         ]);
         let theirs = listed(&[(3, &[entry(2, Data, 40)]), (4, &[])]);
         let moment = Moment { since_s: 90.0, until_s: 160.0, forgotten_s: 20.0 };
-        let found = lacked(&mine, &theirs, moment).unwrap();
+        let found = lacked(&mine, &theirs, moment).expect("whole answers");
         let numbers: Vec<_> = found.chunks_exact(PUSH_BYTES).map(|push| (push[3], push[4], push[6])).collect();
         assert_eq!(numbers, [(3, 0x81, 1), (3, 2, 2), (4, 0x82, 6)]);
         assert_eq!(wanted(0, &found)[..4], [0, 1, 3, 1]);
