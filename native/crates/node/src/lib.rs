@@ -4,6 +4,7 @@
 //! checked, hashed and written in native threads. [`Client`] is the other half, [`Run`] what reads many objects as one stream. What requests and answers look like is
 //! in [`message`], without any I/O.
 
+mod ahead;
 mod client;
 mod codec;
 mod device;
@@ -16,6 +17,7 @@ mod server;
 mod status;
 mod upload;
 
+pub use ahead::Ahead;
 pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};
 pub use device::{DeviceStats, Limits};
 pub use run::{MAX_PARTS, Marks, Part, Run, RunEnd, RunOptions};

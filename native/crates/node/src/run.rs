@@ -6,7 +6,8 @@
 //! says where and why: what to do about it is the caller's. What is handed on was checked against the xxh3 that its
 //! sender gave, but for all but the last piece of a large object, which are checked together with the last one. A caller
 //! that takes nothing stops the opening of more: what waits is bounded by `ahead_bytes` and one object's window. For a
-//! caller that waits for bytes again and again it becomes more, up to [`MOST_AHEAD`] times that.
+//! caller that waits for bytes again and again it becomes more, up to [`MOST_AHEAD`] times that. Many runs at once have
+//! a limit together ([`Ahead`]), so that none of them is kept from the bytes that it needs next.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,6 +17,7 @@ use swiftlet_hash::{Digests, Hasher};
 use swiftlet_store::model::{Info, Key};
 use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Peer, Sink, Ticket, What};
 
+use crate::ahead::{Ahead, Reserved};
 use crate::client::Failure;
 use crate::message::{Found, Request};
 use crate::status::{Refusal, Status};
@@ -26,6 +28,8 @@ pub const MAX_PARTS: usize = 1024;
 const MAX_OPEN: usize = 8;
 /// How many times `ahead_bytes` may become for a caller that is faster than the devices.
 const MOST_AHEAD: u64 = 4;
+/// Bytes of one object in the transport's memory, at most: a request's window.
+const WINDOW_BYTES: u64 = 2 << 20;
 
 /// Bytes of one object, and what it has to be.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub struct RunOptions {
     /// The next object is asked for when so many bytes or fewer of what was asked for have not been taken yet. To begin
     /// with: each time the caller has taken all there was, it becomes more.
     pub ahead_bytes: u64,
+    /// Where memory for objects behind the first one is counted, with that of other runs.
+    pub ahead: Arc<Ahead>,
     /// What makes an object another one than its own bytes.
     pub marks: Marks,
 }
@@ -94,6 +100,8 @@ enum Sum {
 /// An object that was asked for.
 struct Open {
     ticket: Option<Ticket>,
+    /// Memory for it while others are before it.
+    reserved: Option<Reserved>,
     /// Bytes that have to come.
     left: u64,
     found: Vec<u8>,
@@ -194,6 +202,7 @@ impl Run {
     fn turn(&self, state: &mut State) {
         let mut events = Vec::new();
         while let Some(first) = state.open.front_mut() {
+            first.reserved = None;
             for chunk in first.ready.drain(..) {
                 state.sent += chunk.len() as u64;
                 state.waiting += chunk.len() as u64;
@@ -220,7 +229,14 @@ impl Run {
             && let Some(part) = self.parts.get(state.done + state.open.len())
         {
             let number = (state.done + state.open.len()) as u64;
-            let open = self.ask(part, number);
+            let reserved = match state.open.is_empty() {
+                true => None,
+                false => match self.options.ahead.reserve((part.stop - part.start).min(WINDOW_BYTES)) {
+                    None => break,
+                    reserved => reserved,
+                },
+            };
+            let open = Open { reserved, ..self.ask(part, number) };
             state.untaken += open.left;
             state.broken = open.end.is_some();
             state.open.push_back(open);
@@ -248,6 +264,7 @@ impl Run {
         };
         Open {
             ticket,
+            reserved: None,
             left: part.stop - part.start,
             found: Vec::new(),
             known: None,

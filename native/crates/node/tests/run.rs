@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{LONG, MIB, World, content, eventually, footer, key, meta, only_file, put};
 use swiftlet_node::message::{Found, Request};
-use swiftlet_node::{Failure, Limits, Marks, Part, Run, RunEnd, RunOptions, Status};
+use swiftlet_node::{Ahead, Failure, Limits, Marks, Part, Run, RunEnd, RunOptions, Status};
 use swiftlet_transport::{Carrier, Chunk, Completions, Peer, Sink, What};
 
 macro_rules! over_each_carrier {
@@ -31,6 +31,8 @@ over_each_carrier!(
     what_is_gone_or_cannot_be_asked_stops_it_there,
     who_takes_nothing_asks_for_little,
     who_takes_all_there_is_is_read_ahead_for,
+    several_ask_for_no_more_ahead_than_all_may,
+    many_in_little_memory_come_to_their_end,
     pieces_are_handed_on_as_they_come,
     stopped_it_ends_once,
     damage_is_not_handed_on,
@@ -44,9 +46,9 @@ fn part(target: &Target, number: u64, start: u64, stop: u64) -> Part {
     Part { peer, device, key: key(number), start, stop, size: None, etag: Some(b"etag".to_vec()), unmarked: true }
 }
 
-fn options(ahead_bytes: u64) -> RunOptions {
+fn options(ahead_bytes: u64, ahead: Arc<Ahead>) -> RunOptions {
     let marks = Marks { metadata: vec![b"manifest".to_vec()], sysmeta: vec![b"large".to_vec()] };
-    RunOptions { timeout: LONG, trace: "tx1".to_owned(), ahead_bytes, marks }
+    RunOptions { timeout: LONG, trace: "tx1".to_owned(), ahead_bytes, ahead, marks }
 }
 
 struct Taker {
@@ -56,9 +58,14 @@ struct Taker {
 
 impl Taker {
     fn new(parts: Vec<Part>, ahead_bytes: u64) -> Self {
+        Self::beside(parts, ahead_bytes, &Ahead::new(u64::MAX))
+    }
+
+    /// One of several.
+    fn beside(parts: Vec<Part>, ahead_bytes: u64, ahead: &Arc<Ahead>) -> Self {
         let events = Completions::new().unwrap();
         let sink = Arc::clone(&events) as Arc<dyn Sink>;
-        let run = Run::start(parts, options(ahead_bytes), sink, 7).unwrap();
+        let run = Run::start(parts, options(ahead_bytes, Arc::clone(ahead)), sink, 7).unwrap();
         Self { events, run }
     }
 
@@ -222,6 +229,48 @@ fn who_takes_all_there_is_is_read_ahead_for(world: &World) {
     assert_eq!(taker.rest().1.done, 100);
 }
 
+fn several_ask_for_no_more_ahead_than_all_may(world: &World) {
+    let (_machine, targets) = world.machine(1, Limits::default());
+    let target = &targets[0];
+    store(world, target, 1, &content(1, 4 * MIB));
+    let ahead = Ahead::new(5 << 20);
+    let parts = || vec![part(target, 1, 0, 4 << 20); 5];
+    // None of their first ones comes to its end before somebody takes its bytes.
+    let takers: Vec<Taker> = (0..3).map(|_| Taker::beside(parts(), 64 << 20, &ahead)).collect();
+    eventually("a window each for two objects behind the first ones", || ahead.used() == 4 << 20);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(ahead.used(), 4 << 20, "and for no more");
+    takers[0].run.stop();
+    for taker in &takers[1..] {
+        assert_eq!(taker.rest().1.done, 5);
+    }
+    assert_eq!(ahead.used(), 0);
+}
+
+/// Each has the objects in another order, so that the first of one is behind others of the next.
+fn many_in_little_memory_come_to_their_end(world: &World) {
+    let (_machine, targets) = world.machine(4, Limits::default());
+    let target = |number: u64| &targets[number as usize % 4];
+    for number in 0..16 {
+        store(world, target(number), number, &content(number, 4 * MIB));
+    }
+    let ahead = Ahead::new(16 << 20);
+    let takers: Vec<Taker> = (0..24)
+        .map(|first| {
+            let numbers = (0..16).map(|at| (first + at * 5) % 16);
+            Taker::beside(numbers.map(|number| part(target(number), number, 0, 4 << 20)).collect(), 64 << 20, &ahead)
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for taker in &takers {
+            scope.spawn(|| {
+                let (bytes, end) = taker.rest();
+                assert_eq!((bytes.len(), end.done), (64 << 20, 16), "{end:?}");
+            });
+        }
+    });
+}
+
 /// As much as a sender may send ahead is there to be taken, but for the end of the object.
 fn pieces_are_handed_on_as_they_come(world: &World) {
     let (_machine, targets) = world.machine(1, Limits::default());
@@ -298,6 +347,6 @@ fn a_run_has_parts_and_parts_have_bytes() {
     let (_machine, targets) = world.machine(1, Limits::default());
     for parts in [vec![], vec![part(&targets[0], 1, 5, 5)], vec![part(&targets[0], 1, 0, 1); 1025]] {
         let sink = Completions::new().unwrap() as Arc<dyn Sink>;
-        assert!(Run::start(parts, options(0), sink, 7).is_err());
+        assert!(Run::start(parts, options(0, Ahead::new(0)), sink, 7).is_err());
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use swiftlet_node::{Failure, Marks, Part, Run, RunOptions};
+use swiftlet_node::{Ahead, Failure, Marks, Part, Run, RunOptions};
 use swiftlet_transport::{Chunk, Event, Sink, What, Window};
 
 use crate::store::{Place, key};
@@ -120,6 +120,7 @@ impl TransportRun {
     pub(crate) fn start(
         parts: Vec<RunPart<'_>>,
         (timeout, trace, ahead_bytes, (metadata, sysmeta)): Options,
+        ahead: Arc<Ahead>,
         events: Arc<dyn Sink>,
         token: u64,
     ) -> PyResult<Self> {
@@ -135,7 +136,7 @@ impl TransportRun {
             etag,
             unmarked,
         };
-        let options = RunOptions { timeout, trace, ahead_bytes, marks: Marks { metadata, sysmeta } };
+        let options = RunOptions { timeout, trace, ahead_bytes, ahead, marks: Marks { metadata, sysmeta } };
         let sink = Arc::clone(&inbox) as Arc<dyn Sink>;
         let run = Run::start(parts.into_iter().map(part).collect(), options, sink, token);
         Ok(Self { run: run.map_err(PyValueError::new_err)?, inbox })

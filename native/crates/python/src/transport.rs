@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+use swiftlet_node::Ahead;
 use swiftlet_transport::{
     Address, Body, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
     SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, Ticket, Upload, What, Window,
@@ -95,6 +96,8 @@ pub(crate) fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
 }
 
 /// How long a peer may be silent: for longer than it takes until a PING is sent and answered.
+/// Runs have this part of the memory, together, for objects whose turn has not come: the fourth one, as uploads may have half.
+const AHEAD_SHARE: u64 = 4;
 const SILENCE_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
 
 /// A node's configuration.
@@ -304,6 +307,7 @@ pub(crate) struct TransportNode {
     name: String,
     rdma: Rdma,
     uploads: Option<Arc<Uploads>>,
+    ahead: Arc<Ahead>,
 }
 
 /// What Python calls it.
@@ -370,7 +374,8 @@ impl TransportNode {
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
         let bodies = Bodies::new(&events);
-        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, uploads })
+        let ahead = Ahead::new(pool_bytes as u64 / AHEAD_SHARE);
+        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, uploads, ahead })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
@@ -417,7 +422,8 @@ impl TransportNode {
         marks: (Vec<Vec<u8>>, Vec<Vec<u8>>),
     ) -> PyResult<TransportRun> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        TransportRun::start(parts, (seconds(timeout_s)?, trace, ahead_bytes, marks), sink, token)
+        let options = (seconds(timeout_s)?, trace, ahead_bytes, marks);
+        TransportRun::start(parts, options, Arc::clone(&self.ahead), sink, token)
     }
 
     /// Wait for memory: an event under the token, with nothing when the time is over.
