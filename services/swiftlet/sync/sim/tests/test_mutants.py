@@ -12,7 +12,7 @@ import pytest
 from swiftlet.model import Entry, Kind
 from swiftlet.sync import compare
 from swiftlet.sync.compare import Need, Push
-from swiftlet.sync.session import handoff, neighbour, queue, responder, topology
+from swiftlet.sync.session import batches, handoff, queue, responder, topology
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.session.topology import MODES
 from swiftlet.sync.sim import client, drive, node, store
@@ -33,7 +33,7 @@ def pushes_older_data(patch: pytest.MonkeyPatch) -> None:
             if there.get(e.digest) != e
         ]
 
-    patch.setattr(neighbour, "pushes", pushes)
+    patch.setattr(batches, "pushes", pushes)
 
 
 def stores_older_data(patch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def forgets_tombstones_early_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def spreads_forgotten_tombstones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(neighbour, "is_due", lambda push, now_s, _: not compare.in_flight(push.entry, now_s))
+    patch.setattr(batches, "is_due", lambda push, now_s, _: not compare.in_flight(push.entry, now_s))
 
 
 def does_not_skip_failed_neighbours(patch: pytest.MonkeyPatch) -> None:
