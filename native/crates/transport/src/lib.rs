@@ -19,6 +19,7 @@ mod reactor;
 mod samenode;
 pub mod simulated;
 mod tcp;
+mod watch;
 
 pub use api::{
     Answer, Body, Call, Error, Event, FileRange, Handler, Incoming, Next, Peer, Receiver, Responder, Sink, Source,

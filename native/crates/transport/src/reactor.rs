@@ -21,6 +21,7 @@ use crate::metrics::PeerMetrics;
 use crate::node::{Registry, Settings};
 use crate::peers::Peers;
 use crate::pool::{Buffer, Chunk, HookOf, Pool, Released};
+use crate::watch::{self, Watch};
 
 /// How long chunks that were lent over a broken connection are kept from being used again, and how many times the silence
 /// at least: as long as the peer does not know that it is broken, it may read them.
@@ -31,6 +32,8 @@ const TICK: Duration = Duration::from_millis(20);
 const IDLE_TICK: Duration = Duration::from_millis(100);
 /// One read takes at most this much besides what goes straight into a chunk.
 const SCRATCH_BYTES: usize = 256 << 10;
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 const WAKE: u64 = u64::MAX;
 const LISTENER: u64 = 1 << 63;
@@ -211,6 +214,7 @@ pub(crate) struct Reactor {
     next_thread: usize,
     accepted: usize,
     stopping: bool,
+    watch: Watch,
 }
 
 /// Call a method of a connection with its surroundings.
@@ -249,6 +253,7 @@ impl Reactor {
             next_thread: 0,
             accepted: 0,
             stopping: false,
+            watch: Watch::default(),
         })
     }
 
@@ -287,6 +292,23 @@ impl Reactor {
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
+        if self.watch.is_worth_it() {
+            let end = Instant::now() + watch::AT_MOST;
+            let seen = loop {
+                let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&AT_ONCE));
+                if !events.is_empty() || !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty() {
+                    break true;
+                }
+                if Instant::now() >= end {
+                    break false;
+                }
+                std::thread::yield_now();
+            };
+            self.watch.ended(seen);
+            if seen {
+                return;
+            }
+        }
         self.world.shared.asleep.store(true, Ordering::SeqCst);
         let busy = !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty();
         let timeout = if busy { Duration::ZERO } else { self.next_tick.saturating_duration_since(Instant::now()) };
