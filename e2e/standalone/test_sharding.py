@@ -46,6 +46,8 @@ KILLS = 5
 SPLITS = 4
 """Splits that must be done in the end."""
 SETTLE_S = 120.0
+LISTINGS = 30
+"""Each asks one of three replicas at random: not to have asked one of them in the end has a chance of 1 in 60,000."""
 CONTAINER = "split"
 SERVERS = [f"container-{number}" for number in range(1, 4)]
 DIRECTORIES = 12
@@ -274,7 +276,7 @@ def check_in_the_end(client: Client, sizes: dict[str, int]) -> None:
     names = set(sizes)
 
     def listed() -> str:
-        for _ in range(10):
+        for _ in range(LISTINGS):
             answer = client.call("GET", CONTAINER, query=asked(ListingQuery()))
             found = page_of(answer) if answer.status == 200 else []
             if found != sorted(names):
