@@ -37,6 +37,9 @@ def settings_of(site: Site) -> dict[str, Any]:
     proxy: dict[str, Any] = {"workers": spec.proxy.workers}
     if spec.proxy.storage_url is not None:
         proxy["storage_url"] = spec.proxy.storage_url
+    if not spec.proxy.hot_path:
+        # Written only where it differs from the default, so that clusters which leave it alone restart nothing.
+        proxy["hot_path"] = False
     if spec.tls.secret_ref is not None:
         certificate, key = TLS_FILES
         proxy |= {"tls_cert_file": f"{TLS_DIRECTORY}/{certificate}", "tls_key_file": f"{TLS_DIRECTORY}/{key}"}

@@ -23,7 +23,7 @@ from swiftlet_operator.build.pods import API_LABEL
 from swiftlet_operator.build.quotas import build_quotas
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import Login, build_keys, build_users, endpoint
-from swiftlet_operator.build.settings import restart_digest
+from swiftlet_operator.build.settings import restart_digest, settings_of
 from swiftlet_operator.build.site import Site, all_groups
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.tests.clusters import SPECS, cluster, site
@@ -222,6 +222,17 @@ def test_a_policy_is_added_without_a_restart() -> None:
 
     changed = {name for name, one in by_name(after).items() if by_name(before)[name] != one}
     assert changed == {"ConfigMap store-settings"}
+
+
+def test_proxies_have_a_hot_path_unless_the_cluster_says_no() -> None:
+    before = site("minimal")
+    proxy = before.spec.proxy.model_copy(update={"hot_path": False})
+    changed = replace(before.cluster, spec=before.spec.model_copy(update={"proxy": proxy}))
+    after = replace(before, cluster=changed)
+    assert "hot_path" not in settings_of(before)["proxy"], "nothing that would restart proxies"
+    assert settings_of(after)["proxy"]["hot_path"] is False
+    assert restart_digest(before, "proxy") != restart_digest(after, "proxy")
+    assert restart_digest(before, "object") == restart_digest(after, "object")
 
 
 def test_with_tls_the_api_speaks_https_everywhere() -> None:

@@ -115,6 +115,7 @@ class ProxySpec(PodSpec):
     workers: Workers = 1
     service: ServiceSpec = ServiceSpec()
     storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
+    hot_path: bool = True
     rdma: RdmaSpec | None = None
 
 

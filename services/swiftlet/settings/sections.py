@@ -306,12 +306,13 @@ class ProxySection(NodeTimeouts):
         "effect everywhere within this time; 0 asks for every request.",
     )
     hot_path: bool = Field(
-        default=False,
+        default=True,
         description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment "
-        "ago; all other requests as always. Without TLS, and with object servers that are spoken to natively.",
+        "ago; all other requests as always. With TLS, and with object servers that are spoken to over HTTP, Python "
+        "answers everything; `hot_path` at /statusz says so. false: Python accepts connections itself.",
     )
     hot_put: bool = Field(
-        default=False,
+        default=True,
         description="With hot_path: also store objects of up to 64 KiB in that thread, where no quota, version or rate "
         "limit has a say, and answer when all replicas are durable and the row is listed as always.",
     )
