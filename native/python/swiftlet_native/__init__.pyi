@@ -94,9 +94,6 @@ class Hasher:
     def xxh3_64(self) -> int:
         """xxh3 of the bytes so far in 64 bits."""
 
-    def xxh3_128(self) -> bytes:
-        """xxh3 of the bytes so far in 128 bits: 16 bytes, big-endian."""
-
     def copy(self) -> Hasher:
         """A hasher that has seen the same bytes and goes its own way from here."""
 

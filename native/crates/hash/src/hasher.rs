@@ -1,6 +1,8 @@
 //! Digests of a stream that arrives in pieces of any size.
 
-use xxhash_rust::xxh3::Xxh3;
+use std::hash::Hasher as _;
+
+use twox_hash::xxhash3_64::Hasher as Xxh3;
 
 use crate::md5::Md5;
 
@@ -13,7 +15,7 @@ const SLICE_BYTES: usize = 16 * 1024;
 pub struct Digests {
     /// Keep MD5.
     pub md5: bool,
-    /// Keep xxh3, from whose one state both its 64 and its 128 bits come.
+    /// Keep xxh3 in 64 bits.
     pub xxh3: bool,
 }
 
@@ -46,11 +48,11 @@ impl Hasher {
             (Some(md5), Some(xxh3)) => {
                 for slice in data.chunks(SLICE_BYTES) {
                     md5.update(slice);
-                    xxh3.update(slice);
+                    xxh3.write(slice);
                 }
             }
             (Some(md5), None) => md5.update(data),
-            (None, Some(xxh3)) => xxh3.update(data),
+            (None, Some(xxh3)) => xxh3.write(data),
             (None, None) => {}
         }
     }
@@ -70,13 +72,7 @@ impl Hasher {
     /// xxh3 of the bytes so far in 64 bits, if it is kept.
     #[must_use]
     pub fn xxh3_64(&self) -> Option<u64> {
-        self.xxh3.as_ref().map(|xxh3| xxh3.digest())
-    }
-
-    /// xxh3 of the bytes so far in 128 bits, if it is kept.
-    #[must_use]
-    pub fn xxh3_128(&self) -> Option<u128> {
-        self.xxh3.as_ref().map(|xxh3| xxh3.digest128())
+        self.xxh3.as_ref().map(|xxh3| xxh3.finish())
     }
 }
 

@@ -5,8 +5,8 @@
 //! is written. xxh3 is limited by memory instead. Whoever needs both therefore should read the data from
 //! memory once, which is what [`Hasher`] does.
 //!
-//! What is here as a whole is given to a crate that asks the processor what it can do (AVX2 where it is compiled for
-//! SSE2); streams to one whose one state yields both widths. The digests are the same, which a test holds against both.
+//! xxh3 is a crate's that asks the processor what it can do (AVX2 where it is compiled for SSE2). A test holds its digests
+//! against those of another one.
 
 pub mod beside;
 mod hasher;

@@ -117,12 +117,6 @@ impl Hasher {
         self.lock(py).xxh3_64().ok_or_else(|| not_kept("xxh3"))
     }
 
-    /// xxh3 of the bytes so far in 128 bits, as 16 big-endian bytes.
-    fn xxh3_128<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let digest = self.lock(py).xxh3_128().ok_or_else(|| not_kept("xxh3"))?;
-        Ok(PyBytes::new(py, &digest.to_be_bytes()))
-    }
-
     /// A hasher that has seen the same bytes and goes its own way from here.
     fn copy(&self, py: Python<'_>) -> Self {
         Self { state: Arc::new(Mutex::new(self.lock(py).clone())), detach_bytes: self.detach_bytes }
