@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use swiftlet_hash::{Digests, Hasher};
 use swiftlet_store::model::{Info, Key};
-use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Peer, Sink, Ticket, What};
+use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Peer, Sink, Ticket, WINDOW_BYTES, What};
 
 use crate::ahead::{Ahead, Reserved};
 use crate::client::Failure;
@@ -28,8 +28,6 @@ pub const MAX_PARTS: usize = 1024;
 const MAX_OPEN: usize = 8;
 /// How many times `ahead_bytes` may become for a caller that is faster than the devices.
 const MOST_AHEAD: u64 = 4;
-/// Bytes of one object in the transport's memory, at most: a request's window.
-const WINDOW_BYTES: u64 = 2 << 20;
 
 /// Bytes of one object, and what it has to be.
 #[derive(Clone, Debug)]
@@ -231,7 +229,7 @@ impl Run {
             let number = (state.done + state.open.len()) as u64;
             let reserved = match state.open.is_empty() {
                 true => None,
-                false => match self.options.ahead.reserve((part.stop - part.start).min(WINDOW_BYTES)) {
+                false => match self.options.ahead.reserve((part.stop - part.start).min(u64::from(WINDOW_BYTES))) {
                     None => break,
                     reserved => reserved,
                 },

@@ -29,7 +29,7 @@ pub use completions::Completions;
 pub use link::{Acceptor, Address, Carrier, Fabric, Fetched, Link, Met};
 pub use memory::Region;
 pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
-pub use node::{Config, Node, PeerReport};
+pub use node::{Config, Node, PeerReport, WINDOW_BYTES};
 pub use pool::{Buffer, Chunk, Pool, PoolUse, Then, Window};
 pub use samenode::{SameNodeAcceptor, SameNodeFabric};
 pub use swiftlet_wire::handshake::Key;

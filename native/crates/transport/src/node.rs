@@ -19,6 +19,9 @@ use crate::reactor::{Command, Reactor, Shared, World};
 /// Clients that are counted by name; further ones are counted together.
 const MAX_COUNTED: usize = 1024;
 
+/// Bytes of one body in memory that is received into, unless a node is told otherwise.
+pub const WINDOW_BYTES: u32 = 2 << 20;
+
 /// What a node is told at its start.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -56,7 +59,7 @@ impl Config {
             keys,
             pool,
             threads: 1,
-            window_bytes: 2 << 20,
+            window_bytes: WINDOW_BYTES,
             max_streams: 1024,
             inline_bytes: 4 << 20,
             max_connections: 1024,

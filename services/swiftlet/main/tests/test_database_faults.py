@@ -7,7 +7,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -32,15 +32,6 @@ from swiftlet.transport.signing import ClusterKey
 ROUNDS = {"batched": 1, "all_to_all": 1, "star": 2, "lightsync": 2, "chain": 2}
 """After which all three replicas are equal, by docs/sync.md."""
 at = Timestamp.at
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    (tmp_path / "redis").mkdir()
-    server = RedisServer(tmp_path / "redis")
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture
