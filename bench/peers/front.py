@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bench.baseline.run import Figures, wrk
@@ -52,9 +51,9 @@ def openstack(directory: Path) -> Iterator[tuple[Client, Callable[[], float]]]:
 
 
 @contextmanager
-def swiftlet(directory: Path, hot: bool) -> Iterator[tuple[Client, Callable[[], float]]]:
+def swiftlet(directory: Path, *options: str) -> Iterator[tuple[Client, Callable[[], float]]]:
     """Our own store, running, and its processor time."""
-    cluster = _started(directory, hot)
+    cluster = _started(directory, options)
     try:
         client = Client(cluster.endpoint, cluster.user, cluster.key)
         yield client, lambda: sum(seconds_of(one) for one in family_of(cluster.process.pid))
@@ -62,23 +61,26 @@ def swiftlet(directory: Path, hot: bool) -> Iterator[tuple[Client, Callable[[], 
         cluster.stop()
 
 
-def _started(directory: Path, hot: bool) -> Cluster:
+def one_worker(directory: Path) -> AbstractContextManager[tuple[Client, Callable[[], float]]]:
+    """Our own store with one worker of each service."""
+    return swiftlet(directory, "--workers", "1")
+
+
+def _started(directory: Path, options: tuple[str, ...]) -> Cluster:
     """A store; one that a busy machine did not let start in time is started once more."""
-    options = ("--workers", "1") if hot else ()
-    settings = {"SWIFTLET_PROXY__HOT_PATH": "true", "SWIFTLET_PROXY__HOT_PUT": "true"} if hot else {}
     for _ in range(_STARTS - 1):
         try:
-            return start_cluster(directory, *options, settings=settings)
+            return start_cluster(directory, *options)
         except AssertionError:
             time.sleep(5)
-    return start_cluster(directory, *options, settings=settings)
+    return start_cluster(directory, *options)
 
 
-OURS = ("swiftlet", "swiftlet, hot path")
-"""As it comes, with two workers of each; and with the front that answers small requests, and one worker of each."""
+OURS = ("swiftlet", "swiftlet, one worker")
+"""As it comes, with two workers of each; and with one of each, which leaves more to the clients on two processors."""
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[tuple[Client, Callable[[], float]]]]] = {
-    OURS[0]: partial(swiftlet, hot=False),
-    OURS[1]: partial(swiftlet, hot=True),
+    OURS[0]: swiftlet,
+    OURS[1]: one_worker,
     "OpenStack": openstack,
 }
 
