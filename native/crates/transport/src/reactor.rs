@@ -293,29 +293,37 @@ impl Reactor {
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         if self.watch.is_worth_it() {
-            let end = Instant::now() + watch::AT_MOST;
-            let seen = loop {
-                let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&AT_ONCE));
-                if !events.is_empty() || !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty() {
-                    break true;
-                }
-                if Instant::now() >= end {
-                    break false;
-                }
-                std::thread::yield_now();
-            };
+            let seen = self.look_until(Instant::now() + watch::AT_MOST, events);
             self.watch.ended(seen);
             if seen {
                 return;
             }
         }
         self.world.shared.asleep.store(true, Ordering::SeqCst);
-        let busy = !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty();
+        let busy = self.has_work();
         let timeout = if busy { Duration::ZERO } else { self.next_tick.saturating_duration_since(Instant::now()) };
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         // Interrupted by a signal: the next turn comes soon.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout));
         self.world.shared.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Stay awake until there is something to do, or the time is over. Whether there is.
+    fn look_until(&self, end: Instant, events: &mut Vec<epoll::Event>) -> bool {
+        loop {
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&AT_ONCE));
+            if !events.is_empty() || self.has_work() {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.dirty.is_empty() || !self.world.shared.lock().commands.is_empty()
     }
 
     fn ready(&mut self, number: u64, flags: epoll::EventFlags, now: Instant) {
