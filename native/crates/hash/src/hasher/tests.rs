@@ -17,7 +17,7 @@ fn xxh3_answers_as_its_reference_does() {
     assert_eq!(xxh3_128(b"abc"), 0x06b0_5ab6_733a_6185_78af_5f94_892f_3950);
 }
 
-/// There are other ways for 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240 and more bytes, and for each block
+/// Both crates take other ways for 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240 and more bytes, and for each block
 /// of 1024.
 #[test]
 fn every_length_has_the_same_digests_from_a_whole_and_from_a_stream() {
