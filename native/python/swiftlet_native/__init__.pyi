@@ -278,12 +278,10 @@ def read_copies(store: Store, wanted: Buffer, /, *, objects: int, size: int, alo
 def take_copies(store: Store, taken: Buffer, /, *, objects: int) -> bytes:
     """Take up to so many copies in one commit; what became of each. ValueError, and nothing is taken, for garbage."""
 
-def sync_answer(
-    store: Store, question: Buffer, ring_version: int, is_primary: Callable[[int], bool], /
-) -> bytes | None:
+def sync_answer(store: Store, question: Buffer, ring_version: int, belongs: Buffer, /) -> bytes | None:
     """The answer to a question of a sync session; see "Messages" in docs/sync.md. None: it is not answered here.
 
-    `is_primary` is asked about each partition in the answer.
+    `belongs` has a byte for each partition of the ring, other than 0 where the answerer is a primary.
     """
 
 def sync_suffixes(answer: bytes, /) -> tuple[int, int, list[tuple[int, bool, int, bytes]]] | None:
@@ -331,6 +329,9 @@ def sync_lacked(mine: bytes, theirs: bytes, since_s: float, until_s: float, forg
     That is what is between `since_s` and `until_s`, and tombstones before `forgotten_s` of what they have nothing of.
     Of each object partition 4, need 1 (with 0x80: they have nothing of it), kind 1, digest 16, three timestamps of 8.
     """
+
+def sync_ascending(numbers: Sequence[int], /) -> bytes | None:
+    """How many there are, then each as its distance from the one before less one; None for what does not ascend."""
 
 def sync_copies(policy: int, lacked: bytes, /) -> tuple[bytes, bytes]:
     """Of `sync_lacked`: the question for copies, and the tombstones as copies; see "Copies" in docs/sync.md."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from swiftlet.errors import Unavailable
 from swiftlet.model import Entry
 from swiftlet.ring.lookup import Ring
-from swiftlet.storage.local_devices import IsLocal, holders_of, own_index
+from swiftlet.storage.local_devices import IsLocal
 from swiftlet.store import sethash
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -30,34 +30,52 @@ from swiftlet.sync.session.responder import answer
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the rings put a device: the ring's version, and whether a partition belongs there."""
+    """Where the rings put a device: the ring's version, and by partition a byte, not 0 where it belongs there."""
 
     ring_version: int
-    is_primary: Callable[[int], bool]
+    belongs: bytes
+
+    def is_primary(self, partition: int) -> bool:
+        """Whether a partition belongs there."""
+        return partition < len(self.belongs) and self.belongs[partition] != 0
 
 
 PlacedBy = Callable[[int], Placed]
 """From a policy to where its ring puts a device."""
 
-NOWHERE = Placed(UNKNOWN_RING, lambda partition: False)
+NOWHERE = Placed(UNKNOWN_RING, b"")
 """No ring knows the device."""
 
 
 def placed_by(rings: Callable[[int], Ring], device: str, is_local: IsLocal) -> PlacedBy:
-    """Where the rings put a server's `device`; `rings` gives a policy's newest one, or is Unavailable."""
+    """Where the rings put a server's `device`; `rings` gives a policy's newest one, or is Unavailable.
+
+    Which partitions a ring puts there is looked up once for a ring, as each answer says it of thousands of them.
+    """
+    known: dict[int, tuple[Ring, Placed]] = {}
 
     def placed(policy: int) -> Placed:
         try:
             ring = rings(policy)
         except Unavailable:
             return NOWHERE
-        if not any(found is not None and found.device == device and is_local(found) for found in ring.devices):
-            return NOWHERE
-        return Placed(
-            ring.version, lambda partition: own_index(holders_of(ring, partition), device, is_local) is not None
-        )
+        newest = known.get(policy)
+        if newest is None or newest[0] is not ring:
+            newest = known[policy] = ring, _placed_in(ring, device, is_local)
+        return newest[1]
 
     return placed
+
+
+def _placed_in(ring: Ring, device: str, is_local: IsLocal) -> Placed:
+    own = [found for found in ring.devices if found is not None and found.device == device and is_local(found)]
+    if not own:
+        return NOWHERE
+    belongs = bytearray(ring.partition_count)
+    for one in own:
+        for partition, _ in ring.partitions_of(one.id):
+            belongs[partition] = 1
+    return Placed(ring.version, bytes(belongs))
 
 
 def nowhere(policy: int) -> Placed:
@@ -69,7 +87,7 @@ def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> byt
     """The answer to one question; WireError for what is none. Blocks as the store does."""
     if isinstance(store, NativeStore):
         here = placed(policy_of(message))
-        found = store.sync_answer(message, here.ring_version, here.is_primary)
+        found = store.sync_answer(message, here.ring_version, here.belongs)
         if found is not None:
             return found
     return answer_by_values(store, message, placed)

@@ -6,7 +6,7 @@ Format: `docs/volumes.md`. Fault model and the rest: `native/crates/store`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,10 +240,13 @@ class NativeStore:
         """Take copies in one group commit; what became of each. ValueError, and none was taken, for garbage."""
         return swiftlet_native.take_copies(self._store, copies, objects=objects)
 
-    def sync_answer(self, question: bytes, ring_version: int, is_primary: Callable[[int], bool]) -> bytes | None:
-        """The answer to a question of a sync session, see "Messages" in `docs/sync.md`; None: not by itself."""
+    def sync_answer(self, question: bytes, ring_version: int, belongs: bytes) -> bytes | None:
+        """The answer to a question of a sync session, see "Messages" in `docs/sync.md`; None: not by itself.
+
+        `belongs` has a byte for each partition of the ring, other than 0 where this device is a primary.
+        """
         with _domain(self._root):
-            return swiftlet_native.sync_answer(self._store, question, ring_version, is_primary)
+            return swiftlet_native.sync_answer(self._store, question, ring_version, belongs)
 
     # -- partitions ------------------------------------------------------------------------------------------
 

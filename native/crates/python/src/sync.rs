@@ -11,19 +11,19 @@ use crate::store::{EntryParts, Store, entry_parts, raise};
 
 /// The answer to a question, None for one that is not answered here.
 #[pyfunction]
-#[pyo3(signature = (store, question, ring_version, is_primary, /))]
+#[pyo3(signature = (store, question, ring_version, belongs, /))]
 pub(crate) fn sync_answer<'py>(
     py: Python<'py>,
     store: PyRef<'py, Store>,
     question: Bytes,
     ring_version: u32,
-    is_primary: Bound<'py, PyAny>,
+    belongs: Bytes,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let (store, question) = (store.shared(), question.as_slice());
+    let (store, question, belongs) = (store.shared(), question.as_slice(), belongs.as_slice());
     let found = py.detach(|| answers::answer(&store, question, ring_version)).map_err(raise)?;
     let Some(Answer { mut message, flags }) = found else { return Ok(None) };
     for (partition, at) in flags {
-        message[at] = u8::from(is_primary.call1((partition,))?.is_truthy()?);
+        message[at] = u8::from(belongs.get(partition as usize).is_some_and(|here| *here != 0));
     }
     Ok(Some(PyBytes::new(py, &message)))
 }
@@ -146,6 +146,13 @@ pub(crate) fn sync_lacked<'py>(
 ) -> Option<Bound<'py, PyBytes>> {
     let found = batches::lacked(mine, theirs, Moment { since_s, until_s, forgotten_s })?;
     Some(PyBytes::new(py, &found))
+}
+
+/// Numbers in ascending order, as messages have them; None for others.
+#[pyfunction]
+#[pyo3(signature = (numbers, /))]
+pub(crate) fn sync_ascending<'py>(py: Python<'py>, numbers: Vec<i64>) -> Option<Bound<'py, PyBytes>> {
+    Some(PyBytes::new(py, &answers::ascending_bytes(numbers)?))
 }
 
 /// The question for copies, and the tombstones, of what is lacked.

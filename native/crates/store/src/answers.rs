@@ -205,5 +205,19 @@ pub(crate) fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Op
     Some(numbers)
 }
 
+/// The inverse of `ascending`; None for numbers that do not ascend, or are less than 0.
+#[must_use]
+pub fn ascending_bytes(numbers: impl IntoIterator<Item = i64, IntoIter: ExactSizeIterator>) -> Option<Vec<u8>> {
+    let numbers = numbers.into_iter();
+    let mut out = Vec::with_capacity(numbers.len() + 10);
+    put_varint(&mut out, numbers.len() as u64);
+    let mut next = 0_i64;
+    for number in numbers {
+        put_varint(&mut out, u64::try_from(number.checked_sub(next)?).ok()?);
+        next = number.checked_add(1)?;
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests;

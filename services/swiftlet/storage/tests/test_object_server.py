@@ -323,7 +323,10 @@ async def test_a_server_says_by_its_newest_ring_whether_it_is_a_primary(tmp_path
             raise Unavailable("no ring yet")
         return rings[-1]
 
+    looked_at: list[Device] = []
+
     def local(device: Device) -> bool:
+        looked_at.append(device)
         return device.host == "h1"
 
     async def says(policy: int = 0) -> tuple[int, list[bool]]:
@@ -336,6 +339,9 @@ async def test_a_server_says_by_its_newest_ring_whether_it_is_a_primary(tmp_path
         assert await says() == (UNKNOWN_RING, [False] * 3)
         rings.append(Ring(4, 1, 2, devices, [array("H", [0, 1]), array("H", [1, 2])]))
         assert await says() == (4, [True, True, False]), "the ring has two partitions only"
+        looked_at.clear()
+        assert await says() == (4, [True, True, False])
+        assert not looked_at, "places are looked up once for a ring"
         assert await says(1) == (UNKNOWN_RING, [False] * 3)
         rings.append(Ring(5, 1, 2, devices, [array("H", [0, 1]), array("H", [2, 2])]))
         assert await says() == (5, [False, True, False])

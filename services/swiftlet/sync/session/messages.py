@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from operator import sub
 from typing import TypeAlias
+
+import swiftlet_native
 
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
@@ -46,9 +46,6 @@ _NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
 _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
-_MANY = 16
-"""Numbers from which on their gaps are made all at once, if they are all small."""
-_ONE_LESS = bytes([0, *range(255)])
 _POSTED = 0x80
 """Set in an entry's kind when the two further timestamps follow."""
 
@@ -263,23 +260,10 @@ def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
 def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
     """The count, then each number as its distance from the one before less one."""
     _check_count(len(numbers), limit, what)
-    put_varint(out, len(numbers))
-    if len(numbers) > _MANY and numbers[0] >= 0 and numbers[-1] - numbers[0] < len(numbers) * 0x80:
-        distances = list(map(sub, islice(numbers, 1, None), numbers))
-        if min(distances) > 0 and max(distances) <= 0x80:
-            put_varint(out, numbers[0])
-            out += bytes(distances).translate(_ONE_LESS)
-            return
-    last = -1
-    for number in numbers:
-        gap = number - last - 1
-        if gap < 0:
-            raise WireError(f"the {what} are not in ascending order")
-        if gap < 0x80:
-            out.append(gap)
-        else:
-            put_varint(out, gap)
-        last = number
+    found = swiftlet_native.sync_ascending(numbers)
+    if found is None:
+        raise WireError(f"the {what} are not in ascending order")
+    out += found
 
 
 def _check_count(count: int, limit: int, what: str) -> None:

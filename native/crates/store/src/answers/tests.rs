@@ -31,3 +31,15 @@ fn what_is_no_question_is_not_answered() {
         assert!(parse(&message).is_none(), "{message:?}");
     }
 }
+
+#[test]
+fn numbers_that_ascend_are_written_as_they_are_read() {
+    for numbers in [vec![], vec![0], vec![7], vec![0, 1, 130, 131, 70_000, i64::from(u32::MAX)]] {
+        let bytes = ascending_bytes(numbers.iter().copied()).expect("they ascend");
+        let read = ascending(&mut Cursor { data: &bytes }, 10, u64::from(u32::MAX)).expect("they were written");
+        assert_eq!(read.iter().map(|number| i64::from(*number)).collect::<Vec<_>>(), numbers);
+    }
+    for numbers in [vec![-1], vec![i64::MIN], vec![3, 3], vec![3, 2], vec![0, i64::MAX, 1]] {
+        assert_eq!(ascending_bytes(numbers.clone()), None, "{numbers:?}");
+    }
+}
