@@ -1,8 +1,8 @@
 """Object servers on one machine, each behind a relay that counts, with a ring over them and objects put straight into
 their stores.
 
-All servers live in the benchmark's own process. The stores are native ones in a directory in memory, or `Generated`
-ones that hold an index and no objects.
+All servers live in the benchmark's own process. The stores are native ones on a disk, or `Generated` ones that hold an
+index and no objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from aiohttp import web
 from swiftlet_native import xxh3_64, xxh3_128
@@ -25,7 +27,7 @@ from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
 from swiftlet.storage.object_server import ObjectServer, add_object_routes
 from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.sync_answers import Placed
+from swiftlet.storage.sync_answers import placed_by
 from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -51,7 +53,7 @@ class Relay:
     """Counts what goes to one server and back. Stopped, it refuses connections, as a node that is down does."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.server_port = port
         self.bytes = 0
         """HTTP and WebSockets, headers included, both ways."""
         self.messages = 0
@@ -59,8 +61,8 @@ class Relay:
         self.segments = 0
         """TCP segments that this would be on Ethernet; an estimate."""
         self.port = 0
+        self.ends: set[_End] = set()
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def tcp_bytes(self) -> int:
@@ -73,39 +75,77 @@ class Relay:
 
     async def start(self) -> None:
         """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Begun(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Refuse connections, and end those there are."""
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in list(self.ends):
+            end.break_off()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        there, thither = await asyncio.open_connection("127.0.0.1", self._port)
-        back = asyncio.create_task(self._pump(there, writer, counts=False))
+
+class _End(asyncio.Protocol):
+    """One end of a connection through a relay; what comes goes out at the other end."""
+
+    def __init__(self, relay: Relay, other: _End | None = None) -> None:
+        self._relay = relay
+        self.other = other
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._relay.ends.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._relay.bytes += len(data)
+        self._relay.segments += -(-len(data) // _SEGMENT_BYTES)
+        assert self.other is not None
+        assert self.other.transport is not None
+        self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._relay.ends.discard(self)
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.close()
+
+    def break_off(self) -> None:
+        assert self.transport is not None
+        self.transport.abort()
+
+
+class _Begun(_End):
+    """The end of who asks, which is read once the server is reached."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self.transport is not None
+        self.transport.pause_reading()
+        self._connecting = asyncio.create_task(self._connect())
+
+    def data_received(self, data: bytes) -> None:
+        self._relay.messages += 1
+        super().data_received(data)
+
+    async def _connect(self) -> None:
+        assert self.transport is not None
+        self.other = there = _End(self._relay, self)
         try:
-            await self._pump(reader, thither, counts=True)
-        finally:
-            back.cancel()
-            writer.close()
-            thither.close()
-            self._tasks.discard(task)
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool) -> None:
-        while piece := await reader.read(1 << 16):
-            self.bytes += len(piece)
-            self.segments += -(-len(piece) // _SEGMENT_BYTES)
-            if counts:
-                self.messages += 1
-            writer.write(piece)
-            await writer.drain()
+            await asyncio.get_running_loop().create_connection(lambda: there, "127.0.0.1", self._relay.server_port)
+        except OSError:
+            self.transport.abort()
+        else:
+            self.transport.resume_reading()
 
 
 class Generated(MemoryStore):
@@ -171,11 +211,14 @@ class Cluster:
             count += 1
         return count
 
-    def delete(self, number: int, second: float, devices: Iterable[Device]) -> None:
-        """Delete an object at some devices."""
+    def delete(self, number: int, second: float, devices: Iterable[Device]) -> int:
+        """Delete an object at some devices; at how many."""
         key = self.key(number)
+        count = 0
         for device in devices:
             self.by_device[device.id].store.delete(key, Timestamp.at(second), f"/a/c/{number}")
+            count += 1
+        return count
 
     def forget(self, device: Device, key: ObjectKey) -> None:
         """Have a device know nothing of an object."""
@@ -205,9 +248,15 @@ def native(directory: Path, partitions: Iterable[int]) -> Store:
     return NativeStore(directory, volume_bytes=64 << 20)
 
 
+def _is(id_: int, found: Device) -> bool:
+    return found.id == id_
+
+
 @asynccontextmanager
-async def cluster_of(nodes: int, replicas: int, part_power: int, make: MakeStore = native) -> AsyncIterator[Cluster]:
-    """Servers, running."""
+async def cluster_of(
+    nodes: int, replicas: int, part_power: int, make: MakeStore = native, parent: Path | None = None
+) -> AsyncIterator[Cluster]:
+    """Servers, running; their stores are below `parent`, by default where temporary files are."""
     builder = RingBuilder(part_power, replicas, min_part_hours=0)
     for number in range(nodes):
         builder.add_device(host=f"h{number}", port=1, device="d", region="r", zone=f"z{number}", weight=1)
@@ -215,18 +264,17 @@ async def cluster_of(nodes: int, replicas: int, part_power: int, make: MakeStore
     old = builder.ring
     made: list[Node] = []
     runners: list[web.AppRunner] = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="bench-sync-") as directory:
+    rings: dict[int, Ring] = {}
+    with tempfile.TemporaryDirectory(dir=parent, prefix="bench-sync-") as directory:
         for device in old.devices:
             assert device is not None
             root = Path(directory) / f"d{device.id}"
             root.mkdir()
-            mine = frozenset(partition for partition, _ in old.partitions_of(device.id))
-            store = make(root, mine)
+            store = make(root, (partition for partition, _ in old.partitions_of(device.id)))
             outbox = Outbox(Path(directory) / str(device.id))
-            placed = Placed(1, mine.__contains__)
             app = web.Application(client_max_size=0)
-            by_ring = {"d": lambda policy, placed=placed: placed}
-            server = ObjectServer({"d": store}, {"d": outbox}, Rows(), key=KEY, placed=by_ring)
+            placed = placed_by(lambda policy: rings[policy], "d", partial(_is, device.id))
+            server = ObjectServer({"d": store}, {"d": outbox}, Rows(), key=KEY, placed={"d": placed})
             add_object_routes(app, server)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
@@ -240,6 +288,7 @@ async def cluster_of(nodes: int, replicas: int, part_power: int, make: MakeStore
             for replica, holder in enumerate(old.primaries(partition)):
                 rows[replica][partition] = holder.id
         ring = Ring(1, part_power, replicas, [node.device for node in made], [array("H", row) for row in rows])
+        rings[0] = ring
         try:
             yield Cluster(ring, made)
         finally:

@@ -159,7 +159,7 @@ class Subject:
 
     async def _settle(self, nodes: list[Node]) -> bool:
         """A round that is not measured; whether anything moved."""
-        reports = [await self._round(node, Recording()) for node in nodes]
+        reports = [await self.round(node, Recording()) for node in nodes]
         return any(report.pushed + report.pulled for report in reports)
 
     async def _bare(self, made: Recording) -> float:
@@ -186,7 +186,7 @@ class Subject:
         await transport.close()
         return took_s
 
-    async def _round(self, node: Node, transport: Recording) -> RoundReport:
+    async def round(self, node: Node, transport: Recording) -> RoundReport:
         """One, by a replicator that knows of no failures yet."""
 
         def local(_ring: Ring) -> list[Device]:
@@ -206,7 +206,7 @@ class Subject:
         _reset_peak()
         _set_nice(self.nice)
         memory, cpu_s, began = _memory("VmRSS"), _cpu_s(), time.monotonic()
-        report = await self._round(node, transport)
+        report = await self.round(node, transport)
         delay_s = time.monotonic() - began
         _set_nice(0)
         cost = (
@@ -219,6 +219,13 @@ class Subject:
             max(0.0, _memory("VmHWM") - memory),
         )
         return cost, report
+
+
+async def warm_up(cluster: Cluster) -> None:
+    """A round of each node that is not measured: whatever the first one has to make is made."""
+    subject = Subject(cluster, "batched", 0, 0)
+    for node in cluster.nodes:
+        await subject.round(node, Recording())
 
 
 def _set_nice(value: int) -> None:

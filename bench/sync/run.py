@@ -11,15 +11,16 @@ same stores, one after the other. TCP and IP headers are estimated; the rest is 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.sync.cluster import Generated, cluster_of, generated_hashes
-from bench.sync.measure import Measured, Subject
+import uvloop
+
+from bench.sync.cluster import Generated, cluster_of, generated_hashes, native
+from bench.sync.measure import Measured, Subject, warm_up
 from bench.sync.scenarios import fill, scenarios
 from swiftlet.main.heap import look_for_garbage_seldom
 from swiftlet.store.protocol import Store
@@ -52,11 +53,12 @@ async def bench(arguments: argparse.Namespace, objects: int, replicas: int) -> l
         return Generated(hashes, partitions)
 
     found: list[Measured] = []
-    made = {"make": generated} if arguments.generated else {}
-    async with cluster_of(NODES, replicas, arguments.part_power, **made) as cluster:
+    make = generated if arguments.generated else native
+    async with cluster_of(NODES, replicas, arguments.part_power, make, arguments.directory) as cluster:
         if not arguments.generated:
             began = time.monotonic()
             fill(cluster, objects)
+            await warm_up(cluster)
             print(f"<!-- filled in {time.monotonic() - began:.0f} s -->", flush=True)
         for turn, mode in enumerate(arguments.modes):
             only_stable = arguments.generated or mode in arguments.stable
@@ -82,6 +84,9 @@ def main() -> None:
     parser.add_argument(
         "--nice", type=int, default=0, help="niceness in measured rounds; below 0 (root) on busy machines"
     )
+    parser.add_argument(
+        "--directory", type=Path, help="where the stores are; by default where temporary files are, on a disk"
+    )
     parser.add_argument("--json", type=Path, help="add the figures to this file")
     arguments = parser.parse_args()
     look_for_garbage_seldom()
@@ -89,7 +94,7 @@ def main() -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
     for objects in arguments.objects:
         for replicas in arguments.replicas:
-            found = asyncio.run(bench(arguments, objects, replicas))
+            found = uvloop.run(bench(arguments, objects, replicas))
             if arguments.json:
                 _add(arguments.json, found)
 

@@ -14,7 +14,8 @@ Afterwards everything is equal again, and as many objects are there as before.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from bench.sync.cluster import Cluster
 from bench.sync.measure import Measured, Subject
@@ -24,13 +25,19 @@ SMALL, LARGE = b"x" * 100, b"x" * 10_240
 _OLD_S = 60.0
 """Seconds that writes lie back: what is younger than a few seconds is left alone."""
 _MOST_ROUNDS = 6
+_WRITERS = 64
 
 
 def fill(cluster: Cluster, objects: int) -> None:
     """Put objects on all their replicas."""
     second = time.time() - 3600
-    for number in range(objects):
-        cluster.put(number, second, SMALL, cluster.holders(number))
+    _each(range(objects), lambda number: cluster.put(number, second, SMALL, cluster.holders(number)))
+
+
+def _each(numbers: range, work: Callable[[int], int]) -> int:
+    """Do it for each number, some at a time, as stores make what comes together durable together; the sum."""
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        return sum(writers.map(work, numbers))
 
 
 async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> AsyncIterator[Measured]:
@@ -41,21 +48,20 @@ async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> A
     cluster, replicas, objects = subject.cluster, subject.replicas, subject.objects
     quorum, some = write_quorum(replicas), objects // 10
     new = range(objects * (turn + 1), objects * (turn + 1) + some)
-    for number in new:
-        cluster.put(number, time.time() - _OLD_S, SMALL, cluster.holders(number)[:quorum])
+    _each(new, lambda number: cluster.put(number, time.time() - _OLD_S, SMALL, cluster.holders(number)[:quorum]))
     lacking = some * (replicas - quorum) * len(SMALL)
     bare = subject.mode == "batched"
     yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS, bare=bare)
-    for number in new:
-        cluster.delete(number, time.time() - _OLD_S / 2, cluster.holders(number)[:quorum])
+    _each(new, lambda number: cluster.delete(number, time.time() - _OLD_S / 2, cluster.holders(number)[:quorum]))
     yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS, bare=bare)
     away = cluster.nodes[-1]
     await away.relay.stop()
     yield await subject.measure("a node down", away=away)
-    lacking = 0
-    for number in range(some):
+
+    def write_anew(number: int) -> int:
         up = [device for device in cluster.holders(number) if device.id != away.device.id]
-        written = cluster.put(number, time.time() - _OLD_S / 2, LARGE, up)
-        lacking += (replicas - written) * len(LARGE)
+        return cluster.put(number, time.time() - _OLD_S / 2, LARGE, up)
+
+    lacking = (some * replicas - _each(range(some), write_anew)) * len(LARGE)
     await away.relay.start()
     yield await subject.measure("it is back", lacking=lacking, rounds=_MOST_ROUNDS, first=away)
