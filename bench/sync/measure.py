@@ -13,6 +13,7 @@ import os
 import resource
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -231,7 +232,9 @@ async def warm_up(cluster: Cluster) -> None:
 def _set_nice(value: int) -> None:
     """Of this process: of each thread and, where Linux shares processors among sessions, of its session."""
     for thread in Path("/proc/self/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
+        # A thread may end in the meantime.
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
     session = Path("/proc/self/autogroup")
     if session.exists():
         session.write_text(f"{value}\n")
