@@ -6,6 +6,8 @@ ring that comes between two questions answers the second one.
 
 from __future__ import annotations
 
+from functools import partial
+
 from swiftlet.model import DatabaseKind
 from swiftlet.storage.listing_index import ListingIndex
 from swiftlet.storage.local_devices import CurrentRing, IsLocal
@@ -14,7 +16,7 @@ from swiftlet.sync.databases.entries import RINGS, kind_of
 from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page, suffix_of
 from swiftlet.sync.session.messages import Compare, decode_request, encode
-from swiftlet.sync.session.responder import answer
+from swiftlet.sync.session.responder import answer_by
 
 
 def databases_placed_by(account: CurrentRing, container: CurrentRing, device: str, is_local: IsLocal) -> PlacedBy:
@@ -31,14 +33,7 @@ async def answer_databases(index: ListingIndex, message: bytes, placed: PlacedBy
     if isinstance(request, Compare):
         await index.prepare(kind, request.partitions)
     here = placed(request.policy)
-    steps = answer(request, here.ring_version, here.is_primary)
-    observation: object = None
-    while True:
-        try:
-            effect = steps.send(observation)
-        except StopIteration as end:
-            return encode(end.value)
-        observation = _look(index, kind, effect)
+    return encode(answer_by(partial(_look, index, kind), request, here.ring_version, here.is_primary))
 
 
 def _look(index: ListingIndex, kind: DatabaseKind, effect: Effect) -> object:

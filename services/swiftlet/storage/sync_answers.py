@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from swiftlet.errors import Unavailable
 from swiftlet.model import Entry
@@ -25,7 +26,7 @@ from swiftlet.store.protocol import Store
 from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode, policy_of
-from swiftlet.sync.session.responder import answer
+from swiftlet.sync.session.responder import answer_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +98,7 @@ def answer_by_values(store: Store, message: bytes, placed: PlacedBy = nowhere) -
     """The same, of any store, by what it says of each suffix."""
     request = decode_request(message)
     here = placed(request.policy)
-    steps = answer(request, here.ring_version, here.is_primary)
-    observation: object = None
-    while True:
-        try:
-            effect = steps.send(observation)
-        except StopIteration as end:
-            return encode(end.value)
-        observation = _look(store, request.policy, effect)
+    return encode(answer_by(partial(_look, store, request.policy), request, here.ring_version, here.is_primary))
 
 
 def _look(store: Store, policy: int, effect: Effect) -> object:

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.answers import PushRun, needs_of
-from swiftlet.sync.compare import Need, Push
 from swiftlet.sync.copies_wire import Wanted, fates_from, given_from, run_bytes, tombstone_bytes, wanted_bytes
+from swiftlet.sync.session.answers import PushRun, needs_of
+from swiftlet.sync.session.compare import Need, Push
 
 Outcome = int | SwiftletError | None
 """Bytes of data that went, why nothing did, or None: it has to be brought alone."""

@@ -12,7 +12,7 @@ from swiftlet.errors import NotFound
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.compare import Need, Push
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.timestamp import ZERO
 
 SMALL_BYTES = 1 << 20

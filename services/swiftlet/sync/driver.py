@@ -27,13 +27,13 @@ from swiftlet.errors import (
 )
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring.model import Device
-from swiftlet.sync.answers import all_primary, entries_in, hashes_in, partitions_in, without_hashes
 from swiftlet.sync.course import Course, Outdated, as_node_error
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.mover import MOVES_PER_SLOT, Mover
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.questions import Questions
 from swiftlet.sync.report import REMOVED, SESSIONS, RoundReport
+from swiftlet.sync.session.answers import all_primary, entries_in, hashes_in, partitions_in, without_hashes
 from swiftlet.sync.session.effects import (
     Ask,
     Drop,

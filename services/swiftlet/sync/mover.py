@@ -29,13 +29,13 @@ from swiftlet.errors import (
 )
 from swiftlet.model import ObjectKey
 from swiftlet.ring.model import Device
-from swiftlet.sync.answers import needs_of, partitions_of
-from swiftlet.sync.compare import Need, Push
 from swiftlet.sync.copies_wire import MAX_OBJECTS, Changed
 from swiftlet.sync.course import Course, Outdated, as_node_error
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, RoundReport
+from swiftlet.sync.session.answers import needs_of, partitions_of
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Fate
 from swiftlet.sync.share import Share
 from swiftlet.sync.wares import Wares

@@ -17,8 +17,8 @@ from prometheus_client import Counter
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.answers import in_runs
 from swiftlet.sync.older import answer_for
+from swiftlet.sync.session.answers import in_runs
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
     Entries,

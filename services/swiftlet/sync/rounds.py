@@ -5,8 +5,7 @@ with it. What is left is worked on in sessions of many partitions with one peer 
 a time, so that nothing is fetched twice: with the first peer it may get everything, and be found equal to the others.
 What came from one peer is new to the others that were compared before: those are compared once more.
 
-Peers that are back come first, then what a former life of the replicator had not done, both at random. Handoffs go home
-in between.
+What comes next is said by `swiftlet.sync.agenda`.
 
 Fault model: a session may fail for any reason, with anything done or not done. What it has not told of is tried again
 in sessions of an eighth of the size, down to single partitions, which then count as failed: one partition that is in
@@ -18,13 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
 from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
+from swiftlet.sync.agenda import Agenda
 from swiftlet.sync.books import NOT_DONE, Book, Found
 from swiftlet.sync.cases import EVERYTHING, Errand, LeftOut, Proofs, Selection
 from swiftlet.sync.course import Course, Outdated
@@ -77,15 +76,11 @@ class Round:
         self._progress = progress
         self._outdated = outdated
         self._selection = selection
-        self._first: set[str] = set(neighbours.take_back())
-        """Nodes that are back."""
+        self._agenda = Agenda(self._size, neighbours.take_back())
         self._books: dict[int, Book] = {}
         """By share."""
         self._concluded: list[tuple[Share, frozenset[int]]] = []
         """What needs no session any more: all proved, or left out."""
-        self._ready: dict[tuple[bool, int, int, bool], list[int]] = {}
-        self._retries: deque[Errand] = deque()
-        self._homes: deque[tuple[Share, Homeward]] = deque()
         self._left_out: dict[str, list[LeftOut]] = {}
         self._waiting_homes: dict[str, list[tuple[Share, Homeward]]] = {}
         self._under_way = 0
@@ -117,7 +112,7 @@ class Round:
             self._leave_out_failed(share, away, concerned.intersection(held))
             await self._look_for_bare(share, concerned)
         self._conclude_rest(share, concerned)
-        self._homes.extend((share, home) for home in homeward)
+        self._agenda.go_home((share, home) for home in homeward)
 
     def _away(self, share: Share) -> frozenset[int]:
         return frozenset(d.id for d in share.ring.devices if d is not None and self._neighbours.skips(node_of(d)))
@@ -161,7 +156,7 @@ class Round:
 
         found = await asyncio.gather(*(prove(share.device_of(peer), asked) for peer, asked in by_peer.items()))
         random.shuffle(found)
-        found.sort(key=lambda proofs: node_of(proofs.peer) not in self._first)
+        found.sort(key=lambda proofs: node_of(proofs.peer) not in self._agenda.first)
         for proofs in found:
             self._count_proved(share, proofs.proved)
             unproved = proofs.asked - proofs.proved
@@ -241,12 +236,9 @@ class Round:
 
     async def work(self) -> None:
         """Do everything that was planned."""
-        homes = list(self._homes)
-        random.shuffle(homes)
-        self._homes = deque(homes)
         everything: list[tuple[Share, Collection[int]]] = list(self._concluded)
         everything += [(book.share, book.cases) for book in self._books.values()]
-        everything += [(share, (home.partition,)) for share, home in homes]
+        everything += [(share, (home.partition,)) for share, home in self._agenda.homes]
         self._progress.begin(everything)
         for share, done in self._concluded:
             self._progress.done_all(share, done)
@@ -264,7 +256,7 @@ class Round:
                 began = await self._next()
             if began:
                 continue
-            if not (self._under_way or self._ready or self._retries or self._homes):
+            if not (self._under_way or self._agenda):
                 self._news.set()
                 return
             self._news.clear()
@@ -276,15 +268,10 @@ class Round:
 
     async def _next(self) -> bool:
         """Do the next piece of work; whether there was one."""
-        errand = self._retries.popleft() if self._retries else None
-        if errand is None and self._homes and (not self._ready or random.random() < 0.5):  # noqa: S311 - order
-            home = self._homes.popleft()
-            await self._at_work(self._send_home(*home))
-            return True
-        errand = errand or self._pop()
-        if errand is None:
+        work = self._agenda.next()
+        if work is None:
             return False
-        await self._at_work(self._hold(errand))
+        await self._at_work(self._hold(work) if isinstance(work, Errand) else self._send_home(*work))
         return True
 
     async def _at_work(self, work: Awaitable[None]) -> None:
@@ -295,40 +282,16 @@ class Round:
             self._under_way -= 1
             self._news.set()
 
-    def _pop(self) -> Errand | None:
-        if not self._ready:
-            return None
-        keys = list(self._ready)
-        random.shuffle(keys)
-        key = min(keys, key=self._rank)
-        _, share_id, peer_id, differs = key
-        share, waiting = self._books[share_id].share, self._ready[key]
-        size = self._size(share)
-        partitions = waiting[-size:]
-        del waiting[-size:]
-        if not waiting:
-            del self._ready[key]
-        return Errand(share, share.device_of(peer_id), differs, partitions)
-
     def _size(self, share: Share) -> int:
         """How many partitions go into sessions at a time."""
         return MANY if self._terms(share).mode.first is First.BATCH else FEW
-
-    def _rank(self, key: tuple[bool, int, int, bool]) -> tuple[bool, bool]:
-        """Who is back comes first, what a former life did comes last."""
-        late, share_id, peer_id, _ = key
-        return node_of(self._books[share_id].share.device_of(peer_id)) not in self._first, late
 
     def _advance(self, book: Book, partitions: Iterable[int]) -> None:
         """On to each partition's next peer, or to its end."""
         ready, done = book.next_of(partitions)
         for peer, differs, some in ready:
-            if len(some) > self._size(book.share):
-                random.shuffle(some)
             late = self._progress.were_done(book.share, some)
-            for is_late, part in ((True, late), (False, [p for p in some if p not in late] if late else some)):
-                if part:
-                    self._ready.setdefault((is_late, id(book.share), peer, differs), []).extend(part)
+            self._agenda.compare(book.share, peer, some, differ=differs, late=late)
         if ready:
             self._news.set()
         if done:
@@ -383,7 +346,7 @@ class Round:
             size = max(1, len(partitions) // _LESS)
             waiting = list(unsettled)
             for start in range(0, len(waiting), size):
-                self._retries.append(Errand(share, peer, False, waiting[start : start + size]))
+                self._agenda.retry(Errand(share, peer, False, waiting[start : start + size]))
 
     def _sessions(self, errand: Errand) -> list[Session]:
         """One about all partitions, or, where a message is about one of them, as many as there are."""
@@ -452,10 +415,10 @@ class Round:
     def _take_up(self) -> None:
         """Put what was left out because of nodes that are back at the head."""
         back = self._neighbours.take_back()
-        self._first |= back
+        self._agenda.first |= back
         for node in back:
             homes = self._waiting_homes.pop(node, [])
-            self._homes.extendleft(homes)
+            self._agenda.go_home_first(homes)
             self._progress.again(len(homes))
             for out in self._left_out.pop(node, []):
                 if not self._outdated(out.share):

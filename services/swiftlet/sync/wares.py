@@ -9,9 +9,9 @@ from swiftlet.model import ObjectKey
 from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.model import Device
 from swiftlet.sync.batches import Outcome, bring_many
-from swiftlet.sync.compare import Push
 from swiftlet.sync.copies import bring
-from swiftlet.sync.rules import Rules
+from swiftlet.sync.session.compare import Push
+from swiftlet.sync.session.rules import Rules
 from swiftlet.sync.share import Share
 
 Moved = Callable[[int], Awaitable[None]]

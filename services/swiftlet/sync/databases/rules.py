@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from swiftlet.model import Entry
-from swiftlet.sync.compare import Need, Push
+from swiftlet.sync.session.compare import Need, Push
 
 
 class DatabaseRules:
-    """See `swiftlet.sync.rules.Rules`."""
+    """See `swiftlet.sync.session.rules.Rules`."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
         """What the peer has not; and what differs, unless that is fetched."""

@@ -16,12 +16,12 @@ from swiftlet.model import DatabaseKind, Entry, ObjectKey
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.store import sethash
-from swiftlet.sync.compare import Push
 from swiftlet.sync.databases.entries import RINGS, database_of, fingerprint_of, kind_of
 from swiftlet.sync.databases.exchange import Exchange, Outcome
 from swiftlet.sync.databases.older import OlderServers
 from swiftlet.sync.databases.patience import Patience, Word
 from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import expect
 from swiftlet.sync.session.entries import suffix_of
 from swiftlet.sync.session.messages import UNKNOWN_RING, AskSuffixes, Suffixes, decode_reply, encode

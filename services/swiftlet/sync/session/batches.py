@@ -5,13 +5,17 @@ native code's, by value elsewhere. Both come to the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from swiftlet.model import Entry
-from swiftlet.sync.answers import differing_runs, lacked_runs
-from swiftlet.sync.compare import Push, differing_suffixes, is_due, pushes
+from swiftlet.sync.session.answers import differing_runs, lacked_runs
+from swiftlet.sync.session.compare import Push, differing_suffixes, is_due, pushes
 from swiftlet.sync.session.effects import Limits, Moment, Terms
 from swiftlet.sync.session.messages import Listing, SuffixHashes
 from swiftlet.sync.session.wanted import Wanted, sizes_of
+
+Mine = TypeVar("Mine")
+Theirs = TypeVar("Theirs")
 
 
 def differing_of(
@@ -43,44 +47,30 @@ def fitting(wanted: Sequence[Wanted], limits: Limits) -> Sequence[Wanted]:
     return wanted[:count]
 
 
-def due_there(
-    terms: Terms, moment: Moment, mine: Sequence[Sequence[Entry]], theirs: Sequence[Listing]
+def due_of(
+    terms: Terms, moment: Moment, mine: Sequence[Sequence[Entry]], theirs: Sequence[Listing], pull: bool
 ) -> Sequence[tuple[int, Push]]:
-    """What to bring to the neighbour now, with the partition of each; as far as both go."""
-    forgotten_s = terms.forgotten_before_s(moment.now_s)
-    found = lacked_runs(mine, theirs, moment.now_s, forgotten_s) if terms.rules is None else None
-    if found is not None:
-        return found
+    """What to bring to the neighbour now, or with `pull` from there, with the partition of each; as far as both go."""
+    if terms.rules is None:
+        found = lacked_runs(*_giver_first(mine, theirs, pull), moment.now_s, terms.forgotten_before_s(moment.now_s))
+        if found is not None:
+            return found
     return [
         (there.partition, push)
         for here, there in zip(mine, theirs, strict=False)
-        for push in due(terms, moment, pushes_there(terms, here, there.entries))
+        for push in due(terms, moment, lacked(terms, here, there.entries, pull))
     ]
 
 
-def due_here(
-    terms: Terms, moment: Moment, mine: Sequence[Sequence[Entry]], theirs: Sequence[Listing]
-) -> Sequence[tuple[int, Push]]:
-    """What to bring from the neighbour now; as `due_there`."""
-    forgotten_s = terms.forgotten_before_s(moment.now_s)
-    found = lacked_runs(theirs, mine, moment.now_s, forgotten_s) if terms.rules is None else None
-    if found is not None:
-        return found
-    return [
-        (there.partition, push)
-        for here, there in zip(mine, theirs, strict=False)
-        for push in due(terms, moment, pushes_here(terms, there.entries, here))
-    ]
+def lacked(terms: Terms, mine: Sequence[Entry], theirs: Sequence[Entry], pull: bool) -> list[Push]:
+    """What the neighbour lacks of one partition, or with `pull` what is lacking here."""
+    if terms.rules is None:
+        return pushes(*_giver_first(mine, theirs, pull))
+    return terms.rules.here(theirs, mine) if pull else terms.rules.there(mine, theirs, terms.mode.pull)
 
 
-def pushes_there(terms: Terms, mine: Sequence[Entry], theirs: Sequence[Entry]) -> list[Push]:
-    """What the neighbour lacks of one partition."""
-    return pushes(mine, theirs) if terms.rules is None else terms.rules.there(mine, theirs, terms.mode.pull)
-
-
-def pushes_here(terms: Terms, theirs: Sequence[Entry], mine: Sequence[Entry]) -> list[Push]:
-    """What is lacking here of one partition."""
-    return pushes(theirs, mine) if terms.rules is None else terms.rules.here(theirs, mine)
+def _giver_first(mine: Mine, theirs: Theirs, pull: bool) -> tuple[Mine | Theirs, Mine | Theirs]:
+    return (theirs, mine) if pull else (mine, theirs)
 
 
 def due(terms: Terms, moment: Moment, found: list[Push]) -> list[Push]:

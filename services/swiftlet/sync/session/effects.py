@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
-from swiftlet.sync.compare import RECLAIM_PERIOD_S, Push, forgotten_before
-from swiftlet.sync.rules import Rules
+from swiftlet.sync.session.compare import RECLAIM_PERIOD_S, Push, forgotten_before
 from swiftlet.sync.session.messages import Reply, Request, Wanted
+from swiftlet.sync.session.rules import Rules
 from swiftlet.sync.session.topology import BATCHED, Mode
 from swiftlet.transport.wire import WireError
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swiftlet.model import SUFFIX_CHARS, Entry
-from swiftlet.sync.answers import fits
-from swiftlet.sync.runs import EntryRun
+from swiftlet.sync.session.answers import fits
 from swiftlet.sync.session.effects import Page, Steps, Terms, ask, read_entries
 from swiftlet.sync.session.messages import AskEntries, AskManyEntries, Entries, Listing, ManyEntries, Wanted, order_of
+from swiftlet.sync.session.runs import EntryRun
 from swiftlet.transport.wire import WireError
 
 

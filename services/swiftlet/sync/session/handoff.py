@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from swiftlet.errors import NodeError
 from swiftlet.model import Entry
 from swiftlet.store import sethash
-from swiftlet.sync.compare import Need, Push, is_due, is_home, pushes
+from swiftlet.sync.session.compare import Need, Push, is_due, is_home, pushes
 from swiftlet.sync.session.effects import (
     Drop,
     Fate,

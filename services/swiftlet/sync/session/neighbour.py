@@ -2,7 +2,7 @@
 
 From the cheap to the dear: a hash over many partitions or one partition's root, roots, suffix hashes, entries, and
 only then the objects that one side lacks. Pushed is only what is newer here, pulled (if the mode pulls) only what is
-newer there, by `swiftlet.sync.compare`; what is still in flight is left alone.
+newer there, by `swiftlet.sync.session.compare`; what is still in flight is left alone.
 
 Fault model: the neighbour may be away, slow, of another ring, or answer garbage (`WireError`): that ends the session.
 Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks again. A
@@ -18,9 +18,9 @@ from itertools import compress, islice
 from operator import ne, not_
 
 from swiftlet.model import Entry
-from swiftlet.sync.answers import all_primary, partitions_in
-from swiftlet.sync.compare import Push, differing_suffixes
-from swiftlet.sync.session.batches import differing_of, due, due_here, due_there, fitting, pushes_here, pushes_there
+from swiftlet.sync.session.answers import all_primary, partitions_in
+from swiftlet.sync.session.batches import differing_of, due, due_of, fitting, lacked
+from swiftlet.sync.session.compare import Push, differing_suffixes
 from swiftlet.sync.session.effects import (
     Ask,
     Fate,
@@ -175,8 +175,8 @@ def _listed(
     terms: Terms, moment: Moment, peer: int, listings: Sequence[Listing], pages: Sequence[Sequence[Entry]]
 ) -> Steps[None]:
     """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of all."""
-    there = due_there(terms, moment, pages, listings)
-    here = due_here(terms, moment, pages, listings) if terms.mode.pull else ()
+    there = due_of(terms, moment, pages, listings, pull=False)
+    here = due_of(terms, moment, pages, listings, pull=True) if terms.mode.pull else ()
     withheld: Counter[int] = Counter()
     if not all_primary(listings):
         foreign = {theirs.partition for theirs in listings if not theirs.primary}
@@ -247,7 +247,7 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
     """Push what the neighbour lacks, then pull what is lacking here."""
-    there = due(terms, moment, pushes_there(terms, both.mine, both.theirs))
+    there = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=False))
     if both.primary:
         fates = yield from move(peer, partition, there, False, terms.limits.moves)
         tally.unsent += fates.count(Fate.REFUSED)
@@ -255,6 +255,6 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
         tally.unsent += len(there)
         tally.withheld += len(there)
     if terms.mode.pull:
-        here = due(terms, moment, pushes_here(terms, both.theirs, both.mine))
+        here = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=True))
         fates = yield from move(peer, partition, here, True, terms.limits.moves)
         tally.behind += fates.count(Fate.REFUSED)

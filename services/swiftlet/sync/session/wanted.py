@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from swiftlet.sync.lazy import Lazy
+from swiftlet.sync.session.lazy import Lazy
 from swiftlet.transport.varints import Cursor
 
 _SUFFIXES = tuple(f"{number:03x}" for number in range(4096))

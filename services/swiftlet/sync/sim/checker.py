@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.compare import forgotten_before, is_home
+from swiftlet.sync.session.compare import forgotten_before, is_home
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.sim.client import Verb, Write
 from swiftlet.sync.sim.network import TIMEOUT_S, Timeline

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.compare import Push
+from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import Ask, Drop, Effect, Fate, Move, Proved, Session, Settled, WentHome
 from swiftlet.sync.session.messages import Request, decode_reply, encode
 from swiftlet.sync.sim.network import Outcome

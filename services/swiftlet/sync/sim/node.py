@@ -14,14 +14,14 @@ from random import Random
 
 from swiftlet.errors import NodeTimeout, NotFound, SwiftletError
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.compare import Need, Push
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Drop, Effect, Limits, ReadEntries, ReadRoots, ReadSuffixes, Session, Terms
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session
 from swiftlet.sync.session.queue import errands, ordered, plan
-from swiftlet.sync.session.responder import answer
+from swiftlet.sync.session.responder import answer_by
 from swiftlet.sync.session.topology import Mode
 from swiftlet.sync.sim.drive import Drive
 from swiftlet.sync.sim.network import Network, Outcome, Timeline
@@ -196,13 +196,8 @@ class Node:
 
     def answer(self, data: bytes) -> bytes:
         """Answer a sync message."""
-        steps = answer(decode_request(data), self.ring.version, self.is_primary, self._rules.limits)
-        effect = next(steps)
-        while True:
-            try:
-                effect = steps.send(self.look_up(effect))
-            except StopIteration as stop:
-                return encode(stop.value)
+        request = decode_request(data)
+        return encode(answer_by(self.look_up, request, self.ring.version, self.is_primary, self._rules.limits))
 
     def is_primary(self, partition: int) -> bool:
         """Whether its own ring puts a partition on it."""

@@ -13,7 +13,7 @@ from random import Random
 from swiftlet.model import Entry
 from swiftlet.placement.plan import write_quorum
 from swiftlet.ring.builder import RingBuilder
-from swiftlet.sync.compare import IN_FLIGHT_S, need_of
+from swiftlet.sync.session.compare import IN_FLIGHT_S, need_of
 from swiftlet.sync.session.topology import BATCHED
 from swiftlet.sync.sim.checker import Broken, Checker, Counts
 from swiftlet.sync.sim.client import Proxy, Verb, Write

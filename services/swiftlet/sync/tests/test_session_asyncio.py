@@ -16,8 +16,8 @@ from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.store import sethash
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
-from swiftlet.sync.compare import Push
 from swiftlet.sync.copies import bring
+from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import (
     Ask,
     Drop,

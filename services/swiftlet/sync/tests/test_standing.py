@@ -17,12 +17,12 @@ from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.sync_answers import PlacedBy, placed_by
-from swiftlet.sync.compare import IN_FLIGHT_S
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.replicator import Replicator, probe
+from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.sync.tests.test_replicator import NAMES, Before, in_one_partition
 
 NOW_S = 1_000_000.0

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from swiftlet.model import DatabaseId, DatabaseKind, Entry, Kind, ObjectKey
 from swiftlet.store import sethash
-from swiftlet.sync.compare import Need
 from swiftlet.sync.databases.entries import POLICIES, database_of, entry_of, fingerprint_of, kind_of, ring_name
 from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.session.compare import Need
 from swiftlet.sync.session.messages import Entries, decode, encode
 from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.errors import NodeTimeout, Superseded, SwiftletError
 from swiftlet.model import Entry
-from swiftlet.sync.compare import Need, Push
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import (
     Ask,
     Drop,

@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync import compare
-from swiftlet.sync.compare import Need, Push
-from swiftlet.sync.session import batches, handoff, queue, responder, topology
+from swiftlet.sync.session import batches, compare, handoff, queue, responder, topology
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.session.topology import MODES
 from swiftlet.sync.sim import client, drive, node, store
@@ -73,8 +72,10 @@ def drops_under_a_newer_ring(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_every_device_to_be_primary(patch: pytest.MonkeyPatch) -> None:
-    original = responder.answer
-    patch.setattr(node, "answer", lambda request, ring, _, limits: original(request, ring, lambda p: True, limits))
+    original = responder.answer_by
+    patch.setattr(
+        node, "answer_by", lambda look, request, ring, _, limits: original(look, request, ring, lambda p: True, limits)
+    )
 
 
 def forgets_tombstones_early(patch: pytest.MonkeyPatch) -> None:

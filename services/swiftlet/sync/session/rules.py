@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from swiftlet.model import Entry
-from swiftlet.sync.compare import Push
+from swiftlet.sync.session.compare import Push
 
 
 class Rules(Protocol):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.compare import Need, differing_suffixes, forgotten_before, need_of, pushes
+from swiftlet.sync.session.compare import Need, differing_suffixes, forgotten_before, need_of, pushes
 from swiftlet.timestamp import ZERO, Timestamp
 
 T1, T2, T3 = (Timestamp.at(n) for n in (1, 2, 3))

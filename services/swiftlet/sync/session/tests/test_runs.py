@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.answers import in_runs
-from swiftlet.sync.compare import differing_suffixes, pushes
-from swiftlet.sync.runs import EntryRun, HashRun
 from swiftlet.sync.session import entries
+from swiftlet.sync.session.answers import in_runs
+from swiftlet.sync.session.compare import differing_suffixes, pushes
 from swiftlet.sync.session.messages import (
     Listing,
     ManyEntries,
@@ -22,6 +21,7 @@ from swiftlet.sync.session.messages import (
     encode,
     order_of,
 )
+from swiftlet.sync.session.runs import EntryRun, HashRun
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError
 

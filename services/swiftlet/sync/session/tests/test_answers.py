@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.answers import ListingRuns, PushRun, SuffixRuns, fits, in_runs, needs_of, partitions_of
 from swiftlet.sync.batches import _asked_for
-from swiftlet.sync.compare import Need, Push
-from swiftlet.sync.session.batches import differing_of, due_here, due_there, fitting
+from swiftlet.sync.session.answers import ListingRuns, PushRun, SuffixRuns, fits, in_runs, needs_of, partitions_of
+from swiftlet.sync.session.batches import differing_of, due_of, fitting
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Limits, Moment, Terms
 from swiftlet.sync.session.messages import (
     AskManyEntries,
@@ -92,9 +92,9 @@ def test_the_same_objects_are_brought(seed: int) -> None:
     theirs = [Listing(one.partition, True, listing(dice)) for one in mine[: 2 + seed % 2]]
     pages = [one.entries for one in mine]
     moment = Moment(NOW_S)
-    for due in (due_there, due_here):
-        by_value = due(TERMS, moment, pages, theirs)
-        found = due(TERMS, moment, listings(mine).entries, listings(theirs))
+    for pull in (False, True):
+        by_value = due_of(TERMS, moment, pages, theirs, pull)
+        found = due_of(TERMS, moment, listings(mine).entries, listings(theirs), pull)
         assert isinstance(found, PushRun)
         assert list(found) == by_value
         assert found[1:] == by_value[1:]
@@ -108,16 +108,15 @@ def test_the_same_objects_are_brought(seed: int) -> None:
 
 def test_objects_out_of_order_are_brought_by_value() -> None:
     disordered = (Entry(bytes([5]) * 16, Kind.DATA, Timestamp(1)), Entry(bytes([2]) * 16, Kind.DATA, Timestamp(1)))
-    found = due_there(
-        TERMS, Moment(NOW_S), listings([Listing(3, True, disordered)]).entries, listings([Listing(3, True, ())])
-    )
+    mine, theirs = listings([Listing(3, True, disordered)]).entries, listings([Listing(3, True, ())])
+    found = due_of(TERMS, Moment(NOW_S), mine, theirs, pull=False)
     assert not isinstance(found, PushRun)
     assert found == [(3, Push(entry, Need.DATA, True)) for entry in disordered]
 
 
 def test_answers_about_other_partitions_are_not_compared() -> None:
     mine, theirs = listings([Listing(3, True, ())]), listings([Listing(4, True, ())])
-    assert not isinstance(due_there(TERMS, Moment(NOW_S), mine.entries, theirs), PushRun)
+    assert not isinstance(due_of(TERMS, Moment(NOW_S), mine.entries, theirs, pull=False), PushRun)
     dice = random.Random(1)
     wanted = differing_of(TERMS, run_of(suffixes(dice, [3])).hashes, run_of(suffixes(dice, [4])))[1]
     assert not isinstance(wanted, WantedRun)

@@ -1,9 +1,10 @@
 """Answers about many partitions as they came, and what two of them differ in: one call for all partitions.
 
-What is here is decided for one partition in `swiftlet.sync.runs` and by values in `swiftlet.sync.compare`, by the same
-rules; sessions turn to those wherever one side is no such answer (`swiftlet.sync.session.batches`).
+What is here is decided for one partition in `swiftlet.sync.session.runs` and by values in
+`swiftlet.sync.session.compare`, by the same rules; sessions turn to those wherever one side is no such answer
+(`swiftlet.sync.session.batches`).
 
-Fault model: as `swiftlet.sync.runs`.
+Fault model: as `swiftlet.sync.session.runs`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import overload
 import swiftlet_native
 
 from swiftlet.model import Entry
-from swiftlet.sync.compare import AHEAD_S, IN_FLIGHT_S, NEEDS, Need, Push
-from swiftlet.sync.lazy import Lazy
-from swiftlet.sync.runs import EntryRun, HashRun, entry_of
+from swiftlet.sync.session.compare import AHEAD_S, IN_FLIGHT_S, NEEDS, Need, Push
+from swiftlet.sync.session.lazy import Lazy
 from swiftlet.sync.session.messages import Listing, ManyEntries, Reply, Suffixes, SuffixHashes, decode_reply
+from swiftlet.sync.session.runs import EntryRun, HashRun, entry_of
 from swiftlet.sync.session.wanted import Wanted, WantedRun
 
 _PUSH = struct.Struct(">IBB16sQQQ")

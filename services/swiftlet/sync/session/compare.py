@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.runs import EntryRun, HashRun, entry_of
+from swiftlet.sync.session.runs import EntryRun, HashRun, entry_of
 from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
 

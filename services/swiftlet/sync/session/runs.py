@@ -2,7 +2,7 @@
 
 A round asks about thousands of partitions, and of most suffixes and objects in the answers there is nothing to say but
 that both sides have them. Native code finds what differs (`native/crates/store/src/differences.rs`);
-`swiftlet.sync.compare` has the same rules for values, and is asked wherever one side is no such run.
+`swiftlet.sync.session.compare` has the same rules for values, and is asked wherever one side is no such run.
 
 Fault model: `swiftlet_native` takes a peer's answer apart to its end before there is a run of it. What it does not
 understand is None here, and the message is decoded as all others are, which tells what is wrong with it.
