@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,9 @@ def _front() -> dict[str, str]:
 
 def _free_port() -> int:
     """A port with room above it, outside of the range from which clients' ports are taken."""
-    for port in range(20_000 + os.getpid() % 500 * 20, 32_000, 20):
+    blocks = deque(range(20_000, 32_000, 20))
+    blocks.rotate(-os.getpid())
+    for port in blocks:
         if _reserve(port) and not any(_listens(one) for one in range(port, port + 16)):
             return port
     raise AssertionError("no free ports")
