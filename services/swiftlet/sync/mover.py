@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import structlog
 
@@ -79,29 +79,31 @@ class Mover:
         work = _Work(share, course, peer, objects, pull)
         spots: Sequence[int] = range(len(objects))
         if self._wares.many is not None:
-            starts = range(0, len(objects), MAX_OBJECTS)
-            waiting = iter(starts)
-            await asyncio.gather(*(self._carry_batches(work, waiting) for _ in range(self._at_a_time(len(starts)))))
+            await self._carry_all(work, range(0, len(objects), MAX_OBJECTS), self._bring_many)
             spots = work.alone
-        alone = iter(spots)
-        await asyncio.gather(*(self._carry(work, alone) for _ in range(self._at_a_time(len(spots)))))
+        await self._carry_all(work, spots, self._bring_one)
         for partition in partitions:
             share.roots.pop(partition, None)
         if work.ended:
             raise work.ended[0]
         return work.fates
 
-    def _at_a_time(self, count: int) -> int:
-        return min(count, MOVES_PER_SLOT * self._pace.allowed)
+    async def _carry_all(
+        self, work: _Work, spots: Sequence[int], bring: Callable[[_Work, int], Awaitable[None]]
+    ) -> None:
+        """Bring what is at each of these spots, some at a time."""
+        waiting = iter(spots)
+        at_a_time = min(len(spots), MOVES_PER_SLOT * self._pace.allowed)
+        await asyncio.gather(*(self._carry(work, waiting, bring) for _ in range(at_a_time)))
 
-    async def _carry_batches(self, work: _Work, starts: Iterator[int]) -> None:
-        """One of those who carry batches, one after the other, until none waits or something ends it."""
-        for start in starts:
+    async def _carry(self, work: _Work, waiting: Iterator[int], bring: Callable[[_Work, int], Awaitable[None]]) -> None:
+        """One of those who carry, one thing after the other, until none waits or something ends it."""
+        for spot in waiting:
             try:
                 async with self._moving:
                     if work.ended:
                         return
-                    await self._bring_many(work, start)
+                    await bring(work, spot)
             except SwiftletError as error:
                 work.end(error)
                 return
@@ -139,18 +141,6 @@ class Mover:
         finally:
             self._moved(work, came, sizes)
 
-    async def _carry(self, work: _Work, waiting: Iterator[int]) -> None:
-        """One of those who carry objects, one after the other, until none waits or something ends it."""
-        for index in waiting:
-            try:
-                async with self._moving:
-                    if work.ended:
-                        return
-                    work.fates[index] = await self._bring(work, index)
-            except SwiftletError as error:
-                work.end(error)
-                return
-
     def _way(self, work: _Work) -> tuple[Device, Device, Device]:
         """The peer, and from where to where; Outdated."""
         share = work.share
@@ -159,7 +149,7 @@ class Mover:
         peer = share.device_of(work.peer)
         return (peer, peer, share.device) if work.pull else (peer, share.device, peer)
 
-    async def _bring(self, work: _Work, index: int) -> Fate:
+    async def _bring_one(self, work: _Work, index: int) -> None:
         share, (partition, push) = work.share, work.objects[index]
         peer, source, target = self._way(work)
         key = ObjectKey(share.policy, partition, push.entry.digest)
@@ -174,7 +164,7 @@ class Mover:
             raise
         except SwiftletError as error:
             outcome = error
-        return self._became(work, index, outcome)
+        work.fates[index] = self._became(work, index, outcome)
 
     def _became(self, work: _Work, index: int, outcome: int | SwiftletError) -> Fate:
         """An object's fate by the bytes that went or by what kept it; raises when there was too much of that."""
