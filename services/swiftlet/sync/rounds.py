@@ -48,7 +48,7 @@ MAX_TRIES = 10
 _LESS = 8
 """By how much sessions get smaller after a failure."""
 _LOOK_S = 0.05
-"""Seconds between looks whether load lets one more session begin."""
+"""Seconds between looks whether load lets one more session begin; for so long small pieces are gathered."""
 
 _log = structlog.get_logger("replicator")
 
@@ -243,7 +243,7 @@ class Round:
         for share, done in self._concluded:
             self._progress.done_all(share, done)
         for book in self._books.values():
-            self._advance(book, book.cases)
+            self._advance(book, book.cases, gather=False)
         await asyncio.gather(*(self._worker(number) for number in range(self._pace.concurrency)))
 
     async def _worker(self, number: int) -> None:
@@ -264,11 +264,11 @@ class Round:
                 async with asyncio.timeout(_LOOK_S):
                     await self._news.wait()
             except TimeoutError:
-                continue
+                self._agenda.ripen()
 
     async def _next(self) -> bool:
         """Do the next piece of work; whether there was one."""
-        work = self._agenda.next()
+        work = self._agenda.next(alone=not self._under_way)
         if work is None:
             return False
         await self._at_work(self._hold(work) if isinstance(work, Errand) else self._send_home(*work))
@@ -286,12 +286,12 @@ class Round:
         """How many partitions go into sessions at a time."""
         return MANY if self._terms(share).mode.first is First.BATCH else FEW
 
-    def _advance(self, book: Book, partitions: Iterable[int]) -> None:
+    def _advance(self, book: Book, partitions: Iterable[int], *, gather: bool) -> None:
         """On to each partition's next peer, or to its end."""
         ready, done = book.next_of(partitions)
         for peer, differs, some in ready:
             late = self._progress.were_done(book.share, some)
-            self._agenda.compare(book.share, peer, some, differ=differs, late=late)
+            self._agenda.compare(book.share, peer, some, differ=differs, late=late, gather=gather)
         if ready:
             self._news.set()
         if done:
@@ -400,7 +400,7 @@ class Round:
     ) -> None:
         other = other or {}
         book.conclude(peer.id, equal=equal, settled=settled, other=other)
-        self._advance(book, {*equal, *settled, *other})
+        self._advance(book, {*equal, *settled, *other}, gather=True)
 
     def _count_proved(self, share: Share, partitions: Collection[int]) -> None:
         PROVED.inc(len(partitions))
@@ -447,7 +447,7 @@ class Round:
             book.open(out.peer.id, (partition,), differ=False)
             if partition not in book.under_way:
                 self._progress.again(1)
-                self._advance(book, (partition,))
+                self._advance(book, (partition,), gather=False)
 
     # Handoffs.
 

@@ -29,7 +29,7 @@ def ring_of() -> Ring:
 
 def left_of(agenda: Agenda) -> list[Errand]:
     found = []
-    while (one := agenda.next()) is not None:
+    while (one := agenda.next(alone=True)) is not None:
         assert isinstance(one, Errand)
         found.append(one)
     return found
@@ -72,7 +72,7 @@ def test_what_failed_is_tried_again_before_anything_else() -> None:
     agenda.go_home([(share, Homeward(3, (1, 2, 3)))])
     agenda.compare(share, 2, [5], differ=False, late=set())
     agenda.retry(failed)
-    assert agenda.next() is failed
+    assert agenda.next(alone=True) is failed
 
 
 def test_handoffs_go_home_in_between_and_those_of_who_is_back_first() -> None:
@@ -82,7 +82,33 @@ def test_handoffs_go_home_in_between_and_those_of_who_is_back_first() -> None:
     agenda.go_home((share, home) for home in homes[1:])
     agenda.go_home_first([(share, homes[0])])
     assert agenda.homes[0] == (share, homes[0])
-    found = [agenda.next() for _ in range(10)]
-    assert agenda.next() is None
+    found = [agenda.next(alone=True) for _ in range(10)]
+    assert agenda.next(alone=True) is None
     assert sum(isinstance(one, Errand) for one in found) == 2
     assert {one[1].partition for one in found if isinstance(one, tuple)} == set(range(8))
+
+
+def test_small_pieces_are_gathered_while_others_are_at_work() -> None:
+    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+    agenda.compare(share, 1, [1], differ=False, late=set(), gather=True)
+    assert agenda
+    assert agenda.next(alone=False) is None
+    agenda.compare(share, 1, [2, 3], differ=False, late=set(), gather=True)
+    agenda.compare(share, 2, [1], differ=False, late=set(), gather=True)
+    assert sorted(sorted(one.partitions) for one in left_of(agenda)) == [[1], [1, 2, 3]]
+    assert not agenda
+
+
+def test_they_wait_for_no_more_than_a_session_holds_or_than_they_are_told_to() -> None:
+    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+    agenda.compare(share, 1, [1, 2], differ=False, late=set(), gather=True)
+    agenda.compare(share, 1, [3, 4], differ=False, late=set(), gather=True)
+    whole = agenda.next(alone=False)
+    assert isinstance(whole, Errand)
+    assert sorted(whole.partitions) == [1, 2, 3, 4]
+    agenda.compare(share, 1, [5], differ=False, late=set(), gather=True)
+    assert agenda.next(alone=False) is None
+    agenda.ripen()
+    late = agenda.next(alone=False)
+    assert isinstance(late, Errand)
+    assert late.partitions == [5]
