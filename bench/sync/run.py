@@ -21,7 +21,7 @@ import uvloop
 
 from bench.sync.cluster import Generated, cluster_of, generated_hashes, native
 from bench.sync.measure import Measured, Subject, warm_up
-from bench.sync.scenarios import fill, scenarios
+from bench.sync.scenarios import SCENARIOS, fill, scenarios
 from swiftlet.main.heap import look_for_garbage_seldom
 from swiftlet.store.protocol import Store
 from swiftlet.sync.session.topology import ROUND_MODES
@@ -88,7 +88,11 @@ def main() -> None:
         "--directory", type=Path, help="where the stores are; by default where temporary files are, on a disk"
     )
     parser.add_argument("--json", type=Path, help="add the figures to this file")
+    parser.add_argument("--table", type=Path, help="measure nothing: the table of such a file, the last of each case")
     arguments = parser.parse_args()
+    if arguments.table:
+        print("\n".join((HEAD, *map(line, known(arguments.table)))))
+        return
     look_for_garbage_seldom()
     configure_logging("bench", "error", "console")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
@@ -97,6 +101,16 @@ def main() -> None:
             found = uvloop.run(bench(arguments, objects, replicas))
             if arguments.json:
                 _add(arguments.json, found)
+
+
+def known(file: Path) -> list[Measured]:
+    """What a file of results has, the last of each case, in the order of modes and scenarios."""
+    last = {
+        (one["objects"], one["replicas"], one["mode"], one["scenario"]): one for one in json.loads(file.read_text())
+    }
+    modes = list(ROUND_MODES)
+    cases = sorted(last, key=lambda case: (case[0], case[1], modes.index(case[2]), SCENARIOS.index(case[3])))
+    return [Measured(**last[case]) for case in cases]
 
 
 def _add(file: Path, found: list[Measured]) -> None:

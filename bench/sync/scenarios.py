@@ -21,6 +21,7 @@ from bench.sync.cluster import Cluster
 from bench.sync.measure import Measured, Subject
 from swiftlet.placement.plan import write_quorum
 
+SCENARIOS = ("stable", "10 % created", "10 % deleted", "a node down", "it is back")
 SMALL, LARGE = b"x" * 100, b"x" * 10_240
 _OLD_S = 60.0
 """Seconds that writes lie back: what is younger than a few seconds is left alone."""
