@@ -15,11 +15,12 @@ import argparse
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
 from bench.dataplane.hot_path import store
+from bench.dataplane.kinds import Kinds, print_shares
 from bench.dataplane.proxy import KINDS as PROCESSES
 from bench.dataplane.proxy import Store, children_of
 
@@ -28,7 +29,7 @@ STACK_BYTES = 16384
 """Of each sample's stack: what was compiled without frame pointers is unwound from it."""
 _DISK = r"fdatasync|fsync|pwrite|ext4_|vfs_iter_write|statfs|fcntl_setlk|do_iter_write|__x64_sys_open"
 _SOCKETS = r"sock_|_sendmsg|_recvmsg|tcp_|unix_stream|epoll|eventfd|skb_|x64_sys_(read|write)"
-KINDS: tuple[tuple[str, str], ...] = (
+KINDS = Kinds(
     ("checksum (MD5, xxh3, SHA-256)", r"md5|xxh|twox_hash|libcrypto|SHA256|swiftlet_hash"),
     ("disk: system calls", _DISK),
     ("communication: system calls", _SOCKETS),
@@ -40,18 +41,8 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("Python", r"^Python|cpython-|libpython|^uvloop"),
 )
 """What a stack is counted as, by a pattern of one of its frames; the innermost frame that matches any decides."""
-_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
 _COLOURS = ("#e8684a", "#d9a441", "#5b8ff9", "#9270ca", "#61ddaa", "#78d3f8", "#f6bd16", "#ff9d4d", "#7262fd", "#ccc")
 _WIDTH, _ROW, _SMALLEST = 1200, 16, 0.0015
-
-
-def kind_of(frames: Sequence[str]) -> str:
-    """The kind of work of a stack, outermost frame first."""
-    for frame in reversed(frames):
-        for kind, pattern in _PATTERNS:
-            if pattern.search(frame):
-                return kind
-    return "other"
 
 
 def _frame(symbol: str, library: str) -> str:
@@ -88,7 +79,7 @@ def stacks(script: str, kinds: dict[int, str]) -> Iterator[tuple[str, ...]]:
 def picture(counts: Counter[tuple[str, ...]], title: str) -> str:
     """A flame graph: one row per depth, the outermost frames at the bottom; the kind decides a frame's colour."""
     total = sum(counts.values())
-    order = [kind for kind, _ in KINDS] + ["other"]
+    order = [*KINDS.names, "other"]
     boxes: list[tuple[int, float, float, str, str]] = []
 
     def lay(group: list[tuple[tuple[str, ...], int]], depth: int, left: float) -> None:
@@ -99,7 +90,7 @@ def picture(counts: Counter[tuple[str, ...]], title: str) -> str:
         for name, part in sorted(by_name.items()):
             share = sum(count for _, count in part) / total
             if share >= _SMALLEST:
-                boxes.append((depth, left, share, name, kind_of(part[0][0][: depth + 1])))
+                boxes.append((depth, left, share, name, KINDS.of(part[0][0][: depth + 1])))
                 lay(part, depth + 1, left)
             left += share
 
@@ -152,7 +143,7 @@ def shares(counts: Counter[tuple[str, ...]], processes: Iterable[str]) -> dict[s
     wanted = frozenset(processes)
     for stack, count in counts.items():
         if stack[0] in wanted:
-            found[kind_of(stack)] += count
+            found[KINDS.of(stack)] += count
     return {kind: count / max(1, sum(found.values())) for kind, count in found.items()}
 
 
@@ -173,10 +164,7 @@ def main() -> None:
             (graphs / f"hot-{name}.svg").write_text(picture(counts, title))
             cpu = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in used.items())
             print(f"\n{name.upper()}: {sum(counts.values())} samples; {cpu} each while sampled\n")
-            print("| share of samples | all | " + " | ".join(PROCESSES) + " |\n|---|---|" + "---|" * len(PROCESSES))
-            table = [shares(counts, PROCESSES), *(shares(counts, (kind,)) for kind in PROCESSES)]
-            for kind in sorted(table[0], key=lambda kind: -table[0][kind]):
-                print(f"| {kind} | " + " | ".join(f"{row.get(kind, 0):.1%}" for row in table) + " |")
+            print_shares({"all": shares(counts, PROCESSES)} | {kind: shares(counts, (kind,)) for kind in PROCESSES})
 
 
 if __name__ == "__main__":

@@ -14,13 +14,14 @@ import argparse
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+from bench.dataplane.kinds import Kinds, print_shares
 from bench.dataplane.proxy import Store, store
 
 RATE_HZ = 200
-KINDS: tuple[tuple[str, str], ...] = (
+KINDS = Kinds(
     ("system calls of sockets", r"^(write|writev|read|sendmsg|recvmsg|epoll_\w+|accept4?) \(libc"),
     ("native transport", r"reactor|swiftlet_transport|swiftlet_wire|swiftlet_native"),
     ("checksum", r"md5|xxh3|Hasher|hasher|xxhash"),
@@ -33,19 +34,9 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("event loop", r"asyncio|uvloop|selectors"),
 )
 """What a stack is counted as, by a pattern of one of its frames; the innermost frame that matches any decides."""
-_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
 
 _WAITING = re.compile(r"PyThread_acquire_lock_timed|_queue_SimpleQueue_get")
 """A thread without work."""
-
-
-def kind_of(frames: Sequence[str]) -> str:
-    """The kind of work of a stack, outermost frame first."""
-    for frame in reversed(frames):
-        for kind, pattern in _PATTERNS:
-            if pattern.search(frame):
-                return kind
-    return "other"
 
 
 def shares(lines: Iterable[str]) -> dict[str, float]:
@@ -54,7 +45,7 @@ def shares(lines: Iterable[str]) -> dict[str, float]:
     for line in lines:
         stack, _, count = line.rpartition(" ")
         if stack and not _WAITING.search(stack):
-            counts[kind_of(stack.split(";"))] += int(count)
+            counts[KINDS.of(stack.split(";"))] += int(count)
     total = max(1, sum(counts.values()))
     return {kind: count / total for kind, count in counts.most_common()}
 
@@ -106,9 +97,8 @@ def main() -> None:
             graph = graphs / f"profile-{name}.svg"
             table[name], spent = profile(native, f"{name}.lua", arguments.py_spy, arguments.seconds, graph, raw)
             print(f"{name}: {spent:.2f} ms of the proxy's processor time each while sampled")
-    print("\n| share of samples | PUT | GET |\n|---|---|---|")
-    for kind in sorted(table["put"] | table["get"], key=lambda kind: -table["put"].get(kind, 0)):
-        print(f"| {kind} | {table['put'].get(kind, 0):.1%} | {table['get'].get(kind, 0):.1%} |")
+    print()
+    print_shares({name.upper(): found for name, found in table.items()})
 
 
 if __name__ == "__main__":
