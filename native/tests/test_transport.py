@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import select
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from typing_extensions import Buffer
 
@@ -34,17 +36,24 @@ def wait(node: TransportNode, token: int) -> tuple[str, object]:
     raise TimeoutError
 
 
-def connected(tmp_path: Path, same_node: bool) -> tuple[TransportNode, TransportNode, TransportPeer]:
-    """A server, a client and the server as the client's peer."""
-    directory = tmp_path if same_node else None
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    """A directory of few characters: a socket's path may not have many."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+def connected(sockets: Path | None) -> tuple[TransportNode, TransportNode, TransportPeer]:
+    """A server, a client and the server as the client's peer: of the same node, with a directory for sockets."""
+    directory, same_node = sockets, sockets is not None
     server, client = make_node("server", directory), make_node("client", directory)
     port = server.listen("127.0.0.1", 0)
     return server, client, client.peer("server", None if same_node else "127.0.0.1", port)
 
 
 @pytest.mark.parametrize("same_node", [False, True])
-def test_a_probe_comes_back_and_is_counted(tmp_path: Path, same_node: bool) -> None:
-    server, client, peer = connected(tmp_path, same_node)
+def test_a_probe_comes_back_and_is_counted(sockets: Path, same_node: bool) -> None:
+    server, client, peer = connected(sockets if same_node else None)
     peer.call(7, PROBE, 5.0, "tx1", b"header", bytearray(b"body"))
 
     what, value = wait(client, 7)
@@ -58,8 +67,8 @@ def test_a_probe_comes_back_and_is_counted(tmp_path: Path, same_node: bool) -> N
     assert [row["peer"] for row in server.report()] == ["client"]
 
 
-def test_memory_is_waited_for_filled_and_sent(tmp_path: Path) -> None:
-    _server, client, peer = connected(tmp_path, same_node=False)
+def test_memory_is_waited_for_filled_and_sent() -> None:
+    _server, client, peer = connected(None)
     buffers = []
     for token in range(3):
         client.reserve(token, 1 << 20, 5.0)
