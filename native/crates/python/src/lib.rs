@@ -42,8 +42,8 @@ mod _native {
     use super::store::{Store, StoreError, StoreReader, StoreWriter};
     #[pymodule_export]
     use super::sync::{
-        sync_answer, sync_ascending, sync_copies, sync_differing, sync_differing_many, sync_entries, sync_fits, sync_in_order,
-        sync_lacked, sync_listing_heads, sync_listings, sync_newer, sync_suffix_heads, sync_suffixes,
+        sync_answer, sync_ascending, sync_copies, sync_differing, sync_differing_many, sync_entries, sync_fits,
+        sync_in_order, sync_lacked, sync_listing_heads, sync_listings, sync_newer, sync_suffix_heads, sync_suffixes,
     };
 
     #[pymodule_export]

@@ -1,0 +1,259 @@
+//! What is asked of devices for a request, and what becomes of their answers.
+//!
+//! Fault model: as the thread's: devices may refuse, be silent, damage what they send, or be lost, and then the request
+//! is handed over before any byte of an answer has left.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use swiftlet_hash::xxh3_64;
+use swiftlet_node::Status;
+use swiftlet_node::message::{Found, Request, Written};
+use swiftlet_store::model::{Info, Key};
+use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
+
+use super::{REPLICA_SHIFT, Reactor, Then, number};
+use crate::answer::{self, Given, MAX_BYTES};
+use crate::connection::{Asking, State, Storing, Writing};
+use crate::front::Shared;
+use crate::grants::Granted;
+use crate::head::{self, Asked, Method};
+use crate::made::Made;
+use crate::name;
+use crate::routes::Device;
+use crate::storing::planned;
+
+impl Reactor {
+    /// Ask a device for the request that stands in what was read.
+    pub(super) fn ask(&mut self, index: usize) -> Then {
+        let number = number(index, self.slots[index].generation);
+        let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
+        let now = Instant::now();
+        let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
+        if asked.stored.is_some() {
+            return self.store(index);
+        }
+        let Some((device, request)) = placed(&self.shared, &asked, self.random.number(), now) else {
+            return Then::HandOver;
+        };
+        let id = self.random.id();
+        let Some(ticket) = call(&self.shared, &self.devices, &device, &request, number, &id) else {
+            return Then::HandOver;
+        };
+        let start = asked.method.name().len() + 1;
+        let asking = Asking {
+            method: asked.method,
+            target: start..start + asked.target.len(),
+            bytes: asked.bytes,
+            close: !asked.keep_alive,
+            id,
+            begun: now,
+            device,
+            ticket,
+        };
+        connection.state = State::Asking(Box::new(asking));
+        Then::Wait
+    }
+
+    pub(super) fn answers(&mut self) {
+        for Event { token, what } in self.devices.drain() {
+            let Some(index) = self.index_of(token) else { continue };
+            match self.slots[index].connection.as_ref().map(|one| &one.state) {
+                Some(State::Asking(_)) => self.answered(index, what),
+                Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
+                _ => {}
+            }
+        }
+    }
+
+    fn answered(&mut self, index: usize, what: What) {
+        let now = Instant::now();
+        self.refresh_date();
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let State::Asking(asking) = &connection.state else { return };
+        let good = match what {
+            What::Sent(_) => return,
+            What::Reply { status, header, body, whole, .. } if whole && status == Status::Ok as u16 => {
+                checked(asking.method, &header, body)
+            }
+            What::Failed(_) => {
+                asking.device.failed(now);
+                None
+            }
+            _ => None,
+        };
+        let Some((info, body)) = good else { return self.hand_over(index) };
+        let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
+        let close = asking.close || self.leaving;
+        let head = answer::head(&info, &Given { id: &asking.id, date: &self.date.1, close });
+        let body: &[u8] = body.as_deref().unwrap_or_default();
+        let path = connection.read[asking.target].to_vec();
+        let Asking { method, id, begun, bytes, .. } = *asking;
+        let (left, body_bytes) = (Vec::new(), body.len() as u64);
+        let writing = Writing { left, method, path, status: 200, received: 0, body_bytes, close, id, begun };
+        self.begin_answer(index, bytes, writing, &head, body, now);
+    }
+
+    /// Send the answer to a request of so many bytes, as far as there is room for it.
+    fn begin_answer(
+        &mut self,
+        index: usize,
+        bytes: usize,
+        mut writing: Writing,
+        head: &[u8],
+        body: &[u8],
+        now: Instant,
+    ) {
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        connection.read.drain(..bytes);
+        connection.bounces = 0;
+        connection.active = now;
+        let sent = connection.send(head, body);
+        if let Ok(sent) = sent {
+            writing.left.extend_from_slice(head.get(sent..).unwrap_or_default());
+            writing.left.extend_from_slice(body.get(sent.saturating_sub(head.len())..).unwrap_or_default());
+        }
+        connection.state = State::Writing(Box::new(writing));
+        if sent.is_ok() {
+            self.go_on(index);
+        } else {
+            self.end(index);
+        }
+    }
+
+    // Storing.
+
+    /// Have all devices store the object that stands in what was read, once it is all there.
+    fn store(&mut self, index: usize) -> Then {
+        let generation = self.slots[index].generation;
+        let now = Instant::now();
+        let Some(connection) = &self.slots[index].connection else { return Then::Wait };
+        let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
+        let Some(granted) = granted(&self.shared, &asked, now) else { return Then::HandOver };
+        if connection.read.len() < asked.whole() {
+            return self.read(index);
+        }
+        let id = self.random.id();
+        let timestamp = self.clock.next();
+        let Some((storing, calls)) = planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), now)
+        else {
+            return Then::HandOver;
+        };
+        let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
+        for (replica, (device, call)) in storing.devices.iter().zip(calls).enumerate() {
+            let token = number(index, generation) | (replica as u64) << REPLICA_SHIFT;
+            if device.peer().call(call, &sink, token).is_err() {
+                return Then::HandOver;
+            }
+        }
+        if let Some(connection) = &mut self.slots[index].connection {
+            connection.active = now;
+            connection.state = State::Storing(Box::new(storing));
+            self.shared.storing.fetch_add(1, Ordering::AcqRel);
+        }
+        Then::Wait
+    }
+
+    /// What a device said to it. Anything but success of all hands it over: done again it is a newer version.
+    fn stored(&mut self, index: usize, replica: usize, what: &What) {
+        let token = number(index, self.slots[index].generation);
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let State::Storing(storing) = &mut connection.state else { return };
+        let owed = match what {
+            What::Sent(_) => return,
+            What::Reply { status, header, .. } if *status == Status::Ok as u16 => {
+                Written::decode(header).is_ok_and(|written| written.owed)
+            }
+            What::Failed(_) => {
+                storing.devices[replica].failed(Instant::now());
+                false
+            }
+            _ => false,
+        };
+        if !owed {
+            return self.hand_over(index);
+        }
+        storing.waiting[replica] = false;
+        if !storing.waiting.contains(&true)
+            && let Some(made) = storing.made.take()
+        {
+            self.made.push(Made { token, ..made });
+        }
+    }
+
+    pub(super) fn listed(&mut self, token: u64, is_listed: bool) {
+        let Some(index) = self.index_of(token) else { return };
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let State::Storing(storing) = &connection.state else { return };
+        if storing.made.is_some() {
+            return; // of a request before this one
+        }
+        if !is_listed {
+            return self.hand_over(index);
+        }
+        let State::Storing(storing) = mem::replace(&mut connection.state, State::Idle) else { return };
+        self.shared.storing.fetch_sub(1, Ordering::AcqRel);
+        let close = storing.close || self.leaving;
+        let given = Given { id: &storing.id, date: &self.date.1, close };
+        let head = answer::created(storing.timestamp, &storing.etag, &given);
+        let path = connection.read[storing.target.clone()].to_vec();
+        let Storing { bytes, id, begun, body_bytes: received, .. } = *storing;
+        let (left, method) = (Vec::new(), Method::Put);
+        let writing = Writing { left, method, path, status: 201, received, body_bytes: 0, close, id, begun };
+        self.begin_answer(index, bytes, writing, &head, &[], Instant::now());
+    }
+}
+
+fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> {
+    let (prefix, _) = name::split(asked.target)?;
+    let holder = (asked.stored.is_some(), asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
+    let granted = shared.grants().find(&holder, now)?;
+    shared.may_serve().then_some(granted)
+}
+
+/// A device for a request, and what it is to be asked; nothing if the request is not hot.
+fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
+    let granted = granted(shared, asked, now)?;
+    let (_, object) = name::split(asked.target)?;
+    let secret = &shared.settings.secret;
+    let digest = name::digest((&secret.0, &secret.1), &granted.container, object)?;
+    let policy = shared.policy(granted.policy)?;
+    let partition = policy.partition(&digest);
+    let key = Key { policy: granted.policy, partition, digest };
+    let request = match asked.method {
+        Method::Get => Request::Get { key, start: 0, stop: MAX_BYTES },
+        _ => Request::Head(key),
+    };
+    Some((policy.choose(partition, random, now)?, request))
+}
+
+fn call(
+    shared: &Shared,
+    devices: &Arc<Completions>,
+    device: &Device,
+    request: &Request,
+    token: u64,
+    id: &str,
+) -> Option<Ticket> {
+    let header = request.encode(device.name()).ok()?;
+    let timeout = shared.settings.answer_timeout;
+    let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
+    let sink = Arc::clone(devices) as Arc<dyn Sink>;
+    device.peer().call(call, &sink, token).ok()
+}
+
+/// A whole answer with sound bytes, of an object that is plain.
+fn checked(method: Method, header: &[u8], body: Option<Chunk>) -> Option<(Info, Option<Chunk>)> {
+    let found = Found::decode(header).ok()?;
+    if !answer::is_plain(&found.info) {
+        return None;
+    }
+    if method == Method::Head {
+        return Some((found.info, None));
+    }
+    let bytes: &[u8] = body.as_deref().unwrap_or_default();
+    let sound = bytes.len() as u64 == found.info.size && found.body_xxh3 == Some(xxh3_64(bytes));
+    sound.then_some((found.info, body))
+}
