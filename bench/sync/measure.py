@@ -62,6 +62,8 @@ class Measured:
     """Nodes that did a round."""
     bare_s: float = 0.0
     """The transfer alone of what a round moved; 0 where it was not measured."""
+    stable_s: float = 0.0
+    """The delay of a round just before anything changed; 0 where it was not measured."""
 
     @property
     def times_lacking(self) -> float | None:
@@ -118,10 +120,11 @@ class Subject:
         rounds: int = 1,
         first: Node | None = None,
         bare: bool = False,
+        stable_s: float = 0.0,
     ) -> Measured:
         """One measured round of each node, then further ones until nothing moves, up to `rounds` in all.
 
-        `bare`: what was moved is moved once more alone.
+        `bare`: what was moved is moved once more alone. `stable_s` goes into the figures.
         """
         nodes = self.nodes(away)
         bare_s: list[float] = []
@@ -156,6 +159,7 @@ class Subject:
             lacking_kilobytes=lacking / 1000,
             working=len(nodes),
             bare_s=statistics.mean(bare_s) if bare_s else 0.0,
+            stable_s=stable_s,
         )
 
     async def _settle(self, nodes: list[Node]) -> bool:

@@ -30,7 +30,7 @@ from swiftlet.web.logs import configure_logging
 NODES, PART_POWER = 5, 14
 HEAD = (
     "| mode | r | objects | scenario | KB a node | with TCP/IP, estimated | messages | s a round | CPU s | "
-    "peak MB | KB local | moved | left | rounds | times what lacked | bare s |\n" + "|---" * 16 + "|"
+    "peak MB | KB local | moved | left | rounds | times what lacked | bare s | stable s before |\n" + "|---" * 17 + "|"
 )
 
 
@@ -41,7 +41,8 @@ def line(found: Measured) -> str:
         f"| {found.mode} | {found.replicas} | {found.objects:,} | {found.scenario} | {found.kilobytes:,.1f} | "
         f"{found.tcp_kilobytes:,.1f} | {found.messages:,.0f} | {found.delay_s:.2f} | {found.cpu_s:.2f} | "
         f"{found.peak_mb:.1f} | {found.local_kilobytes:,.0f} | {found.moved} | {found.left} | {found.rounds} | "
-        f"{'' if times is None else f'{times:.2f}'} | {f'{found.bare_s:.2f}' if found.bare_s else ''} |"
+        f"{'' if times is None else f'{times:.2f}'} | {f'{found.bare_s:.3f}' if found.bare_s else ''} | "
+        f"{f'{found.stable_s:.3f}' if found.stable_s else ''} |"
     )
 
 

@@ -47,17 +47,23 @@ async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> A
     if stable_only:
         return
     cluster, replicas, objects = subject.cluster, subject.replicas, subject.objects
-    quorum, some = write_quorum(replicas), objects // 10
+    quorum, some, bare = write_quorum(replicas), objects // 10, subject.mode == "batched"
+
+    async def stable_s() -> float:
+        return (await subject.measure("stable")).delay_s if bare else 0.0
+
+    before_s = await stable_s()
     new = range(objects * (turn + 1), objects * (turn + 1) + some)
     _each(new, lambda number: cluster.put(number, time.time() - _OLD_S, SMALL, cluster.holders(number)[:quorum]))
     lacking = some * (replicas - quorum) * len(SMALL)
-    bare = subject.mode == "batched"
-    yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS, bare=bare)
+    yield await subject.measure("10 % created", lacking=lacking, rounds=_MOST_ROUNDS, bare=bare, stable_s=before_s)
+    before_s = await stable_s()
     _each(new, lambda number: cluster.delete(number, time.time() - _OLD_S / 2, cluster.holders(number)[:quorum]))
-    yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS, bare=bare)
+    yield await subject.measure("10 % deleted", rounds=_MOST_ROUNDS, bare=bare, stable_s=before_s)
+    before_s = await stable_s()
     away = cluster.nodes[-1]
     await away.relay.stop()
-    yield await subject.measure("a node down", away=away)
+    yield await subject.measure("a node down", away=away, stable_s=before_s)
 
     def write_anew(number: int) -> int:
         up = [device for device in cluster.holders(number) if device.id != away.device.id]

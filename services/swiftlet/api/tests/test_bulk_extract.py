@@ -228,6 +228,7 @@ async def test_devices_away(proxy: Proxy) -> None:
         ("tar.gz", gzip.compress(tar([("a", b"x" * 100)]))[:60], "Invalid Tar File: "),
         ("tar", tar([("a", BIG)])[:2000], "Invalid Tar File: unexpected end of data"),
     ],
+    ids=["empty", "zeros", "text", "short", "no-gzip", "no-bzip2", "gzip-cut-off", "cut-off"],
 )
 async def test_what_is_no_archive(proxy: Proxy, kind: str, data: bytes, body: str) -> None:
     found = await extract(proxy, data, kind=kind)

@@ -112,6 +112,7 @@ UPDATE = Update(0, "d0", 0, "a", "c0", False, [row("o")])
         b"\n\xff",
         row_wire.message([b"7"], ClusterKey(KEY)),
     ],
+    ids=["key", "container", "name", "partition", "number", "empty", "unsigned", "no-update"],
 )
 async def test_what_is_no_message_of_ours_ends_the_stream_and_changes_nothing(
     cluster: ListingCluster, message: bytes
