@@ -7,7 +7,7 @@ SHELL := /bin/bash
 SWIFTLET_PORT ?= 8080
 DATA ?= var
 UP_ARGS ?=
-# make test WORKERS=2 PYTEST_ARGS='-k ring -x'
+# make test WORKERS=0 PYTEST_ARGS='-k ring -x'
 WORKERS ?=
 PYTEST_ARGS ?=
 # make image IMAGE=registry/name:tag NATIVE=prebuilt RDMA=1

@@ -28,8 +28,10 @@ def make_node(name: str, directory: Path | None = None, key: bytes = b"secret") 
 def wait(node: TransportNode, token: int) -> tuple[str, object]:
     """The next event under this token."""
     end = time.monotonic() + WAIT_S
+    ready = select.poll()
+    ready.register(node, select.POLLIN)
     while time.monotonic() < end:
-        if select.select([node], [], [], 1.0)[0]:
+        if ready.poll(1000):
             for got, what, value in node.events():
                 assert got == token
                 return what, value
