@@ -79,16 +79,22 @@ def take_each(store: Store, copies: bytes) -> bytes:
 
 def _take(store: Store, copy: Copy) -> SwiftletError | None:
     try:
+        overtaken: Superseded | None = None
         if copy.put is not None:
             record, footer, data = copy.put
             writer = store.create(copy.key, len(data))
             try:
                 writer.write(data)
                 writer.commit(record, footer)
+            except Superseded as error:
+                overtaken = error
             finally:
                 writer.abort()
         if copy.post is not None:
+            # Also where newer data are: they may have come from somebody who does not know of it.
             store.post(copy.key, copy.post)
+        if overtaken is not None:
+            raise overtaken
         if copy.put is None and copy.post is None:
             try:
                 store.delete(copy.key, copy.timestamp, "")

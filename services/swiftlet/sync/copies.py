@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from swiftlet.errors import NotFound
+from swiftlet.errors import NotFound, Superseded
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
@@ -40,16 +40,34 @@ async def bring(
     if push.need is Need.TOMBSTONE:
         await transport.delete(target, key, push.entry.timestamp, "", None)
         return 0
-    sent_bytes = 0
-    if push.need is Need.DATA:
+    if push.need is not Need.DATA:
+        await _bring_post(transport, source, target, key, push.entry)
+        return 0
+    try:
         info = await _copy(transport, source, target, key, push.entry, moved)
-        sent_bytes = info.size
-    else:
-        info = await transport.head(source, key)
-        _must_be_as_new(info, push.entry)
-    if info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp:
+    except Superseded:
+        # Newer data came there in the meantime, from somebody who may not know of the POST.
+        await _bring_post(transport, source, target, key, push.entry)
+        raise
+    if _is_posted(info):
         await transport.post(target, key, _post_of(info))
-    return sent_bytes
+    return info.size
+
+
+async def _bring_post(
+    transport: ObjectTransport, source: Device, target: Device, key: ObjectKey, compared: Entry
+) -> None:
+    """What was POSTed to an object, if anything was."""
+    if not _is_posted(compared):
+        return
+    info = await transport.head(source, key)
+    _must_be_as_new(info, compared)
+    if _is_posted(info):
+        await transport.post(target, key, _post_of(info))
+
+
+def _is_posted(one: Entry | ObjectInfo) -> bool:
+    return max(one.meta_timestamp, one.content_type_timestamp) > one.timestamp
 
 
 async def _copy(

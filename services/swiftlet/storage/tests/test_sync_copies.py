@@ -145,6 +145,18 @@ def test_what_is_newer_here_stays(store: Store) -> None:
     assert isinstance(fates_from(take_copies(MemoryStore(), posted), 1)[0], Changed), "nothing to post to"
 
 
+def test_a_post_to_older_data_comes_to_newer_data_that_came_first(store: Store) -> None:
+    source = MemoryStore()
+    keys = [put(source, number, 5, b"old") for number in range(2)]
+    for key, second in zip(keys, (9, 7), strict=True):
+        source.post(key, PostRecord(Timestamp.at(second), {"of": "post"}))
+        put(store, keys.index(key), 8, b"newer", of="put")
+    fates = fates_from(take_copies(store, given_from(read_copies(source, wanted(*keys)), 2).copies), 2)
+    assert [type(fate) for fate in fates] == [Changed, Changed]
+    assert [info(store, key).metadata for key in keys] == [{"of": "post"}, {"of": "put"}]
+    assert [body(store, key) for key in keys] == [b"newer", b"newer"]
+
+
 def test_damage_on_the_way_spoils_one_object_alone(store: Store) -> None:
     source = MemoryStore()
     keys = [put(source, number, 5, b"body number %d" % number) for number in range(3)]

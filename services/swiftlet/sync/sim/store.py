@@ -151,7 +151,12 @@ class SimStore:
         if parcel.tombstone is not None:
             self.delete(partition, parcel.digest, parcel.tombstone, why)
         if parcel.data is not None:
-            self.put(partition, parcel.digest, parcel.data, why)
+            try:
+                self.put(partition, parcel.digest, parcel.data, why)
+            except Superseded:
+                if parcel.post is not None:
+                    self.post(partition, parcel.digest, parcel.post, why)
+                raise
         if parcel.post is not None:
             self.post(partition, parcel.digest, parcel.post, why)
 
