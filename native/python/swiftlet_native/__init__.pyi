@@ -10,7 +10,7 @@ Rules that hold for all of it:
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Final, TypeAlias, final
 
