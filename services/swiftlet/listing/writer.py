@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ _CLASSES: dict[DatabaseKind, type[ContainerDb] | type[AccountDb]] = {
     DatabaseKind.ACCOUNT: AccountDb,
 }
 _CACHE_KIB = 8192
+_PAUSES_S = (0.001, 0.004, 0.016, 0.064, 0.256)
+"""Seconds between attempts to open a database that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,17 +237,31 @@ class Writer:
 
 def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
     """A database through a connection of its own; NotFound."""
-    try:
-        connection = open_database(path, id.kind, cache_kib)
-    except sqlite3.OperationalError as error:
-        if not path.exists():
-            raise NotFound(f"there is no database {id}") from error
-        raise
+    connection = _connection(id, path, cache_kib)
     try:
         return _CLASSES[id.kind](connection)
     except BaseException:
         connection.close()
         raise
+
+
+def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connection:
+    """Open it, and once more if need be.
+
+    SQLite can't open a database whose last connection closes in the same moment, as the log's files go with it, nor one
+    that was removed after its file was opened. That says nothing about the device, and a moment later it is another.
+    """
+    pauses_s = iter(_PAUSES_S)
+    while True:
+        try:
+            return open_database(path, id.kind, cache_kib)
+        except sqlite3.OperationalError as error:
+            if not path.exists():
+                raise NotFound(f"there is no database {id}") from error
+            pause_s = next(pauses_s, None)
+            if pause_s is None or getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_CANTOPEN:
+                raise
+        time.sleep(pause_s)
 
 
 def explained(id: DatabaseId, error: sqlite3.Error | OSError) -> BaseException:
