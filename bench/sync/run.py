@@ -115,8 +115,8 @@ def known(file: Path) -> list[Measured]:
 
 
 def _add(file: Path, found: list[Measured]) -> None:
-    known = json.loads(file.read_text()) if file.exists() else []
-    file.write_text(json.dumps([*known, *(one.json() for one in found)], indent=1) + "\n")
+    before = json.loads(file.read_text()) if file.exists() else []
+    file.write_text(json.dumps([*before, *(one.json() for one in found)], indent=1) + "\n")
 
 
 if __name__ == "__main__":

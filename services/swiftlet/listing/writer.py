@@ -246,7 +246,7 @@ def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
 
 
 def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connection:
-    """Open it, and once more if need be.
+    """Open it; if need be a few times, within a third of a second.
 
     SQLite can't open a database whose last connection closes in the same moment, as the log's files go with it, nor one
     that was removed after its file was opened. That says nothing about the device, and a moment later it is another.

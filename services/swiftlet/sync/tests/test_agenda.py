@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from swiftlet.ring import Ring, RingBuilder
+import pytest
+
 from swiftlet.sync.agenda import Agenda
 from swiftlet.sync.cases import Errand
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.session.queue import Homeward
-from swiftlet.sync.share import Places, Share
-from swiftlet.sync.standing import Standing
+from swiftlet.sync.share import Share
+from swiftlet.sync.tests.shares import share_of
 
 SIZE = 4
 
 
-def share_of() -> Share:
-    ring = ring_of()
-    device = ring.device(0)
-    return Share(device, 0, Places(ring, device), Standing())
-
-
-def ring_of() -> Ring:
-    builder = RingBuilder(4, 3, min_part_hours=0)
-    for number in range(4):
-        builder.add_device(host=f"h{number}", port=1, device="d", region="r", zone=f"z{number}", weight=1)
-    builder.rebalance(500_000)
-    return builder.ring
+@pytest.fixture
+def share() -> Share:
+    """Of device 0 among four."""
+    return share_of(4, devices=4)
 
 
 def left_of(agenda: Agenda) -> list[Errand]:
@@ -35,8 +28,8 @@ def left_of(agenda: Agenda) -> list[Errand]:
     return found
 
 
-def test_each_partition_once_and_so_many_at_a_time() -> None:
-    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+def test_each_partition_once_and_so_many_at_a_time(share: Share) -> None:
+    agenda = Agenda(lambda share: SIZE, ())
     agenda.compare(share, 1, list(range(10)), differ=True, late=set())
     agenda.compare(share, 2, [20, 21], differ=False, late=set())
     assert agenda
@@ -47,9 +40,8 @@ def test_each_partition_once_and_so_many_at_a_time() -> None:
     assert {(one.peer.id, one.differs) for one in errands} == {(1, True), (2, False)}
 
 
-def test_who_is_back_comes_first_and_what_a_former_life_did_last() -> None:
+def test_who_is_back_comes_first_and_what_a_former_life_did_last(share: Share) -> None:
     for _ in range(20):
-        share = share_of()
         agenda = Agenda(lambda share: SIZE, [node_of(share.device_of(3))])
         for peer in (1, 2, 3):
             agenda.compare(share, peer, [1, 2], differ=False, late={2})
@@ -58,16 +50,16 @@ def test_who_is_back_comes_first_and_what_a_former_life_did_last() -> None:
         assert {partition for _, partition in errands[2:4]} == {1}
 
 
-def test_what_comes_back_meanwhile_comes_first() -> None:
-    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+def test_what_comes_back_meanwhile_comes_first(share: Share) -> None:
+    agenda = Agenda(lambda share: SIZE, ())
     for peer in (1, 2, 3):
         agenda.compare(share, peer, [5], differ=False, late=set())
     agenda.first |= {node_of(share.device_of(2))}
     assert left_of(agenda)[0].peer.id == 2
 
 
-def test_what_failed_is_tried_again_before_anything_else() -> None:
-    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+def test_what_failed_is_tried_again_before_anything_else(share: Share) -> None:
+    agenda = Agenda(lambda share: SIZE, ())
     failed = Errand(share, share.device_of(1), False, [7])
     agenda.go_home([(share, Homeward(3, (1, 2, 3)))])
     agenda.compare(share, 2, [5], differ=False, late=set())
@@ -75,8 +67,8 @@ def test_what_failed_is_tried_again_before_anything_else() -> None:
     assert agenda.next(alone=True) is failed
 
 
-def test_handoffs_go_home_in_between_and_those_of_who_is_back_first() -> None:
-    share, homes = share_of(), [Homeward(partition, (1, 2, 3)) for partition in range(8)]
+def test_handoffs_go_home_in_between_and_those_of_who_is_back_first(share: Share) -> None:
+    homes = [Homeward(partition, (1, 2, 3)) for partition in range(8)]
     agenda = Agenda(lambda share: SIZE, ())
     agenda.compare(share, 1, list(range(8)), differ=False, late=set())
     agenda.go_home((share, home) for home in homes[1:])
@@ -88,8 +80,8 @@ def test_handoffs_go_home_in_between_and_those_of_who_is_back_first() -> None:
     assert {one[1].partition for one in found if isinstance(one, tuple)} == set(range(8))
 
 
-def test_small_pieces_are_gathered_while_others_are_at_work() -> None:
-    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+def test_small_pieces_are_gathered_while_others_are_at_work(share: Share) -> None:
+    agenda = Agenda(lambda share: SIZE, ())
     agenda.compare(share, 1, [1], differ=False, late=set(), gather=True)
     assert agenda
     assert agenda.next(alone=False) is None
@@ -99,8 +91,8 @@ def test_small_pieces_are_gathered_while_others_are_at_work() -> None:
     assert not agenda
 
 
-def test_they_wait_for_no_more_than_a_session_holds_or_than_they_are_told_to() -> None:
-    share, agenda = share_of(), Agenda(lambda share: SIZE, ())
+def test_they_wait_for_no_more_than_a_session_holds_or_than_they_are_told_to(share: Share) -> None:
+    agenda = Agenda(lambda share: SIZE, ())
     agenda.compare(share, 1, [1, 2], differ=False, late=set(), gather=True)
     agenda.compare(share, 1, [3, 4], differ=False, late=set(), gather=True)
     whole = agenda.next(alone=False)

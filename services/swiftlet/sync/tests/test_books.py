@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.ring import Ring, RingBuilder
 from swiftlet.sync.books import NOT_DONE, Book, Found
-from swiftlet.sync.share import Places, Share
-from swiftlet.sync.standing import Standing
+from swiftlet.sync.tests.shares import share_of
 
 EVERY = frozenset(range(8))
 
@@ -15,14 +13,7 @@ EVERY = frozenset(range(8))
 @pytest.fixture
 def book() -> Book:
     """Of device 0, which shares all eight partitions with devices 1 and 2."""
-    builder = RingBuilder(3, 3, min_part_hours=0)
-    for number in range(3):
-        builder.add_device(host=f"h{number}", port=1, device="d", region="r", zone=f"z{number}", weight=1)
-    builder.rebalance(500_000)
-    ring: Ring = builder.ring
-    device = ring.devices[0]
-    assert device is not None
-    return Book(Share(device, 0, Places(ring, device), Standing()))
+    return Book(share_of(3, devices=3))
 
 
 def ready(book: Book, partitions: set[int]) -> tuple[list[tuple[int, bool, set[int]]], set[int]]:
