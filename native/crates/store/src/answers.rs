@@ -210,13 +210,19 @@ pub(crate) fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Op
 pub fn ascending_bytes(numbers: impl IntoIterator<Item = i64, IntoIter: ExactSizeIterator>) -> Option<Vec<u8>> {
     let numbers = numbers.into_iter();
     let mut out = Vec::with_capacity(numbers.len() + 10);
-    put_varint(&mut out, numbers.len() as u64);
+    put_ascending(&mut out, numbers)?;
+    Some(out)
+}
+
+/// As `ascending_bytes`, behind what is there.
+pub(crate) fn put_ascending(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = i64>) -> Option<()> {
+    put_varint(out, numbers.len() as u64);
     let mut next = 0_i64;
     for number in numbers {
-        put_varint(&mut out, u64::try_from(number.checked_sub(next)?).ok()?);
+        put_varint(out, u64::try_from(number.checked_sub(next)?).ok()?);
         next = number.checked_add(1)?;
     }
-    Some(out)
+    Some(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What two devices' answers to the same questions differ in, from their bytes: without a value made for each suffix and
 //! object that both have.
 //!
-//! `docs/sync.md` has the format, `swiftlet.sync.session.compare` the same rules for values. Decisions are the session's: here is
-//! only said what is newer on which side.
+//! `docs/sync.md` has the format, `swiftlet.sync.session.compare` the same rules for values. Decisions are the session's:
+//! here is only said what is newer on which side.
 //!
 //! Fault model: a peer's answer may be anything. What is not in order to its last byte is None, and the other
 //! implementation says what is wrong with it; every count has its limit.

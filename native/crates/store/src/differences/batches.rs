@@ -4,7 +4,7 @@
 //! Nothing is decided here that `swiftlet.sync.session.batches` does not decide by value.
 
 use super::{Entry, Many, Need, differing, in_order, listings, newer, suffix_hashes};
-use crate::answers::ascending;
+use crate::answers::{ascending, put_ascending};
 use crate::copies::{Cursor, put_varint};
 use crate::model::{EntryKind, SUFFIXES, Suffix};
 
@@ -58,12 +58,7 @@ pub fn suffixes(mine: &[u8], theirs: &[u8], both: bool) -> Option<Differing> {
             continue;
         }
         let suffixes = differing(here.bytes, there.bytes, both);
-        put_varint(&mut found.suffixes, suffixes.len() as u64);
-        let mut next = 0;
-        for suffix in &suffixes {
-            put_varint(&mut found.suffixes, u64::from(suffix - next));
-            next = suffix + 1;
-        }
+        put_ascending(&mut found.suffixes, suffixes.iter().copied().map(i64::from))?;
         found.partitions.push(here.partition);
         found.counts.push(suffixes.len() as u32);
         found.ends.push(found.suffixes.len());
