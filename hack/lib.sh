@@ -35,3 +35,16 @@ pinned_venv() {
     "$1/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$2"
     printf '%s\n' "$wanted" >"$1/stamp"
 }
+
+# require_space GIB FOLDER...: stop unless each folder's file system has that much room.
+require_space() {
+    local wanted=$1 folder free
+    shift
+    for folder; do
+        free=$(df --output=avail -k "$folder" | tail -n 1)
+        if ((free < wanted << 20)); then
+            die "the file system of $folder has $((free >> 10)) MiB free, and this needs $wanted GiB" \
+                "make room there, or set TMPDIR to a folder on a larger file system"
+        fi
+    done
+}

@@ -77,7 +77,7 @@ class Cluster:
         """Start a killed service again and wait until it is ready."""
         with Path(self.services[service]["log"]).open("ab") as log:
             self._restarted[service] = subprocess.Popen(
-                self.services[service]["command"],
+                [*self.services[service]["command"], *end_with_us()],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -109,6 +109,7 @@ def start_cluster(
     proxy_port, base_port = port or _free_port(), _free_port()
     command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
+    command += end_with_us()
     if STORE_VARIABLE in os.environ and "--store" not in options:
         command += ["--store", os.environ[STORE_VARIABLE]]
     chosen = {**_front(), **(settings or {})}
@@ -137,6 +138,11 @@ def start_cluster(
         ready_s,
         chosen,
     )
+
+
+def end_with_us() -> list[str]:
+    """Arguments that make a store or a service end when this process does, even when this process is killed."""
+    return ["--parent", str(os.getpid())]
 
 
 def environment() -> dict[str, str]:

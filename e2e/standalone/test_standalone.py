@@ -53,6 +53,28 @@ def test_stop_leaves_nothing_running(tmp_path: Path) -> None:
     assert private == []
 
 
+def test_a_killed_test_run_takes_its_store_along(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from e2e.standalone.cluster import start_cluster; "
+        "store = start_cluster(Path(sys.argv[1])); store.kill('object-1'); store.start('object-1'); "
+        "print(store.process.pid, *store.pids.values(), flush=True); time.sleep(600)"
+    )
+    paths = os.pathsep.join([str(SOURCES), str(SOURCES.parent)])
+    run = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "store")],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+    )
+    assert run.stdout is not None
+    started = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
+    assert len(started) > 5
+    run.kill()
+    run.wait(10)
+    run.stdout.close()
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert not alive
+
+
 def test_a_crashed_api_worker_is_replaced(own_cluster: Cluster) -> None:
     client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
     assert client.call("PUT", "c").status == 201

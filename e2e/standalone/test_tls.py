@@ -15,7 +15,7 @@ import pytest
 import yaml
 from swiftclient.client import Connection
 
-from e2e.standalone.cluster import SOURCES, Cluster
+from e2e.standalone.cluster import SOURCES, Cluster, end_with_us
 from swiftlet.main.tests.certificates import PairFiles, make_pair
 
 WORKERS = 3
@@ -47,7 +47,7 @@ class TlsProxy:
         self.log = directory / "proxy.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "swiftlet.main", "proxy", "--config", str(config)],
+                [sys.executable, "-m", "swiftlet.main", "proxy", "--config", str(config), *end_with_us()],
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(SOURCES)},
             )

@@ -24,6 +24,7 @@ from swiftlet.main.standalone.prepare import (
 )
 from swiftlet.main.standalone.supervise import Signals, Supervisor, command_of
 from swiftlet.store.kinds import StoreKind, kind_of
+from swiftlet.web.parent import end_with_parent
 from swiftlet.web.sockets import PortInUse, listen
 
 _STOP_S = DRAIN_S + 10.0
@@ -66,6 +67,7 @@ _STOP_S = DRAIN_S + 10.0
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--stop", is_flag=True, help="Stop the store that runs on --data.")
+@click.option("--parent", type=int, hidden=True, help="End with this process.")
 def standalone(
     data: Path,
     host: str,
@@ -80,6 +82,7 @@ def standalone(
     ready_file: Path | None,
     quiet: bool,
     stop: bool,
+    parent: int | None,
 ) -> None:
     """Run a whole store on this machine until Ctrl-C.
 
@@ -95,7 +98,7 @@ def standalone(
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):
-        _run(options, restart, ready_file, quiet)
+        _run(options, restart, ready_file, quiet, parent)
 
 
 def _say(text: str, quiet: bool) -> None:
@@ -108,10 +111,12 @@ def _check_native() -> None:
         raise SettingsError("the native module swiftlet_native is not installed; run `make setup`")
 
 
-def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool) -> None:
+def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool, parent_pid: int | None) -> None:
     began = time.monotonic()
     signals = Signals()
     with signals.caught():
+        if parent_pid is not None:
+            end_with_parent(parent_pid)
         plan = prepare(options)
         supervisor = Supervisor(
             plan.services,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import subprocess
@@ -246,7 +247,7 @@ def _as_file(machine: Machine, numbers: range) -> dict[str, Any]:
 
 def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
-        return subprocess.Popen(command, stdout=file, stderr=file)
+        return subprocess.Popen([*command, "--parent", str(os.getpid())], stdout=file, stderr=file)
 
 
 async def _has_moved(containers: Containers, before: list[bytes | None]) -> bool:

@@ -81,6 +81,7 @@ class Faulty(Machine):
         config = self.root / f"replicator-{port}.yaml"
         config.write_text(yaml.safe_dump(self.settings(port, *numbers)))
         command = [sys.executable, "-m", "swiftlet.main", "replicator", "--config", str(config)]
+        command += ["--parent", str(os.getpid())]
         with (self.root / f"replicator-{port}.log").open("ab") as log:
             self.processes[port] = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
+
+from swiftlet.web.parent import end_with_parent
 
 PASSWORD = "a password of the tests"
 _DEADLINE_S = 20.0
@@ -35,8 +38,13 @@ class RedisServer:
         """Returns once it listens."""
         assert self._process is None
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        ours = os.getpid()
         self._process = subprocess.Popen(
-            [*command, *self._password], cwd=self._root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*command, *self._password],
+            cwd=self._root,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: end_with_parent(ours),
         )
         deadline = time.monotonic() + _DEADLINE_S
         while time.monotonic() < deadline:
