@@ -4,7 +4,9 @@ https://docs.openstack.org/swift/latest/middleware.html#formpost. Files are stor
 and without temporary files. Fields count only before the first file. Where to redirect to is signed, and nobody is
 sent anywhere by a form that is not.
 
-Fault model: the client may send anything and stop anywhere. Files before the one that failed stay.
+Fault model: the client may send anything and stop anywhere, and nobody knows who it is before the first file: until
+the signature has been checked, a form has few parts and few bytes, and nothing of a file is read. Files before the one
+that failed stay.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from swiftlet.names import Path, decode, parse_path
 MAX_VALUE = 4096
 """Bytes of a field that are read, as in the reference; the rest is passed over."""
 MAX_FIELDS = 100
+"""Parts of a form that are no files, whether they have a name or not."""
+MAX_BYTES_BEFORE_FILES = 1 << 20
+"""Bytes of a form before its first file, which is where the signature is checked."""
 _ANY_SIZE = 1 << 62
 _NUMBERS = ("max_file_size", "max_file_count", "expires")
 
@@ -123,6 +128,8 @@ class FormPost:
         self._path = path
         self._signed_path = decode(request.rel_url.raw_path)
         self._form = Form()
+        self._parts = 0
+        """How many parts that are no files have begun."""
         self._access: SignedAccess | None = None
 
     async def answer(self) -> web.StreamResponse:
@@ -156,14 +163,17 @@ class FormPost:
         return outcome
 
     async def _take_field(self, document: Multipart, part: Part, before_files: bool) -> None:
+        self._parts += 1
+        if self._parts > MAX_FIELDS:
+            raise BadForm(f"a form may have {MAX_FIELDS} fields")
         value = bytearray()
         while data := await document.read():
             value += data[: MAX_VALUE - len(value)]
+            if before_files and document.taken > MAX_BYTES_BEFORE_FILES:
+                raise BadForm(f"the fields before the first file are larger than {MAX_BYTES_BEFORE_FILES} bytes")
         name = part.parameters.get("name")
         if name is None or not before_files:
             return
-        if len(self._form.fields) >= MAX_FIELDS:
-            raise BadForm(f"a form may have {MAX_FIELDS} fields")
         try:
             self._form.fields[name.lower()] = bytes(value).rstrip(b"\r\n").decode()
         except UnicodeDecodeError as error:

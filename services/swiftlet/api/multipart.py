@@ -1,8 +1,9 @@
 """multipart/form-data as it comes in (RFC 7578): one part at a time, nothing held but what a delimiter may begin in.
 
 Fault model: a body may end anywhere, have headers without end, a boundary that is no good, or parts without names.
-A part that was cut off is an error, never a shorter part. Headers and their number are bounded; data are not, whoever
-reads them sets the limit.
+A part that was cut off is an error, never a shorter part. The headers of a part are bounded; the number of parts and
+their data are not: whoever reads them sets those limits, by `taken` and a count of their own. The work is linear in the
+bytes that came, however they are cut into parts.
 """
 
 from __future__ import annotations
@@ -43,10 +44,16 @@ class Multipart:
         self._pieces = pieces
         self._delimiter = b"\r\n--" + boundary.encode()
         # With this the first delimiter, which may stand at the very beginning, looks like the others.
-        self._buffer = b"\r\n"
+        self._buffer = bytearray(b"\r\n")
+        self._came = len(self._buffer)
         self._ended = False
         self._in_part = False
         self._begun = False
+
+    @property
+    def taken(self) -> int:
+        """How many bytes of the document have been taken apart so far."""
+        return self._came - len(self._buffer)
 
     async def next_part(self) -> Part | None:
         """The next part's head; None after the last. What is left of the one before is passed over."""
@@ -66,35 +73,41 @@ class Multipart:
             found = self._buffer.find(self._delimiter)
             if found >= 0:
                 self._in_part = False
-                data, self._buffer = self._buffer[:found], self._buffer[found + len(self._delimiter) :]
-                return data
+                return self._take(found, len(self._delimiter))
             safe = len(self._buffer) - len(self._delimiter) + 1
             if safe > 0:
-                data, self._buffer = self._buffer[:safe], self._buffer[safe:]
-                return data
+                return self._take(safe)
             if not await self._more():
                 raise BadForm("the form ends in the middle of a part")
         return b""
+
+    def _take(self, size: int, behind: int = 0) -> bytes:
+        """The buffer's first `size` bytes, which go with the `behind` that follow; what stays is not moved."""
+        data = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[: size + behind]
+        return data
 
     async def _more(self) -> bool:
         if not self._ended:
             piece = await anext(self._pieces, b"")
             self._ended = not piece
+            self._came += len(piece)
             self._buffer += piece
         return not self._ended
 
     async def _begin(self) -> None:
         self._begun = True
+        enough, start = _MAX_PADDING + len(self._delimiter), self._delimiter[2:]
         while True:
-            text = self._buffer.lstrip(b"\r\n")
-            if len(text) >= len(self._delimiter) - 2 or len(self._buffer) > _MAX_PADDING + len(self._delimiter):
+            text = self._buffer[: enough + 1].lstrip(b"\r\n")
+            if len(text) >= len(start) or len(self._buffer) > enough:
                 break
             if not await self._more():
                 break
-        start = self._delimiter[2:]
-        if not text.startswith(start) or len(self._buffer) - len(text) > _MAX_PADDING:
+        padding = min(len(self._buffer), enough + 1) - len(text)
+        if not text.startswith(start) or padding > _MAX_PADDING:
             raise BadForm("invalid starting boundary")
-        self._buffer = text[len(start) :]
+        del self._buffer[: padding + len(start)]
 
     async def _is_last(self) -> bool:
         """Behind a delimiter: `--` ends the document, a line end begins a part."""
@@ -102,25 +115,22 @@ class Multipart:
             pass
         if self._buffer.startswith(b"--"):
             return True
-        while (end := self._buffer.find(b"\r\n")) < 0:
+        while (end := self._buffer.find(b"\r\n", 0, _MAX_PADDING + 2)) < 0:
             if len(self._buffer) > _MAX_PADDING or not await self._more():
                 raise BadForm("a boundary is followed by neither -- nor a line end")
         if self._buffer[:end].strip(b" \t"):
             raise BadForm("a boundary is followed by neither -- nor a line end")
-        self._buffer = self._buffer[end:]
+        del self._buffer[:end]
         return False
 
     async def _head(self) -> bytes:
         """The header lines; the buffer begins with the line end before them, so that there may be none."""
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+        while (end := self._buffer.find(b"\r\n\r\n", 0, MAX_PART_HEADERS + 4)) < 0:
             if len(self._buffer) > MAX_PART_HEADERS:
                 raise BadForm(f"the headers of a part are longer than {MAX_PART_HEADERS} bytes")
             if not await self._more():
                 raise BadForm("the form ends in the headers of a part")
-        if end > MAX_PART_HEADERS:
-            raise BadForm(f"the headers of a part are longer than {MAX_PART_HEADERS} bytes")
-        head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-        return head
+        return self._take(end, 4)
 
 
 def _parse_head(head: bytes) -> Part:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path as Directory
 from urllib.parse import quote
 
@@ -298,11 +299,13 @@ async def test_names_that_are_too_long_or_none(proxy: Proxy, name: str, status: 
         (b"hello", b"starting boundary"),
         (f"--{BOUNDARY}\r\nA: {'b' * 9000}\r\n\r\n".encode(), b"longer than 8192"),
         (encode({f"f{n}": "x" for n in range(200)}, []), b"100 fields"),
+        (encode({}, []).replace(b"--\r\n", b"\r\n\r\n\r\n") * 200, b"100 fields"),
+        (encode({"a": "x" * (1 << 20)}, [("f", b"x", "")]), b"larger than 1048576 bytes"),
         (encode({}, []).replace(b"--\r\n", b"\r\n\xff: x\r\n\r\nx"), b"UTF-8"),
     ],
 )
 async def test_what_is_no_form_is_400(proxy: Proxy, data: bytes, reason: bytes) -> None:
-    async with proxy.client.post(proxy.url("c/up/"), data=data, headers=TYPE) as response:
+    async with proxy.client.post(proxy.url("c/up/"), data=BytesIO(data), headers=TYPE) as response:
         assert response.status == 400
         body = await response.read()
     assert body.startswith(b"FormPost: ")
@@ -313,6 +316,35 @@ async def test_long_fields_are_cut(proxy: Proxy) -> None:
     await prepare(proxy)
     fields = {"padding": "x" * 1_000_000, **signed()}
     assert (await submit(proxy, fields, ("f", b"x", ""))).status == 201
+
+
+async def test_a_strangers_form_is_refused_before_most_of_it_is_read(proxy: Proxy) -> None:
+    """A body of tiny parts without a signature ends at the first part too many, whatever follows."""
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        part = f"--{BOUNDARY}\r\n\r\n\r\n".encode()
+        while True:
+            read += 65_536
+            yield part * (65_536 // len(part))
+            await asyncio.sleep(0)
+
+    async with proxy.client.post(proxy.url("c/up/"), data=endless(), headers=TYPE) as response:
+        assert (response.status, b"100 fields" in await response.read()) == (400, True)
+    assert read < 8 << 20
+
+
+async def test_nothing_of_a_file_is_read_before_the_signature_is_checked(proxy: Proxy) -> None:
+    data = encode(signed(key="wrong"), [("f", b"", "")])
+    head = data[: data.rindex(b"\r\n--")]
+
+    async def a_file_without_end() -> AsyncIterator[bytes]:
+        yield head
+        await asyncio.sleep(3600)
+
+    async with proxy.client.post(proxy.url("c/up/"), data=a_file_without_end(), headers=TYPE) as response:
+        assert (response.status, await response.read()) == (401, b"FormPost: Invalid Signature\n")
 
 
 async def test_the_browser_may_wait_for_a_go_ahead(proxy: Proxy) -> None:

@@ -113,6 +113,22 @@ async def test_a_part_is_never_held_whole() -> None:
     assert largest <= 65_536 + 100
 
 
+async def test_many_small_parts_are_read_in_time_linear_in_their_number() -> None:
+    data = form(*[b""] * 60_000)
+    began = time.perf_counter()
+    assert len(await parts_of(data, len(data))) == 60_000
+    assert time.perf_counter() - began < 10, "each part used to copy what was left of the body"
+
+
+async def test_what_has_been_taken_apart_is_counted() -> None:
+    data = form(b"x" * 1000, b"y")
+    document = Multipart(feed(data, 64), BOUNDARY)
+    await document.next_part()
+    while await document.read():
+        pass
+    assert document.taken == len(b"\r\n") + data.index(b"x\r\n--") + 1 + len(b"\r\n--XyZ")
+
+
 async def test_a_body_made_to_look_like_delimiters_is_read_in_no_time() -> None:
     boundary = "-" * 150 + "a"
     body = b"\r\n--" + b"-" * 150
