@@ -1,12 +1,22 @@
-"""Many small pieces of work at once, but never more than a few."""
+"""Many small pieces of work at once, but never more than a few; and large ones beside the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+LARGE_BYTES = 64 * 1024
+"""Work on more than this is done in a thread: other requests of the process get their turns meanwhile."""
+
+
+async def beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns, which has to do with `size` bytes: at once when they are few, else from a thread."""
+    if size <= LARGE_BYTES:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 async def each(items: Iterable[T], work: Callable[[T], Awaitable[None]], limit: int) -> None:

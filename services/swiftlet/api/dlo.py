@@ -4,6 +4,9 @@
 whole is made of is asked of the listing at every read. When one page holds it all, the whole has a size and an entity
 tag (the MD5 of its segments' tags, as in the listing); otherwise the size is unknown and the tag is the manifest's own.
 
+A symbolic link among the segments counts with its target's size, which the listing tells of static ones only: a dynamic
+link makes the whole unreadable (409), since no part of it could be left out without anybody noticing.
+
 Fault model: a listing may lag behind what is stored. Where a size was announced, a segment of another size ends the
 answer with an error rather than with a body of the wrong length; another content of the same size is sent.
 """
@@ -11,18 +14,23 @@ answer with an error rather than with a body of the wrong length; another conten
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from swiftlet.api.concurrency import beside
 from swiftlet.api.content_types import split_link, split_mark
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import OBJECT_MANIFEST, Reader, Stored, object_headers
 from swiftlet.api.segment_stream import Source
-from swiftlet.api.segments import Segment
-from swiftlet.api.slo import open_segments
+from swiftlet.api.segments import BrokenSegment, Layout, Segment
+from swiftlet.api.slo import expander, open_segments
 from swiftlet.api.storing import NewObject
 from swiftlet.errors import InvalidName
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path, decode
+
+_ROW_BYTES = 128
+"""About what a row is in work: a page of a thousand rows is turned into segments in a thread."""
 
 
 async def prepare(new: NewObject) -> None:
@@ -44,25 +52,53 @@ def check_manifest_header(metadata: Mapping[str, str]) -> None:
         raise ApiError(400, f"{OBJECT_MANIFEST} must be in the format container/prefix: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the listing, as segments."""
+
+    layout: Layout
+    tag: str
+    """The MD5 of the rows' entity tags."""
+    last: str
+    """The name of the last row; empty when there is none."""
+
+
+def page_of(rows: Sequence[ObjectRow], account: str, container: str) -> Page:
+    """Rows as segments; BrokenSegment for one that no listing tells the size of."""
+    tag = hashlib.md5("".join(row.etag for row in rows).encode(), usedforsecurity=False).hexdigest()
+    layout = Layout([_segment(row, Path(account, container, row.name)) for row in rows])
+    return Page(layout, tag, rows[-1].name if rows else "")
+
+
+def _segment(row: ObjectRow, path: Path) -> Segment:
+    mark, link = split_mark(row.content_type)[1], split_link(row.content_type)[1]
+    if link is not None:
+        if link.etag is None:
+            raise BrokenSegment(f"{path} is a dynamic symbolic link, which can't be a segment: its size is not known")
+        return Segment(link.size, path=path, size=link.size)
+    if mark is not None:
+        return Segment(mark.size, path=path, size=mark.size, nested=True)
+    return Segment(row.size, path=path, size=row.size, raw=True)
+
+
 class DynamicLargeObject:
     """The whole, as the first page of the listing shows it."""
 
-    def __init__(self, reader: Reader, stored: Stored, container: str, prefix: str, page: Sequence[ObjectRow]) -> None:
+    def __init__(self, reader: Reader, stored: Stored, container: str, prefix: str, page: Page) -> None:
         """`page` begins the listing of what `container` has under `prefix`."""
         self._reader = reader
         self._stored = stored
-        self._account = stored.path.account
         self._container = container
         self._prefix = prefix
         self._page = page
-        self._complete = len(page) < _limit(reader)
-        self.at_least = sum(segment.length for segment in map(self._segment, page))
+        self._expand = expander(reader)
+        self._complete = len(page.layout.segments) < _limit(reader)
+        self.at_least = page.layout.size
         self.modified = stored.info.modified
         self.headers = object_headers(stored.info)
         self.etag = stored.info.etag
         if self._complete:
-            tags = "".join(row.etag for row in page)
-            self.etag = hashlib.md5(tags.encode(), usedforsecurity=False).hexdigest()
+            self.etag = page.tag
             self.headers["Etag"] = f'"{self.etag}"'
         self.content_type = self.headers["Content-Type"]
 
@@ -71,27 +107,21 @@ class DynamicLargeObject:
         """None when there may be more pages."""
         return self.at_least if self._complete else None
 
-    def _segment(self, row: ObjectRow) -> Segment:
-        mark, link = split_mark(row.content_type)[1], split_link(row.content_type)[1]
-        path = Path(self._account, self._container, row.name)
-        if link is not None and link.etag is not None:
-            return Segment(link.size, path=path, size=link.size)
-        if mark is not None:
-            return Segment(mark.size, path=path, size=mark.size, nested=True)
-        return Segment(row.size, path=path, size=row.size, raw=True)
-
-    async def _segments(self) -> AsyncIterator[Segment]:
-        page = self._page
+    async def _since(self, segments: Iterable[Segment]) -> AsyncIterator[Segment]:
+        """These segments of the first page, and those of all pages behind it."""
+        page, account = self._page, self._stored.path.account
         while True:
-            for row in page:
-                yield self._segment(row)
-            if len(page) < _limit(self._reader):
+            for segment in segments:
+                yield segment
+            if len(page.layout.segments) < _limit(self._reader):
                 return
-            page = await list_page(self._reader, self._account, self._container, self._prefix, page[-1].name)
+            page = await list_page(self._reader, account, self._container, self._prefix, page.last)
+            segments = page.layout.segments
 
     async def open(self, start: int, stop: int) -> Source:
         """The bytes of the segments; 409 when the first of them is not what the listing says."""
-        return await open_segments(self._reader, self._segments(), start, stop)
+        begins, segments = self._page.layout.since(start)
+        return await open_segments(self._reader, self._since(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
         """Let go of the manifest."""
@@ -102,12 +132,13 @@ def _limit(reader: Reader) -> int:
     return reader.call.api.options.limits.container_listing_limit
 
 
-async def list_page(reader: Reader, account: str, container: str, prefix: str, marker: str = "") -> list[ObjectRow]:
+async def list_page(reader: Reader, account: str, container: str, prefix: str, marker: str = "") -> Page:
     """One page of the segments behind `marker`; NotFound when the container is not there."""
     await reader.call.access.require("GET", Path(account, container))
     query = ListingQuery(limit=_limit(reader), marker=marker, prefix=prefix)
     _, rows = await reader.call.api.listings.list_objects(account, container, query)
-    return [row for row in rows if not isinstance(row, Subdir)]
+    found = [row for row in rows if not isinstance(row, Subdir)]
+    return await beside(len(found) * _ROW_BYTES, page_of, found, account, container)
 
 
 async def dynamic_large_object(reader: Reader, stored: Stored) -> DynamicLargeObject:

@@ -41,6 +41,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
             "slo": {
                 "max_manifest_segments": limits.slo_max_manifest_segments,
                 "max_manifest_size": limits.slo_max_manifest_size,
+                "max_inline_segments": limits.slo_max_inline_segments,
                 "min_segment_size": limits.slo_min_segment_size,
                 "yield_frequency": limits.slo_yield_frequency_s,
                 "allow_async_delete": False,

@@ -20,6 +20,8 @@ from swiftlet.api.problems import CLIENT_GONE, ApiError
 
 Failures = Sequence[tuple[str, str]]
 """Percent-encoded names and what is wrong with each."""
+MAX_FAILURES = 1000
+"""So many of them are told one by one; of the others only the number is told."""
 
 
 def report_type(call: Call, default: str | None = None) -> str:
@@ -63,13 +65,15 @@ class ManyProblems(ApiError):
     def __init__(self, status: int, reason: str, failures: Failures, media_type: str, root: str) -> None:
         """Keep what a report needs."""
         super().__init__(status, reason)
-        self.failures = tuple(failures)
+        self.failures = tuple(failures[:MAX_FAILURES])
+        hidden = len(failures) - MAX_FAILURES
+        self.fields = {"Errors Not Shown": str(hidden)} if hidden > 0 else {}
         self._media_type = media_type
         self._root = root
 
     def response(self) -> web.Response:
         """The report as an answer of its own."""
-        body = render_report(self._media_type, {}, self.failures, self._root)
+        body = render_report(self._media_type, self.fields, self.failures, self._root)
         headers = {"Retry-After": "1"} if self.status == 503 else {}
         return web.Response(
             status=self.status, body=body, content_type=self._media_type, charset="utf-8", headers=headers

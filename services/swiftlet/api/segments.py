@@ -5,9 +5,11 @@ Pure but for `expand`, which fetches a nested manifest when, and only when, byte
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import accumulate
 
 from swiftlet.api.problems import ApiError
 from swiftlet.names import Path
@@ -56,7 +58,35 @@ class Piece:
         return self.stop - self.start
 
 
-Expand = Callable[[Segment], Awaitable[Iterable[Segment]]]
+class Layout:
+    """Segments that are all known, and where each ends: what holds a byte is found by a search, not by a walk."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        """`segments` in the order of the whole."""
+        self.segments = segments
+        self._ends = list(accumulate(segment.length for segment in segments))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def inline_bytes(self) -> int:
+        """Bytes that the segments hold themselves."""
+        return sum(len(segment.data) for segment in self.segments if segment.data is not None)
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Where in the whole a segment is: `[start, stop)`."""
+        return self._ends[index] - self.segments[index].length, self._ends[index]
+
+    def since(self, start: int) -> tuple[int, Iterable[Segment]]:
+        """Where the segment begins that holds byte `start`, and that one and all behind it."""
+        index = bisect_right(self._ends, start)
+        return (self._ends[index - 1] if index else 0), map(self.segments.__getitem__, range(index, len(self.segments)))
+
+
+Expand = Callable[[Segment], Awaitable[Layout]]
 """The segments of a nested manifest; BrokenSegment when it is not what it was."""
 
 
@@ -67,10 +97,13 @@ async def following(segments: Iterable[Segment]) -> AsyncIterator[Segment]:
 
 
 async def pieces_of(
-    segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, depth: int = 1
+    segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, depth: int = 1, begins: int = 0
 ) -> AsyncGenerator[Piece, None]:
-    """What bytes `[start, stop)` of the whole are made of, in order; nested manifests are taken apart."""
-    end = 0
+    """What bytes `[start, stop)` of the whole are made of, in order; nested manifests are taken apart.
+
+    The first of `segments` begins at byte `begins` of the whole.
+    """
+    end = begins
     async for segment in segments:
         begin, end = end, end + segment.length
         low, high = max(start, begin), min(stop, end)
@@ -81,8 +114,9 @@ async def pieces_of(
             elif depth >= MAX_DEPTH:
                 raise BrokenSegment(f"manifests are nested more than {MAX_DEPTH} deep at {segment.path}")
             else:
-                inner = following(await expand(segment))
-                async with aclosing(pieces_of(inner, low + shift, high + shift, expand, depth + 1)) as pieces:
+                first, inner = (await expand(segment)).since(low + shift)
+                within = pieces_of(following(inner), low + shift, high + shift, expand, depth + 1, first)
+                async with aclosing(within) as pieces:
                     async for piece in pieces:
                         yield piece
         if end >= stop:

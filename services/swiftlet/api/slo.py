@@ -8,16 +8,16 @@ comes; one that is gone or changed since the upload ends the answer with an erro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
+from swiftlet.api.concurrency import beside
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import STATIC_LARGE_OBJECT, Reader, Stored, is_made_up, object_headers
 from swiftlet.api.segment_runs import Batch, Runs
 from swiftlet.api.segment_stream import Bytes, SegmentStream, Source
-from swiftlet.api.segments import BrokenSegment, Expand, Piece, Segment, following, pieces_of
-from swiftlet.api.slo_manifest import load_entries, raw_format, segments_of
+from swiftlet.api.segments import BrokenSegment, Expand, Layout, Piece, Segment, following, pieces_of
+from swiftlet.api.slo_manifest import layout_of, load_entries, raw_format
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectInfo
 
@@ -25,6 +25,8 @@ ETAG, SIZE = "Slo-Etag", "Slo-Size"
 """In the manifest's system metadata."""
 _CACHED = 20
 """Nested manifests remembered while one request is answered, as many as the reference keeps."""
+_CACHED_BYTES = 16 << 20
+"""Bytes of inline data that they may have together."""
 
 
 def is_manifest(info: ObjectInfo) -> bool:
@@ -39,7 +41,8 @@ class StaticLargeObject:
         """`stored` is the manifest."""
         self._reader = reader
         self._stored = stored
-        self._entries: list[dict[str, Any]] | None = None
+        self._layout: Layout | None = None
+        self._expand = expander(reader)
         info = stored.info
         self.etag = info.sysmeta[ETAG]
         self.size = self.at_least = int(info.sysmeta[SIZE])
@@ -51,19 +54,17 @@ class StaticLargeObject:
         }
         self.content_type = self.headers["Content-Type"]
 
-    async def entries(self) -> Sequence[dict[str, Any]]:
-        """The manifest's entries."""
-        if self._entries is None:
-            self._entries = load_entries(await self._stored.read())
-        return self._entries
-
-    async def segments(self) -> list[Segment]:
+    async def layout(self) -> Layout:
         """The manifest's segments."""
-        return segments_of(await self.entries(), self._stored.path.account)
+        if self._layout is None:
+            stored = await self._stored.read()
+            self._layout = await beside(len(stored), layout_of, stored, self._stored.path.account)
+        return self._layout
 
     async def open(self, start: int, stop: int) -> Source:
         """The bytes of the segments; 409 when the first of them is not what the manifest says."""
-        return await open_segments(self._reader, following(await self.segments()), start, stop)
+        begins, segments = (await self.layout()).since(start)
+        return await open_segments(self._reader, following(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
         """Let go of the manifest."""
@@ -71,11 +72,14 @@ class StaticLargeObject:
 
 
 async def open_segments(
-    reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int
+    reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, begins: int
 ) -> SegmentStream[Piece | Batch]:
-    """A stream of bytes `[start, stop)` of these segments, with its first piece open."""
+    """A stream of bytes `[start, stop)` of these segments, with its first piece open.
+
+    The first of `segments` begins at byte `begins` of the whole.
+    """
     runs = Runs(reader, lambda piece: open_piece(reader, piece))
-    pieces = pieces_of(segments, start, stop, expander(reader), reader.depth)
+    pieces = pieces_of(segments, start, stop, expand, reader.depth, begins)
     stream = SegmentStream(runs.batched(pieces), runs.open)
     try:
         await stream.begin()
@@ -87,19 +91,24 @@ async def open_segments(
 
 def expander(reader: Reader) -> Expand:
     """Fetches nested manifests, and remembers the last few: several ranges may need the same one."""
-    known: dict[Segment, list[Segment]] = {}
+    known: dict[Segment, Layout] = {}
 
-    async def expand(segment: Segment) -> list[Segment]:
-        if segment not in known:
-            if len(known) >= _CACHED:
+    async def expand(segment: Segment) -> Layout:
+        found = known.get(segment)
+        if found is None:
+            found = await _nested(reader, segment)
+            while known and (
+                len(known) >= _CACHED
+                or found.inline_bytes + sum(one.inline_bytes for one in known.values()) > _CACHED_BYTES
+            ):
                 del known[next(iter(known))]
-            known[segment] = await _nested(reader, segment)
-        return known[segment]
+            known[segment] = found
+        return found
 
     return expand
 
 
-async def _nested(reader: Reader, segment: Segment) -> list[Segment]:
+async def _nested(reader: Reader, segment: Segment) -> Layout:
     assert segment.path is not None
     stored = await _stored(reader, segment, 0, None)
     try:
@@ -107,7 +116,7 @@ async def _nested(reader: Reader, segment: Segment) -> list[Segment]:
             raise BrokenSegment(f"{segment.path} is no static large object any more")
         whole = StaticLargeObject(reader, stored)
         check(segment, whole.etag, whole.size)
-        return await whole.segments()
+        return await whole.layout()
     finally:
         await stored.close()
 
@@ -195,7 +204,8 @@ class RawManifest:
 async def raw_manifest(stored: Stored) -> RawManifest:
     """Read a manifest and show it as the client sent it."""
     try:
-        return RawManifest(stored, raw_format(load_entries(await stored.read())))
+        data = await stored.read()
+        return RawManifest(stored, await beside(len(data), lambda: raw_format(load_entries(data))))
     finally:
         await stored.close()
 
@@ -214,10 +224,9 @@ async def part_of(whole: StaticLargeObject, number: str, with_range: bool) -> Pa
         raise ApiError(400, "Part number must be an integer greater than 0")
     if with_range:
         raise ApiError(400, "Range requests are not supported with part number queries")
-    lengths = [segment.length for segment in await whole.segments()]
-    index = int(number) - 1
-    if index >= len(lengths) or not lengths[index]:
-        headers = {"Content-Range": f"bytes */{whole.size}", "X-Parts-Count": str(len(lengths))}
+    layout = await whole.layout()
+    index, count = int(number) - 1, len(layout.segments)
+    if index >= count or not layout.segments[index].length:
+        headers = {"Content-Range": f"bytes */{whole.size}", "X-Parts-Count": str(count)}
         raise ApiError(416, "The requested part number is not satisfiable", headers)
-    start = sum(lengths[:index])
-    return Part((start, start + lengths[index]), len(lengths))
+    return Part(layout.span(index), count)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from swiftlet.api import slo
-from swiftlet.api.concurrency import each
+from swiftlet.api.concurrency import beside, each
 from swiftlet.api.core import Call
 from swiftlet.api.links import current_version
 from swiftlet.api.listings import says_yes
@@ -129,4 +129,5 @@ async def _entries(call: Call, path: Path) -> list[dict[str, object]]:
     stored = await current_version(reader, await reader.head(path))
     if not slo.is_manifest(stored.info):
         raise ApiError(400, "Not an SLO manifest")
-    return load_entries(await stored.read())
+    data = await stored.read()
+    return await beside(len(data), load_entries, data)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from swiftlet.api.manifest_json import load_list
 from swiftlet.api.problems import ApiError
 from swiftlet.api.ranges import RangeSpec, parse_range
-from swiftlet.api.segments import Segment
+from swiftlet.api.segments import Layout, Segment
 from swiftlet.errors import InvalidName
 from swiftlet.names import Path, parse_path
 from swiftlet.settings.sections import LimitsSection
@@ -26,6 +27,16 @@ from swiftlet.timestamp import Timestamp
 _OPTIONAL = frozenset({"etag", "size_bytes", "range"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+MAX_ERRORS = 100
+"""So many entries of a manifest are told what is wrong with them; of the others only the number is told."""
+MAX_LARGE_OBJECT = 1 << 53
+"""Bytes of one static large object: 8 PiB, the largest whole number that every reader of JSON keeps exactly. Manifests
+of manifests get there with few bytes of their own, and the sums of listings have to hold many of them."""
+_MAX_ERROR = 1000
+"""Characters of what is wrong with one entry."""
+_MAX_RANGE = 64
+_MAX_PATH = 8192
+"""Characters that are looked at; no name is so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +66,26 @@ class _Wrong(Exception):
 
 
 def parse_manifest(raw: bytes, own: Path, limits: LimitsSection) -> list[Wanted]:
-    """A client's manifest for the object `own`; 400 lists all that is wrong, 413 too many segments."""
-    try:
-        entries = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, "Manifest must be valid JSON.") from error
-    if not isinstance(entries, list):
-        raise ApiError(400, "Manifest must be a list.")
+    """A client's manifest for the object `own`; 400 lists what is wrong, 413 for too many segments."""
+    backed, inline = limits.slo_max_manifest_segments, limits.slo_max_inline_segments
+    entries = load_list(raw, backed + inline, f"Number of segments must be <= {backed + inline}")
     wanted, wrong = [], []
     for index, entry in enumerate(entries):
         try:
             wanted.append(_entry(entry, own, limits, index == len(entries) - 1))
         except _Wrong as error:
-            wrong.append(f"Index {index}: {error}")
+            wrong.append(f"Index {index}: {error}"[:_MAX_ERROR])
     if wanted and not wrong and all(one.path is None for one in wanted):
         wrong.append("Inline data segments require at least one object-backed segment.")
+    if len(wrong) > MAX_ERRORS:
+        wrong[MAX_ERRORS:] = [f"and {len(wrong) - MAX_ERRORS} more entries are wrong"]
     if wrong:
         raise ApiError(400, "\n".join(wrong))
-    if sum(one.path is not None for one in wanted) > limits.slo_max_manifest_segments:
-        raise ApiError(413, f"Number of object-backed segments must be <= {limits.slo_max_manifest_segments}")
+    objects = sum(one.path is not None for one in wanted)
+    if objects > backed:
+        raise ApiError(413, f"Number of object-backed segments must be <= {backed}")
+    if len(wanted) - objects > inline:
+        raise ApiError(413, f"Number of inline data segments must be <= {inline}")
     return wanted
 
 
@@ -85,7 +97,7 @@ def _entry(entry: object, own: Path, limits: LimitsSection, last: bool) -> Wante
         raise _Wrong("expected keys to include one of 'path' or 'data'")
     extra = sorted(set(entry) - {kind} - (_OPTIONAL if kind == "path" else set()))
     if extra:
-        raise _Wrong("extraneous keys " + ", ".join(map(json.dumps, extra)))
+        raise _Wrong("extraneous keys " + ", ".join(json.dumps(key[:_MAX_ERROR]) for key in extra[:_MAX_ERROR]))
     return _backed(entry, own, limits, last) if kind == "path" else Wanted(data=_data(entry["data"]))
 
 
@@ -114,6 +126,8 @@ def too_small(limits: LimitsSection) -> str:
 def _path(text: object, account: str) -> Path:
     if not isinstance(text, str):
         raise _Wrong('"path" must be a string')
+    if len(text) > _MAX_PATH:
+        raise _Wrong("invalid path: it is longer than any name")
     container, _, obj = text.lstrip("/").partition("/")
     if not container or not obj.strip("/"):
         raise _Wrong("path does not refer to an object. Path must be of the form /container/object.")
@@ -135,7 +149,7 @@ def _size(value: object) -> int | None:
 def _range(value: object) -> RangeSpec | None:
     if value is None or value == "":
         return None
-    specs = parse_range(f"bytes={value}") if isinstance(value, str) else []
+    specs = parse_range(f"bytes={value}") if isinstance(value, str) and len(value) <= _MAX_RANGE else []
     if not specs:
         raise _Wrong("invalid range")
     if len(specs) > 1:
@@ -178,6 +192,18 @@ def entry_of(wanted: Wanted, found: Found | None) -> tuple[dict[str, Any], int]:
     return entry, span[1] - span[0]
 
 
+def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[int, str, bytes]:
+    """Size and entity tag of the whole, and the manifest as it is stored, when all segments have been found good."""
+    entries, total = [], 0
+    for one in wanted:
+        entry, length = entry_of(one, None if one.path is None else found[one.path])
+        entries.append(entry)
+        total += length
+    if total > MAX_LARGE_OBJECT:
+        raise ApiError(413, f"The large object would have {total} bytes; at most {MAX_LARGE_OBJECT} fit")
+    return total, etag_of(entries), json.dumps(entries).encode()
+
+
 def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """The whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
     digest = hashlib.md5(usedforsecurity=False)
@@ -203,9 +229,9 @@ def load_entries(stored: bytes) -> list[dict[str, Any]]:
     return entries
 
 
-def segments_of(entries: Sequence[Mapping[str, Any]], account: str) -> list[Segment]:
-    """A stored manifest's entries as segments."""
-    return [_segment(entry, account) for entry in entries]
+def layout_of(stored: bytes, account: str) -> Layout:
+    """The segments of a stored manifest."""
+    return Layout([_segment(entry, account) for entry in load_entries(stored)])
 
 
 def _segment(entry: Mapping[str, Any], account: str) -> Segment:

@@ -6,7 +6,6 @@ white space keeps the connection alive while that goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
@@ -14,14 +13,14 @@ from aiohttp import web
 
 from swiftlet.api import slo
 from swiftlet.api.body import Body
-from swiftlet.api.concurrency import each
+from swiftlet.api.concurrency import beside, each
 from swiftlet.api.content_types import SloMark, with_mark
 from swiftlet.api.core import Call
 from swiftlet.api.problems import ApiError, status_of
 from swiftlet.api.readables import STATIC_LARGE_OBJECT
 from swiftlet.api.reports import ManyProblems, render_report, report_alive, report_type, status_line
 from swiftlet.api.resolver import reader_of, resolve
-from swiftlet.api.slo_manifest import Found, Wanted, entry_of, etag_of, parse_manifest, too_small
+from swiftlet.api.slo_manifest import Found, Wanted, parse_manifest, stored_form, too_small
 from swiftlet.api.storing import Held, NewObject
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path
@@ -45,7 +44,7 @@ async def prepare(new: NewObject) -> None:
 async def use_manifest(new: NewObject, raw: bytes) -> None:
     """Check a manifest in the form of a client and make it what is stored."""
     call, limits = new.call, new.call.api.options.limits
-    wanted = parse_manifest(raw, new.path, limits)
+    wanted = await beside(len(raw), parse_manifest, raw, new.path, limits)
     found = await _look_at_all(call, wanted)
     wrong = [
         (quote(f"/{one.path.container}/{one.path.obj}"), text)
@@ -57,22 +56,17 @@ async def use_manifest(new: NewObject, raw: bytes) -> None:
         status = 503 if any(isinstance(f, SwiftletError) and status_of(f) >= 500 for f in found.values()) else 400
         reason = "segments are not what the manifest says"
         raise ManyProblems(status, reason, wrong, report_type(call, "text/plain"), _ROOT)
-    entries, total = [], 0
-    for one in wanted:
-        entry, length = entry_of(one, _good(found, one))
-        entries.append(entry)
-        total += length
-    _become_manifest(new, entries, total)
+    good = {path: fact for path, fact in found.items() if isinstance(fact, Found)}
+    _become_manifest(new, *await beside(len(raw), stored_form, wanted, good))
 
 
-def _become_manifest(new: NewObject, entries: list[dict[str, object]], total: int) -> None:
-    etag = etag_of(entries)
+def _become_manifest(new: NewObject, total: int, etag: str, stored: bytes) -> None:
     if new.etag is not None and new.etag.strip().strip('"').lower() != etag:
         raise ApiError(422, f"the large object's ETag is {etag}, the ETag header says {new.etag.strip()[:64]!r}")
     new.etag = None
     new.sysmeta = {STATIC_LARGE_OBJECT: "True", slo.ETAG: etag, slo.SIZE: str(total)}
     new.content_type = with_mark(new.content_type, SloMark(total, etag))
-    new.body = Held(json.dumps(entries).encode())
+    new.body = Held(stored)
     new.shown["Etag"] = f'"{etag}"'
 
 
@@ -98,12 +92,6 @@ async def _look_at(call: Call, path: Path) -> Found:
         raise ApiError(400, "its size is not known: it is made of too many segments")
     nested = slo.is_manifest(stored.info)
     return Found(readable.etag, readable.size, readable.content_type, readable.modified, nested)
-
-
-def _good(found: dict[Path, Found | SwiftletError], one: Wanted) -> Found | None:
-    fact = None if one.path is None else found[one.path]
-    assert not isinstance(fact, SwiftletError)
-    return fact
 
 
 def _wrong(call: Call, one: Wanted, fact: Found | SwiftletError, last: bool) -> list[str]:
@@ -135,6 +123,7 @@ async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]
         except SwiftletError as error:
             failures = error.failures if isinstance(error, ManyProblems) else ()
             fields = {"Response Status": status_line(status_of(error)), "Response Body": str(error)}
+            fields |= error.fields if isinstance(error, ManyProblems) else {}
         else:
             fields = {"Response Status": status_line(answer.status), "Response Body": ""}
             fields |= {"Etag": answer.headers["Etag"], "Last Modified": answer.headers["Last-Modified"]}

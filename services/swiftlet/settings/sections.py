@@ -193,6 +193,13 @@ class LimitsSection(Section):
     slo_max_manifest_segments: int = Field(
         default=1000, ge=1, le=100_000, description="Objects that one static large object's manifest may name."
     )
+    slo_max_inline_segments: int = Field(
+        default=2000,
+        ge=0,
+        le=200_000,
+        description="Segments of one static large object's manifest that hold their bytes themselves (`data`). "
+        "Neighbours can be put together, so twice the objects is plenty.",
+    )
     slo_max_manifest_size: int = Field(
         default=8 * MIB, ge=2, le=64 * MIB, description="Bytes of a manifest as clients send it, inline data included."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import xml.etree.ElementTree as ElementTree
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,68 @@ async def test_data_segments_do_not_count_as_segments(cluster: MemoryCluster, tm
         assert answer.status == 201
         answer = await put_manifest(proxy, entries[:3])
         assert (answer.status, answer.body) == (413, b"Number of object-backed segments must be <= 2\n")
+
+
+async def test_inline_data_have_a_limit_of_their_own(cluster: MemoryCluster, tmp_path: Path) -> None:
+    limits = LimitsSection(slo_max_manifest_segments=3, slo_max_inline_segments=2)
+    async with proxy_of(cluster, tmp_path, limits=limits) as proxy:
+        first, *_ = await put_segments(proxy)
+        assert (await put_manifest(proxy, [first, inline(b"x"), inline(b"y")])).status == 201
+        answer = await put_manifest(proxy, [first, inline(b"x"), inline(b"y"), inline(b"z")])
+        assert (answer.status, answer.body) == (413, b"Number of inline data segments must be <= 2\n")
+        answer = await put_manifest(proxy, [first, *[inline(b"x")] * 5])
+        assert (answer.status, answer.body) == (413, b"Number of segments must be <= 5\n")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"[" + b"0," * 4_000_000 + b"0]", 413),
+        (b"[" + b"[]," * 2_700_000 + b"[]]", 413),
+        (b"[" + b'{"data":"AA=="},' * 500_000 + b'{"path":"/c/s/000"}]', 413),
+        (b'["' + b"\\\\" * 4_000_000 + b'"]', 400),
+        (b'["' + b'\\"' * 4_000_000 + b'"]', 400),
+        (b" " * 8_000_000, 400),
+        (b'[{"path":"/c/o","range":"' + b"0-0," * 2_000_000 + b'0-0"}]', 400),
+        (b'[{"path":"/c/' + b"%" * 8_000_000 + b'"}]', 400),
+        (b'[{"' + b"k" * 8_000_000 + b'":1,"path":"/c/o"}]', 400),
+        (("[" + '{"data":"AA=="},' * 200_000 + "0]").encode("utf-16"), 400),
+    ],
+    ids=["numbers", "lists", "inline data", "backslashes", "quotes", "blanks", "ranges", "name", "key", "UTF-16"],
+)
+async def test_a_manifest_made_to_cost_much_is_refused_shortly(proxy: Proxy, raw: bytes, status: int) -> None:
+    """What takes a parser seconds is refused before it is parsed, and with few bytes."""
+    answer = await proxy.call("PUT", "c/big", data=BytesIO(raw), query="multipart-manifest=put")
+    assert (answer.status, len(answer.body) < 10_000) == (status, True)
+
+
+async def test_of_many_wrong_entries_only_the_first_are_told(proxy: Proxy) -> None:
+    answer = await put_manifest(proxy, [0] * 2500)
+    lines = answer.body.decode().splitlines()
+    assert (answer.status, len(lines)) == (400, 101)
+    assert lines[:2] == ["Index 0: not a JSON object", "Index 1: not a JSON object"]
+    assert lines[-1] == "and 2400 more entries are wrong"
+
+
+async def test_of_many_missing_segments_only_the_first_are_told(cluster: MemoryCluster, tmp_path: Path) -> None:
+    async with proxy_of(cluster, tmp_path, limits=LimitsSection(slo_max_manifest_segments=2000)) as proxy:
+        answer = await put_manifest(proxy, [entry("s/missing")] * 1200)
+        assert answer.status == 400
+        assert answer.body.count(b"404 Not Found") == 1000
+        assert b"Errors Not Shown: 200" in answer.body
+
+
+async def test_a_large_object_of_large_objects_has_a_largest_size(proxy: Proxy) -> None:
+    """Few bytes of manifests could make up more than listings can count."""
+    await put_segments(proxy, [bytes(1500)])
+    name, status = "s/000", 201
+    for level in range(8):
+        answer = await put_manifest(proxy, [entry(name)] * 500, name := f"level{level}")
+        status = answer.status
+        if status != 201:
+            break
+    assert (status, level) == (413, 4)
+    assert answer.body == b"The large object would have 46875000000000000 bytes; at most 9007199254740992 fit\n"
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -431,6 +431,7 @@ async def test_info_shows_the_limits(proxy: Proxy) -> None:
     assert shown == {
         "max_manifest_segments": 1000,
         "max_manifest_size": 8 << 20,
+        "max_inline_segments": 2000,
         "min_segment_size": 1,
         "yield_frequency": 10.0,
         "allow_async_delete": False,

@@ -389,6 +389,34 @@ class TestLargeObjects:
         await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "c/p/"})
         assert (await proxy.call("GET", "c/dlo")).body == BODY + b"xyz"
 
+    @pytest.mark.parametrize("name", ["c/p/1", "c/p/3"])
+    async def test_a_dynamic_link_makes_a_dynamic_one_unreadable(self, proxy: Proxy, name: str) -> None:
+        """Its size is not in the listing: the whole would lack its bytes, and nobody would notice."""
+        await put(proxy, BODY)
+        await put(proxy, b"xyz", "c/p/2")
+        await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "c/p/"})
+        await made(proxy, "c/o", name)
+        for headers in ({}, {"Range": "bytes=0-1"}):
+            answer = await proxy.call("GET", "c/dlo", headers)
+            assert (answer.status, b"is a dynamic symbolic link" in answer.body) == (409, True)
+        assert (await proxy.call("HEAD", "c/dlo")).status == 409
+        assert (await proxy.call("PUT", "c/copy", {"X-Copy-From": "c/dlo"})).status == 409
+        manifest = json.dumps([{"path": "/c/dlo"}]).encode()
+        assert (await proxy.call("PUT", "c/slo", data=manifest, query="multipart-manifest=put")).status == 400
+        shown = await proxy.call("GET", "c/dlo", query="multipart-manifest=get")
+        assert (shown.status, shown.body) == (200, b"")
+        assert (await proxy.call("POST", "c/dlo", {"X-Object-Meta-A": "b"})).status == 202
+        await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "c/p/"})
+        assert (await proxy.call("DELETE", "c/dlo")).status == 204
+
+    async def test_a_dynamic_one_of_a_container_with_versions(self, proxy: Proxy) -> None:
+        """What the proxy itself makes a link there counts with its size."""
+        assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+        for name, data in (("v/p/1", b"first"), ("v/p/1", BODY), ("v/p/2", b"xyz")):
+            await put(proxy, data, name)
+        await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "v/p/"})
+        assert (await proxy.call("GET", "c/dlo")).body == BODY + b"xyz"
+
     async def test_a_large_object_is_not_deleted_through_a_link(self, proxy: Proxy) -> None:
         await put_large(proxy)
         await made(proxy, "c/big")
