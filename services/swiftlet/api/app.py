@@ -118,6 +118,9 @@ def _realm(request: web.Request) -> str:
 
 
 async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
+    if "#" in request.raw_path:
+        # The parser has cut the target there, so `rel_url` names another object than the client does.
+        raise ApiError(400, "the request target has a '#' in it; write %23 for one that is part of a name")
     raw = request.rel_url.raw_path
     if keystone.is_keystone(raw):
         return await keystone.handle(api, request)

@@ -15,9 +15,9 @@ from swiftlet.api.problems import ApiError
 from swiftlet.names import Path
 
 _RESERVED = re.compile(r";\s*swift_", re.IGNORECASE)
-_MARK = re.compile(r";swift_bytes=([0-9]{1,19});swift_slo_etag=([0-9a-f]{32})$", re.ASCII)
+_MARK = re.compile(r";swift_bytes=([0-9]+);swift_slo_etag=([0-9a-f]{32})$", re.ASCII)
 _LINK = re.compile(
-    r";swift_link=([^;]+)(?:;swift_link_etag=([^;]+);swift_link_bytes=([0-9]{1,19}))?"
+    r";swift_link=([^;]+)(?:;swift_link_etag=([^;]+);swift_link_bytes=([0-9]+))?"
     r"(?:;swift_link_slo_etag=([0-9a-f]{32}))?$",
     re.ASCII,
 )

@@ -7,7 +7,7 @@ end of that turn of the event loop goes out as one message.
 
 Fault model: as with HTTP requests anybody may connect and send anything: the request that begins a stream is signed,
 and so is each message. A peer that sends faster than its rows are made durable is not read from meanwhile; one that
-does not read its answers is sent no more, and cut off after `_SEND_S`. When a stream ends its updates go on, and nobody
+does not read its answers is sent no more, and cut off after `SEND_S`. When a stream ends its updates go on, and nobody
 is told of them.
 
 What must hold: `_done` is called exactly once for each update that was begun, for the counts of what is under way and
@@ -31,14 +31,13 @@ from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import read_signed, refusal
 from swiftlet.storage.row_decode import Arrived, arrived
 from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.storage.sockets import SEND_S, open_socket
 from swiftlet.transport import row_wire
 from swiftlet.transport.row_wire import Answers
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import error_to_wire
 from swiftlet.web.logs import get_logger
 
-_SEND_S = 10.0
-"""Seconds for a peer to take an answer."""
 _AGAIN_S = 0.02
 """Seconds between looks whether a peer has taken an answer that did not go out at once."""
 _END_S = 5.0
@@ -78,11 +77,8 @@ class RowStreams:
             await read_signed(request, 0, self._key)
         except SwiftletError as error:
             return refusal(error)
-        socket = web.WebSocketResponse(max_msg_size=row_wire.MAX_MESSAGE, compress=False, timeout=_SEND_S)
-        await socket.prepare(request)
-        if request.transport is None:
-            return socket
-        stream = _Stream(self, socket, request.transport)
+        socket, connection = await open_socket(request, row_wire.MAX_MESSAGE)
+        stream = _Stream(self, socket, connection)
         self._open.add(stream)
         try:
             await stream.run(self._key)
@@ -220,7 +216,7 @@ class _Stream:
         if self._transport.get_write_buffer_size():
             now_s = self._loop.time()
             self._stuck_s = self._stuck_s or now_s
-            if now_s - self._stuck_s > _SEND_S:
+            if now_s - self._stuck_s > SEND_S:
                 _log.info("row stream cut off", error="the peer takes no answers")
                 self._transport.abort()
                 return

@@ -5,7 +5,7 @@ said.
 
 Fault model: anybody may connect and send anything: the request that begins a stream is signed, and each message proves
 that its sender has the cluster's key. A peer that asks faster than it is answered is not read from meanwhile, and what
-is answered waits for it within a limit; one that does not read its answers is cut off after `_SEND_S`, one that says
+is answered waits for it within a limit; one that does not read its answers is cut off after `SEND_S`, one that says
 nothing at first after `_FIRST_S`. When a stream ends, what is under way goes on and nobody is told of it.
 """
 
@@ -19,6 +19,7 @@ from aiohttp import WSMsgType, web
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
 from swiftlet.storage.object_door import error_answer
+from swiftlet.storage.sockets import SEND_S, open_socket
 from swiftlet.transport import sync_wire
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.sync_wire import Answer, Answerer, Batch, Request
@@ -29,8 +30,6 @@ MAX_STREAMS = 4096
 """Streams that are open at a time; replicators beyond it are told to ask by HTTP requests later."""
 _FIRST_S = 10.0
 """Seconds for a peer to say what proves that it has the key."""
-_SEND_S = 10.0
-"""Seconds for a peer to take an answer."""
 _END_S = 5.0
 """Seconds for requests under way when the server ends."""
 _OUT_BYTES = 2 << 20
@@ -78,11 +77,10 @@ class SyncDoor:
                 raise NodeBusy(f"{len(self._open)} sync streams are open; ask without one")
         except SwiftletError as error:
             return error_answer(error)
-        socket = web.WebSocketResponse(max_msg_size=sync_wire.MAX_MESSAGE, compress=False, timeout=_SEND_S)
+        socket, _ = await open_socket(request, sync_wire.MAX_MESSAGE)
         stream = _Stream(socket, Answerer(self._key, self._path), self._responder)
         self._open.add(stream)
         try:
-            await socket.prepare(request)
             await stream.run()
         finally:
             self._open.discard(stream)
@@ -143,7 +141,7 @@ class _Stream:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_END_S)
         try:
-            async with asyncio.timeout(_SEND_S):
+            async with asyncio.timeout(SEND_S):
                 await self._send()
                 await self._socket.close(code=1001, message=b"the server ends")
         except (ConnectionError, TimeoutError) as error:
@@ -188,7 +186,7 @@ class _Stream:
             await self._news.wait()
             self._news.clear()
             try:
-                async with asyncio.timeout(_SEND_S):
+                async with asyncio.timeout(SEND_S):
                     await self._send()
             except (ConnectionError, TimeoutError) as error:
                 _log.info("sync stream cut off", error=repr(error))

@@ -196,3 +196,15 @@ async def test_whole_requests_behind_one_another_are_answered_in_order(proxy: Pr
     assert await converse(proxy, first + hidden(proxy)) == [201, 201, 200]
     assert (await proxy.call("GET", "c/front")).body == b"abc"
     assert (await proxy.call("HEAD", "c/smuggled")).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("target", ["o#x", "o?format=json#x", "#", "o%20#"])
+async def test_a_raw_number_sign_names_nothing(proxy: Proxy, method: str, target: str) -> None:
+    """A parser of URLs cuts the target there, and the request would be about another object."""
+    assert (await proxy.call("PUT", "c/o", data=b"kept")).status == 201
+    head = f"{method} /v1/{ACCOUNT}/c/{target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+    sent = f"{head}X-Auth-Token: {proxy.token['X-Auth-Token']}\r\n\r\n".encode()
+    assert await converse(proxy, sent) == [400, 200]
+    kept = await proxy.call("GET", "c/o")
+    assert (kept.status, kept.body) == (200, b"kept")

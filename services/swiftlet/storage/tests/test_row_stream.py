@@ -173,7 +173,7 @@ async def test_a_peer_that_takes_no_answers_is_sent_no_more_and_cut_off(monkeypa
     await asyncio.wait_for(peer.heard.wait(), 20)
     assert len(peer.written) == 2
     peer.heard.clear()
-    monkeypatch.setattr(row_stream, "_SEND_S", 0.005)
+    monkeypatch.setattr(row_stream, "SEND_S", 0.005)
     peer.waiting = 1
     stream._begin(arrived)
     await asyncio.wait_for(peer.heard.wait(), 20)
