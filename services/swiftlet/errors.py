@@ -53,6 +53,10 @@ class NotEmpty(SwiftletError):
     """A container with objects, or an account with containers, can't be deleted."""
 
 
+class TooMuchMetadata(SwiftletError):
+    """An account or container would have more metadata than its bounds allow, with what it has already."""
+
+
 class PolicyConflict(SwiftletError):
     """A container exists with another storage policy than the one asked for."""
 

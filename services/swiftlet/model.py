@@ -259,6 +259,21 @@ class MetadataItem:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataBounds:
+    """How much metadata whose names begin with `prefix` an account or container may have, all requests together."""
+
+    prefix: str
+    items: int
+    size_bytes: int
+    """Of names without the prefix, and values."""
+
+    @property
+    def remembered(self) -> int:
+        """How many names there may be with those that were removed lately, which replicas have to remember."""
+        return 10 * self.items
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseState:
     """Everything about a database but its rows; of these it has the set hash.
 

@@ -28,6 +28,7 @@ from swiftlet.model import (
     Entry,
     Excess,
     ListingQuery,
+    MetadataBounds,
     ObjectInfo,
     ObjectKey,
     ObjectRow,
@@ -288,9 +289,11 @@ class ListingTransport(Protocol):
         metadata: Mapping[str, str],
         policy: int | None,
         default_policy: int,
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update a container; True when created. An empty metadata value removes the item.
 
+        TooMuchMetadata where what there is after the merge is more than `bounds` allow, and more than before.
         `policy` None keeps the existing container's, or `default_policy` for a new one; PolicyConflict when it
         exists with another one.
         """
@@ -304,8 +307,9 @@ class ListingTransport(Protocol):
         container: str,
         timestamp: Timestamp,
         metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items (each newest wins, an empty value removes); NotFound."""
+        """Merge metadata items (each newest wins, an empty value removes); NotFound, TooMuchMetadata."""
         ...
 
     async def delete_container(
@@ -346,15 +350,27 @@ class ListingTransport(Protocol):
         ...
 
     async def put_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> bool:
-        """Create or update an account; True when created."""
+        """Create or update an account; True when created. TooMuchMetadata."""
         ...
 
     async def post_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound."""
+        """Merge metadata items; NotFound, TooMuchMetadata."""
         ...
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:

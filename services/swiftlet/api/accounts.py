@@ -11,7 +11,7 @@ from aiohttp import web
 
 from swiftlet.api.core import Call
 from swiftlet.api.listings import choose_type, parse_listing, render
-from swiftlet.api.metadata import ACCOUNT_META, collect, refuse_unsupported
+from swiftlet.api.metadata import ACCOUNT_META, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.api.quota_headers import account_quota
 from swiftlet.api.visible_containers import visible_containers
@@ -89,11 +89,11 @@ async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[Cont
 async def post(call: Call) -> web.Response:
     """POST /v1/{account}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
-    items = new_metadata(call)
+    items, bounds = new_metadata(call), bounds_of(ACCOUNT_META, call.api.options.limits)
     try:
-        await call.api.listings.post_account(call.path.account, call.api.clock.next(), items)
+        await call.api.listings.post_account(call.path.account, call.api.clock.next(), items, bounds)
     except NotFound:
-        await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
+        await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items, bounds))
     call.api.accounts.forget(call.path.account)
     return web.Response(status=204)
 
@@ -101,8 +101,9 @@ async def post(call: Call) -> web.Response:
 async def put(call: Call) -> web.Response:
     """PUT /v1/{account}: create (201) or update (202)."""
     refuse_unsupported(call.request.headers)
-    items = new_metadata(call)
-    created = await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items))
+    account, items = call.path.account, new_metadata(call)
+    bounds = bounds_of(ACCOUNT_META, call.api.options.limits)
+    created = await call.stamped(lambda timestamp: call.api.listings.put_account(account, timestamp, items, bounds))
     call.api.accounts.forget(call.path.account)
     return web.Response(status=201 if created else 202)
 

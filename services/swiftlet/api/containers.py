@@ -10,7 +10,7 @@ from aiohttp import web
 from swiftlet.api import version_listing
 from swiftlet.api.core import Call
 from swiftlet.api.listings import FORMS, choose_type, parse_listing, render, render_text
-from swiftlet.api.metadata import CONTAINER_META, collect, refuse_unsupported
+from swiftlet.api.metadata import CONTAINER_META, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
@@ -81,10 +81,12 @@ async def put(call: Call) -> web.Response:
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
     default = options.default_policy.index
+    bounds = bounds_of(CONTAINER_META, options.limits)
 
     async def make(timestamp: Timestamp) -> tuple[bool, Timestamp]:
         place = call.path.account, call.container
-        return await call.api.listings.put_container(*place, timestamp, items, policy, default), timestamp
+        created = await call.api.listings.put_container(*place, timestamp, items, policy, default, bounds)
+        return created, timestamp
 
     async with room_for_container(call.api, call.path.account, call.container) as room:
         created, at = await call.stamped(make)
@@ -99,7 +101,8 @@ async def post(call: Call) -> web.Response:
     refuse_unsupported(call.request.headers)
     changes = await mode_changes(call)
     items = new_metadata(call) | changes
-    await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items)
+    bounds = bounds_of(CONTAINER_META, call.api.options.limits)
+    await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items, bounds)
     call.api.containers.forget(call.path.account, call.container)
     await settle(call, changes)
     return web.Response(status=204)

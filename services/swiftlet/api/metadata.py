@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from swiftlet.api.problems import ApiError
+from swiftlet.model import MetadataBounds
 from swiftlet.settings.sections import LimitsSection
 
 OBJECT_META = "X-Object-Meta-"
@@ -103,6 +104,11 @@ def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None
         raise ApiError(400, f"Too many metadata items: {len(items)} given, at most {limits.max_meta_count}")
     if total > limits.max_meta_overall_size:
         raise ApiError(400, f"Total metadata too large: {total} bytes, at most {limits.max_meta_overall_size}")
+
+
+def bounds_of(prefix: str, limits: LimitsSection) -> MetadataBounds:
+    """How much an account or container may have under a prefix, with what earlier requests brought."""
+    return MetadataBounds(prefix, limits.max_meta_count, limits.max_meta_overall_size)
 
 
 def check_object_items(metadata: Mapping[str, str], limits: LimitsSection) -> None:

@@ -16,7 +16,7 @@ from swiftlet.listing.database import Database
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import AccountInfo, ContainerRow, DatabaseKind
+from swiftlet.model import AccountInfo, ContainerRow, DatabaseKind, MetadataBounds
 from swiftlet.timestamp import ZERO, Timestamp
 
 
@@ -67,9 +67,9 @@ class AccountDb(Database[ContainerRow]):
         super().begin()
         policy_totals.ensure(self.connection)
 
-    def put(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
-        """Create or update; True when created. Superseded by a later deletion."""
-        return self._put(timestamp, metadata, 0)
+    def put(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> bool:
+        """Create or update; True when created. Superseded by a later deletion, TooMuchMetadata."""
+        return self._put(timestamp, metadata, 0, bounds)
 
     def update(self, rows: Sequence[ContainerRow]) -> int:
         """Merge rows; how many changed something."""

@@ -11,7 +11,7 @@ from swiftlet.listing.head import Head, Report, Totals
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
 from swiftlet.listing.sethash import object_term
-from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, ObjectRow
+from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, MetadataBounds, ObjectRow
 from swiftlet.timestamp import Timestamp
 
 
@@ -65,12 +65,19 @@ class ContainerDb(Database[ObjectRow]):
         name, stamp, size, etag, content_type, deleted = row
         return object_term(name, stamp + OFFSET, size, etag, content_type, deleted)  # type: ignore[arg-type, operator]
 
-    def put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int | None, default_policy: int) -> bool:
-        """Create or update; True when created. PolicyConflict, Superseded by a later deletion."""
+    def put(
+        self,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        policy: int | None,
+        default_policy: int,
+        bounds: MetadataBounds | None = None,
+    ) -> bool:
+        """Create or update; True when created. PolicyConflict, Superseded by a later deletion, TooMuchMetadata."""
         head = self.head
         if head.exists and policy is not None and policy != head.policy:
             raise PolicyConflict(f"{head.name} has storage policy {head.policy}, not {policy}")
-        return self._put(timestamp, metadata, default_policy if policy is None else policy)
+        return self._put(timestamp, metadata, default_policy if policy is None else policy, bounds)
 
     def update(self, rows: Iterable[Packed]) -> int:
         """Merge packed rows into a container that is there; NotFound otherwise. How many changed something."""

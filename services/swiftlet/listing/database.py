@@ -29,10 +29,11 @@ from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.head import Head, read_head, write_head
+from swiftlet.listing.metadata_room import check_room
 from swiftlet.listing.query import list_page
 from swiftlet.listing.row_tables import NOTHING, Change, Packed, R, RowTables
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import DatabaseKind, DatabaseState, ListingQuery, MetadataItem, Subdir
+from swiftlet.model import DatabaseKind, DatabaseState, ListingQuery, MetadataBounds, MetadataItem, Subdir
 from swiftlet.timestamp import ZERO, Timestamp
 
 POINT = ":split:"
@@ -121,7 +122,9 @@ class Database(RowTables[R]):
 
     # Life and death.
 
-    def _put(self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int) -> bool:
+    def _put(
+        self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int, bounds: MetadataBounds | None = None
+    ) -> bool:
         """Create (with `policy`) or touch; whether it was created."""
         head = self.head
         if timestamp <= head.delete_timestamp:
@@ -131,13 +134,13 @@ class Database(RowTables[R]):
             self.head = replace(head, created=timestamp, put_timestamp=timestamp, policy=policy)
         else:
             self.head = replace(head, put_timestamp=max(head.put_timestamp, timestamp))
-        self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
+        self._take_metadata(timestamp, metadata, bounds)
         return created
 
-    def post(self, timestamp: Timestamp, metadata: Mapping[str, str]) -> None:
-        """Merge metadata items; NotFound."""
+    def post(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> None:
+        """Merge metadata items; NotFound, TooMuchMetadata."""
         self.require()
-        self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
+        self._take_metadata(timestamp, metadata, bounds)
 
     def delete(self, timestamp: Timestamp) -> None:
         """Delete; NotFound, NotEmpty, Superseded by a PUT at or after `timestamp`."""
@@ -186,6 +189,13 @@ class Database(RowTables[R]):
 
     def _forget_items(self) -> None:
         self._items = self._points = self._apart = None
+
+    def _take_metadata(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None) -> None:
+        """Merge what a request brings; what replicas bring each other has no bounds, or they would never be equal."""
+        before = self.items()
+        self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
+        if bounds is not None and metadata:
+            check_room(before, self.items(), bounds)
 
     @staticmethod
     def point_item(point: str) -> str:

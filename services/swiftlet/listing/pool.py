@@ -47,6 +47,7 @@ from swiftlet.model import (
     DatabaseKind,
     DatabaseName,
     ListingQuery,
+    MetadataBounds,
     ObjectRow,
     Subdir,
     Usage,
@@ -135,22 +136,29 @@ class ListingStore:
         metadata: Mapping[str, str],
         policy: int | None,
         default_policy: int,
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update a container; see `ListingTransport.put_container`."""
 
         def put(database: ContainerDb) -> bool:
-            return database.put(timestamp, metadata, policy, default_policy)
+            return database.put(timestamp, metadata, policy, default_policy, bounds)
 
         name = DatabaseName(account, container)
         return await self.write(self.id_of(partition, name), put, create=name)
 
     async def post_container(
-        self, partition: int, account: str, container: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        partition: int,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound."""
+        """Merge metadata items; NotFound, TooMuchMetadata."""
 
         def post(database: ContainerDb) -> None:
-            database.post(timestamp, metadata)
+            database.post(timestamp, metadata, bounds)
 
         await self.write(self._container(partition, account, container), post)
 
@@ -211,23 +219,33 @@ class ListingStore:
     # Accounts.
 
     async def put_account(
-        self, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update an account; True when created."""
 
         def put(database: AccountDb) -> bool:
-            return database.put(timestamp, metadata)
+            return database.put(timestamp, metadata, bounds)
 
         name = DatabaseName(account)
         return await self.write(self.id_of(partition, name), put, create=name)
 
     async def post_account(
-        self, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound."""
+        """Merge metadata items; NotFound, TooMuchMetadata."""
 
         def post(database: AccountDb) -> None:
-            database.post(timestamp, metadata)
+            database.post(timestamp, metadata, bounds)
 
         await self.write(self.id_of(partition, DatabaseName(account)), post)
 

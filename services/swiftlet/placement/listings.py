@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from swiftlet.errors import NotFound
-from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, MetadataBounds, ObjectRow, Subdir
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport, PageForm
 from swiftlet.placement.claims import ClusterClaims
@@ -118,6 +118,7 @@ class ClusterListings:
         metadata: Mapping[str, str],
         policy: int | None,
         default_policy: int,
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update; True when most replicas created it. PolicyConflict, Unavailable."""
         ring, partition, what = self._container(account, container)
@@ -126,21 +127,28 @@ class ClusterListings:
             partition,
             what,
             lambda device: self._transport.put_container(
-                device, partition, account, container, timestamp, metadata, policy, default_policy
+                device, partition, account, container, timestamp, metadata, policy, default_policy, bounds
             ),
         )
         return _mostly(created)
 
     async def post_container(
-        self, account: str, container: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        account: str,
+        container: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata; NotFound, Unavailable."""
+        """Merge metadata; NotFound, TooMuchMetadata, Unavailable."""
         ring, partition, what = self._container(account, container)
         await self._write(
             ring,
             partition,
             what,
-            lambda device: self._transport.post_container(device, partition, account, container, timestamp, metadata),
+            lambda device: self._transport.post_container(
+                device, partition, account, container, timestamp, metadata, bounds
+            ),
         )
 
     async def delete_container(self, account: str, container: str, timestamp: Timestamp) -> None:
@@ -200,25 +208,29 @@ class ClusterListings:
             lambda device: self._transport.update_rows(device, partition, account, container, rows),
         )
 
-    async def put_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> bool:
-        """Create or update; True when most replicas created it."""
+    async def put_account(
+        self, account: str, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None
+    ) -> bool:
+        """Create or update; True when most replicas created it. TooMuchMetadata."""
         ring, partition, what = self._account(account)
         created = await self._write(
             ring,
             partition,
             what,
-            lambda device: self._transport.put_account(device, partition, account, timestamp, metadata),
+            lambda device: self._transport.put_account(device, partition, account, timestamp, metadata, bounds),
         )
         return _mostly(created)
 
-    async def post_account(self, account: str, timestamp: Timestamp, metadata: Mapping[str, str]) -> None:
-        """Merge metadata; NotFound, Unavailable."""
+    async def post_account(
+        self, account: str, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None
+    ) -> None:
+        """Merge metadata; NotFound, TooMuchMetadata, Unavailable."""
         ring, partition, what = self._account(account)
         await self._write(
             ring,
             partition,
             what,
-            lambda device: self._transport.post_account(device, partition, account, timestamp, metadata),
+            lambda device: self._transport.post_account(device, partition, account, timestamp, metadata, bounds),
         )
 
     async def delete_account(self, account: str, timestamp: Timestamp) -> None:

@@ -93,6 +93,7 @@ class ContainerServer:
             wire.metadata_from_wire(fields),
             policy,
             wire.policy_from_wire(fields, "default_policy"),
+            wire.bounds_from_wire(fields),
         )
         await self._report(request, store, *place)
         return {"created": created}
@@ -100,7 +101,8 @@ class ContainerServer:
     async def post_container(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
         store, place = self.store(request), self._container(request)
-        await store.post_container(*place, timestamp(fields, "timestamp"), wire.metadata_from_wire(fields))
+        stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
+        await store.post_container(*place, stamp, metadata, wire.bounds_from_wire(fields))
         return {}
 
     async def delete_container(self, request: web.Request, _fields: Answer) -> Answer:
@@ -138,12 +140,13 @@ class ContainerServer:
         """`{"created": bool}`."""
         store, place = self.store(request), self._account(request)
         stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
-        return {"created": await store.put_account(*place, stamp, metadata)}
+        return {"created": await store.put_account(*place, stamp, metadata, wire.bounds_from_wire(fields))}
 
     async def post_account(self, request: web.Request, fields: Answer) -> Answer:
         """Nothing."""
         store, place = self.store(request), self._account(request)
-        await store.post_account(*place, timestamp(fields, "timestamp"), wire.metadata_from_wire(fields))
+        stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
+        await store.post_account(*place, stamp, metadata, wire.bounds_from_wire(fields))
         return {}
 
     async def delete_account(self, request: web.Request, _fields: Answer) -> Answer:

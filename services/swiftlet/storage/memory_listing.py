@@ -28,6 +28,7 @@ from swiftlet.model import (
     Excess,
     ListingQuery,
     ListingRow,
+    MetadataBounds,
     ObjectRow,
     RowPage,
     Settled,
@@ -130,12 +131,13 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         metadata: Mapping[str, str],
         policy: int | None,
         default_policy: int,
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """See `ListingTransport.put_container`."""
 
         async def put(store: ListingStore) -> bool:
             created = await store.put_container(
-                partition, account, container, timestamp, metadata, policy, default_policy
+                partition, account, container, timestamp, metadata, policy, default_policy, bounds
             )
             await self._changed(device, account, container)
             return created
@@ -150,9 +152,11 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         container: str,
         timestamp: Timestamp,
         metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
         """See `ListingTransport.post_container`."""
-        await self._ask(device, lambda store: store.post_container(partition, account, container, timestamp, metadata))
+        place = partition, account, container
+        await self._ask(device, lambda store: store.post_container(*place, timestamp, metadata, bounds))
 
     async def delete_container(
         self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
@@ -210,16 +214,28 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         return await self._ask(device, bring)
 
     async def put_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """See `ListingTransport.put_account`."""
-        return await self._ask(device, lambda store: store.put_account(partition, account, timestamp, metadata))
+        return await self._ask(device, lambda store: store.put_account(partition, account, timestamp, metadata, bounds))
 
     async def post_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
         """See `ListingTransport.post_account`."""
-        await self._ask(device, lambda store: store.post_account(partition, account, timestamp, metadata))
+        await self._ask(device, lambda store: store.post_account(partition, account, timestamp, metadata, bounds))
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
         """See `ListingTransport.delete_account`."""

@@ -20,6 +20,7 @@ from swiftlet.model import (
     DatabaseState,
     ListingQuery,
     ListingRow,
+    MetadataBounds,
     ObjectRow,
     RowPage,
     Subdir,
@@ -97,11 +98,12 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
         metadata: Mapping[str, str],
         policy: int | None,
         default_policy: int,
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """See `ListingTransport.put_container`."""
         body = {
             "timestamp": timestamp.value,
-            "metadata": dict(metadata),
+            **wire.new_metadata_to_wire(metadata, bounds),
             "policy": policy,
             "default_policy": default_policy,
         }
@@ -117,9 +119,10 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
         container: str,
         timestamp: Timestamp,
         metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
         """See `ListingTransport.post_container`."""
-        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         await self._container(device, "POST", partition, (account, container), body)
 
     async def delete_container(
@@ -178,19 +181,31 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
             return None
 
     async def put_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> bool:
         """See `ListingTransport.put_account`."""
-        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         answer = await self._account(device, "PUT", partition, account, body)
         with _well_formed(device):
             return flag(answer, "created")
 
     async def post_account(
-        self, device: Device, partition: int, account: str, timestamp: Timestamp, metadata: Mapping[str, str]
+        self,
+        device: Device,
+        partition: int,
+        account: str,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
     ) -> None:
         """See `ListingTransport.post_account`."""
-        body = {"timestamp": timestamp.value, "metadata": dict(metadata)}
+        body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         await self._account(device, "POST", partition, account, body)
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:

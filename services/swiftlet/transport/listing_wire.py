@@ -29,6 +29,7 @@ from swiftlet.model import (
     DatabaseState,
     ListingQuery,
     ListingRow,
+    MetadataBounds,
     MetadataItem,
     ObjectRow,
     Subdir,
@@ -295,6 +296,25 @@ def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
         _encodable(name, "a metadata name")
         _encodable(value, "a metadata value")
     return items
+
+
+def new_metadata_to_wire(metadata: Mapping[str, str], bounds: MetadataBounds | None) -> dict[str, Any]:
+    """Metadata items of a PUT or POST, and how much there may be of them."""
+    if bounds is None:
+        return {"metadata": dict(metadata)}
+    shown = {"prefix": bounds.prefix, "items": bounds.items, "size_bytes": bounds.size_bytes}
+    return {"metadata": dict(metadata), "bounds": shown}
+
+
+def bounds_from_wire(fields: Mapping[str, Any]) -> MetadataBounds | None:
+    """How much metadata there may be after a PUT or POST; None when nothing is said of it."""
+    found = fields.get("bounds")
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise WireError("bounds is no object")
+    prefix = _encodable(text(found, "prefix"), "a prefix of metadata names")
+    return MetadataBounds(prefix, number(found, "items"), number(found, "size_bytes"))
 
 
 def policy_from_wire(fields: Mapping[str, Any], name: str) -> int:

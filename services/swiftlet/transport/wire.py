@@ -36,6 +36,7 @@ from swiftlet.errors import (
     StoreFormatError,
     Superseded,
     SwiftletError,
+    TooMuchMetadata,
     Unauthorized,
     Unavailable,
 )
@@ -74,6 +75,7 @@ _KINDS: dict[type[SwiftletError], int] = {
     Superseded: 409,
     NotEmpty: 409,
     PolicyConflict: 409,
+    TooMuchMetadata: 400,
     ChecksumMismatch: 422,
     SizeMismatch: 422,
     StoreFormatError: 500,

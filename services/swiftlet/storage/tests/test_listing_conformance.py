@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.errors import NodeUnreachable, NotEmpty, NotFound, PolicyConflict, Superseded
-from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
+from swiftlet.errors import NodeUnreachable, NotEmpty, NotFound, PolicyConflict, Superseded, TooMuchMetadata
+from swiftlet.model import ContainerRow, ListingQuery, MetadataBounds, ObjectRow, Subdir
 from swiftlet.peers import ListingTransport
 from swiftlet.ring.model import Device
 from swiftlet.storage.tests.listing_cluster import ListingCluster, device, http_cluster, memory_cluster
@@ -166,6 +166,60 @@ async def test_account(cluster: ListingCluster) -> None:
         await transport.account_info(*place)
     assert await transport.put_account(*place, at(11), {})
     assert (await transport.account_info(*place)).metadata == {}
+
+
+async def test_metadata_have_bounds_over_all_requests(container: Container) -> None:
+    transport, place = container.transport, container.place
+    bounds = MetadataBounds("M-", items=2, size_bytes=20)
+
+    async def post(second: float, **items: str) -> dict[str, str]:
+        metadata = {name.replace("_", "-"): value for name, value in items.items()}
+        await transport.post_container(*place, at(second), metadata, bounds)
+        return dict((await transport.container_info(*place)).metadata)
+
+    assert await container.put(1)
+    assert await post(2, M_A="1", Other="x" * 100) == {"M-A": "1", "Other": "x" * 100}
+    await post(3, M_B="2")
+    with pytest.raises(TooMuchMetadata, match="Too many metadata items; max 2"):
+        await post(4, M_C="3", Other="y")
+    with pytest.raises(TooMuchMetadata, match="Total metadata too large; max 20"):
+        await post(5, M_B="\u00e9" * 10)
+    with pytest.raises(TooMuchMetadata, match="max 2"):
+        await transport.put_container(*place, at(6), {"M-C": "3"}, None, 0, bounds)
+    assert await post(7, M_A="", M_C="3") == {"M-B": "2", "M-C": "3", "Other": "x" * 100}
+    await transport.post_container(*place, at(8), {"M-D": "4", "M-E": "5" * 50})
+    assert await post(9, M_B="", Other="z") == {"M-C": "3", "M-D": "4", "M-E": "5" * 50, "Other": "z"}
+    with pytest.raises(TooMuchMetadata):
+        await post(10, M_C="33")
+
+
+async def test_names_of_removed_metadata_have_bounds_too(container: Container) -> None:
+    """They are remembered until replicas have forgotten them."""
+    transport, place = container.transport, container.place
+    bounds = MetadataBounds("M-", items=3, size_bytes=1000)
+    assert await container.put(1)
+    for number in range(10):
+        names = [f"M-{number}-{item}" for item in range(3)]
+        await transport.post_container(*place, at(10 + number), dict.fromkeys(names, "x"), bounds)
+        await transport.post_container(*place, at(10.5 + number), dict.fromkeys(names, ""), bounds)
+    with pytest.raises(TooMuchMetadata, match="removed lately; max 30"):
+        await transport.post_container(*place, at(30), {"M-new": "x"}, bounds)
+    await transport.post_container(*place, at(31), {"M-0-0": "x", "Other": "y"}, bounds)
+    assert (await transport.container_info(*place)).metadata == {"M-0-0": "x", "Other": "y"}
+
+
+async def test_metadata_of_an_account_have_bounds_over_all_requests(cluster: ListingCluster) -> None:
+    transport, place = cluster.transport, (cluster.devices[0], PART, "AUTH_m")
+    bounds = MetadataBounds("M-", items=2, size_bytes=20)
+    assert await transport.put_account(*place, at(1), {"M-A": "1"}, bounds)
+    await transport.post_account(*place, at(2), {"M-B": "2"}, bounds)
+    for attempt in (
+        transport.post_account(*place, at(3), {"M-C": "3"}, bounds),
+        transport.put_account(*place, at(4), {"M-C": "3"}, bounds),
+    ):
+        with pytest.raises(TooMuchMetadata):
+            await attempt
+    assert (await transport.account_info(*place)).metadata == {"M-A": "1", "M-B": "2"}
 
 
 async def test_account_comes_with_its_first_container(cluster: ListingCluster) -> None:
