@@ -20,6 +20,7 @@ APPLIED = f"{GROUP}/applied"
 RESTART_DIGEST = f"{GROUP}/settings"
 """Annotation on pods: the digest of the settings that they read at start only."""
 ALLOW_SCALE_IN = f"{GROUP}/allow-scale-in"
+ALLOW_NEW_RING = f"{GROUP}/allow-new-ring"
 """Annotation on a StorageCluster, the way out: pods (comma-separated) whose devices may go although nobody has reported
 them empty."""
 NODE_LOST_SINCE = f"{GROUP}/node-lost-since"

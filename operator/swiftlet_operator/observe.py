@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from swiftlet.crd import (
@@ -18,6 +19,7 @@ from swiftlet.crd import (
     parse_storage_user,
 )
 from swiftlet.errors import SettingsError
+from swiftlet.ring import Ring
 from swiftlet_operator.build.secrets import credentials_name
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
@@ -42,6 +44,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.growth import classes_of
+from swiftlet_operator.plan.kept_rings import lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.problems import KubeForbidden
@@ -73,7 +76,7 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
     unreadable: list[Unreadable] = []
     reports = await reporter.reports([pod for pod in pods if labels_of(pod).get(COMPONENT_LABEL)])
     views = _parsed(users, USER, parse_storage_user, unreadable)
-    return World(
+    world = World(
         cluster=cluster,
         now_s=now_s,
         created_s=seconds(manifest["metadata"].get("creationTimestamp")),
@@ -97,6 +100,18 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         filling=_filling(manifest),
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
     )
+    return replace(world, rescued=await _rescued(reporter, world))
+
+
+async def _rescued(reporter: Reporter, world: World) -> dict[str, Ring]:
+    """The rings that the ConfigMaps have lost, as pods hand them out."""
+    found: dict[str, Ring] = {}
+    for name, pods in lost_rings(world).items():
+        ring = await reporter.ring([pod for pod in world.pods if name_of(pod) in pods], name)
+        if ring is not None:
+            _log.warning("ring %s of %s: version %d is taken from a pod", name, world.cluster.meta.name, ring.version)
+            found[name] = ring
+    return found
 
 
 def refers(manifest: Mapping[str, Any], cluster: str) -> bool:

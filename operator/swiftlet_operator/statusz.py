@@ -1,11 +1,11 @@
-"""Asking all pods of a cluster at once how they are: `GET /statusz` of every service, by the pod's IP.
+"""Asking the pods of a cluster how they are, and for a ring that the cluster has lost, by the pods' IPs.
 
 Where to ask is read from the pod itself: its containers are named as their services are, and a container's readiness
 probe says whether its port speaks TLS. Certificates are not verified: we come by IP, tell nothing, and what is answered
 is fingerprints and counts.
 
 Fault model: pods are away, refuse, hang, answer with errors, with too much or with nonsense. Each of these is no
-report of that service, within the time limit, and changes nothing about the others.
+report of that service and no ring, within the time limit, and changes nothing about the others. A ring has a digest.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ from typing import Protocol
 
 import aiohttp
 
+from swiftlet.ring import Ring, RingError, codec
 from swiftlet_operator.manifests import Manifest, name_of
 from swiftlet_operator.reports import SERVICES, Report, Reports, parse_report
 
 PATH = "/statusz"
+RING_PATH = "/rings/{}"
 TIMEOUT_S = 2.0
+RING_TIMEOUT_S = 20.0
 AT_A_TIME = 64
 MAX_BYTES = 64 * 1024
+MAX_RING_BYTES = 64 * 1024 * 1024
+_KEEPERS = frozenset({"object", "container"})
+"""Services that keep the rings they use on volumes, and hand them out."""
 _OVER = frozenset({"Failed", "Succeeded"})
 
 _log = logging.getLogger(__name__)
@@ -38,6 +44,10 @@ class Reporter(Protocol):
         """What those of the pods' services say that answer; never raises for one that doesn't."""
         ...
 
+    async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
+        """A ring as the first of these pods has it that hands it out; None when none does."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -48,8 +58,8 @@ class Question:
     url: str
 
 
-def questions(pod: Manifest) -> list[Question]:
-    """What there is to ask a pod: nothing before it has an address or when it is over."""
+def questions(pod: Manifest, path: str = PATH) -> list[Question]:
+    """Where the services of a pod answer to `path`: nowhere before it has an address or when it is over."""
     status = pod.get("status") or {}
     address = status.get("podIP")
     if not address or status.get("phase") in _OVER:
@@ -62,7 +72,7 @@ def questions(pod: Manifest) -> list[Question]:
             continue
         probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
         scheme = "https" if probe.get("scheme") == "HTTPS" else "http"
-        url = f"{scheme}://{host}:{ports[0]['containerPort']}{PATH}"
+        url = f"{scheme}://{host}:{ports[0]['containerPort']}{path}"
         found.append(Question(name_of(pod), container["name"], url))
     return found
 
@@ -70,10 +80,13 @@ def questions(pod: Manifest) -> list[Question]:
 class HttpReporter:
     """Asks over HTTP."""
 
-    def __init__(self, session: aiohttp.ClientSession, timeout_s: float = TIMEOUT_S) -> None:
-        """`session` limits how many are asked at a time; each has `timeout_s` from when it is its turn."""
+    def __init__(
+        self, session: aiohttp.ClientSession, timeout_s: float = TIMEOUT_S, ring_timeout_s: float = RING_TIMEOUT_S
+    ) -> None:
+        """A pod has `timeout_s` for its report from when it is its turn, and `ring_timeout_s` for a ring."""
         self._session = session
         self._timeout_s = timeout_s
+        self._ring_timeout_s = ring_timeout_s
         self._turns = asyncio.Semaphore(AT_A_TIME)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
@@ -85,26 +98,40 @@ class HttpReporter:
                 found.setdefault(question.pod, {})[question.service] = report
         return found
 
+    async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
+        asked = [one for pod in pods for one in questions(pod, RING_PATH.format(ring)) if one.service in _KEEPERS]
+        for question in asked:
+            body = await self._get(question, self._ring_timeout_s, MAX_RING_BYTES)
+            try:
+                if body is not None:
+                    return codec.decode(body)
+            except RingError as error:
+                _log.warning("the ring %s of %s in %s is damaged: %s", ring, question.service, question.pod, error)
+        return None
+
     async def _ask(self, question: Question) -> Report | None:
+        body = await self._get(question, self._timeout_s, MAX_BYTES)
+        return parse_report(question.service, body) if body is not None else None
+
+    async def _get(self, question: Question, timeout_s: float, most_bytes: int) -> bytes | None:
         try:
             async with (
                 self._turns,
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout(timeout_s),
                 self._session.get(question.url, ssl=False, allow_redirects=False) as response,
             ):
-                body = await _limited(response) if response.status == 200 else None
+                return await _limited(response, most_bytes) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            _log.debug("no report of %s in %s: %r", question.service, question.pod, error)
+            _log.debug("no answer of %s in %s: %r", question.service, question.pod, error)
             return None
-        return parse_report(question.service, body) if body is not None else None
 
 
-async def _limited(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body, None when there is too much of it."""
+async def _limited(response: aiohttp.ClientResponse, most_bytes: int) -> bytes | None:
+    """The body, None when it is longer than `most_bytes`."""
     found = bytearray()
     async for piece in response.content.iter_any():
         found += piece
-        if len(found) > MAX_BYTES:
+        if len(found) > most_bytes:
             return None
     return bytes(found)
 

@@ -13,6 +13,7 @@ from swiftlet.crd import (
     StorageQuotaSpec,
     StorageUserSpec,
 )
+from swiftlet.ring import Ring
 from swiftlet_operator.manifests import Kind, Manifest
 from swiftlet_operator.reports import Report, Reports
 
@@ -46,7 +47,8 @@ class World:
     Secrets that users and spec.tls name, None for one that is not there. `reports` are what the pods' services said of
     themselves, by pod and service; who did not answer is not among them. `volumes` are the PersistentVolumes of pods
     whose place is in question, `storage_classes` those of volumes that should grow, None for one that is not there.
-    `filling`: the level of devices that were nearly full at the last look.
+    `filling`: the level of devices that were nearly full at the last look. `rescued` are rings that the ConfigMaps have
+    lost, as pods that use them gave them back.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -69,6 +71,7 @@ class World:
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
     storage_classes: Mapping[str, Manifest | None] = field(default_factory=dict)
     filling: Mapping[str, str] = field(default_factory=dict)
+    rescued: Mapping[str, Ring] = field(default_factory=dict)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

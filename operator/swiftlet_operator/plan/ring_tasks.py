@@ -1,9 +1,7 @@
-"""From a world to the rings' tasks, and from live ConfigMaps to what was saved of a ring."""
+"""From a world to the rings' tasks, and to what becomes of each ring."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,8 +9,6 @@ from swiftlet.crd import Pool, Storage, parse_quantity
 from swiftlet.crd.cluster import GIB
 from swiftlet.ring import RingError
 from swiftlet.ring.codec import chunk_count
-from swiftlet_operator.build.names import builder_map, ring_map
-from swiftlet_operator.build.ring_maps import MOVED, REBALANCED_AT, SURPLUS
 from swiftlet_operator.build.site import (
     CONTAINER_PORT,
     DATABASE_DEVICE,
@@ -26,14 +22,13 @@ from swiftlet_operator.build.storage import devices_of
 from swiftlet_operator.checks import policies_of, pools_of, replicas_of
 from swiftlet_operator.manifests import (
     ALLOW_SCALE_IN,
-    CONFIG_MAP,
     TOPOLOGY_ZONE,
     Manifest,
-    annotations_of,
     labels_of,
     name_of,
 )
 from swiftlet_operator.plan.capacity import NO_MORE, levels
+from swiftlet_operator.plan.kept_rings import saved, unheard
 from swiftlet_operator.plan.lost import lost_pods
 from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, outbox_is_empty
 from swiftlet_operator.problems import BrokenState
@@ -48,9 +43,6 @@ from swiftlet_operator.rings import (
     advance,
     known,
     look,
-    rebuilt,
-    ring_of,
-    unite,
 )
 from swiftlet_operator.world import World
 
@@ -128,7 +120,7 @@ def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState]) -> 
     maintenance = world.cluster.spec.maintenance
     hold = f"zone {maintenance.zone} is in maintenance" if maintenance is not None else ""
     if published is None:
-        return replace(draft, task=replace(draft.task, hold=hold))
+        return replace(draft, task=replace(draft.task, hold=hold or unheard(world)))
     leaving = _leaving(draft)
     allowed = allowed_pods(world)
     empty = {
@@ -252,41 +244,3 @@ def _place(world: World, group: Group, pod: Manifest | None) -> tuple[str | None
     if node is None:
         return None, None
     return group.zone or labels_of(node).get(TOPOLOGY_ZONE, NO_ZONE), name
-
-
-def saved(world: World, task: Task) -> Saved | None:
-    """What the live ConfigMaps hold of a ring; BrokenState when they hold something that can't be used."""
-    pieces, first = _binary(world, task.ring, builder_map, "piece")
-    data = unite(pieces)
-    if data is not None and first is not None:
-        notes = annotations_of(first)
-        return Saved(data, _number(notes, REBALANCED_AT), _number(notes, MOVED), _number(notes, SURPLUS))
-    chunks, _ = _binary(world, task.ring, ring_map, "chunk")
-    ring = ring_of(chunks) if chunks else None
-    if ring is not None:
-        return rebuilt(ring, task.shape, world.now_s)
-    if pieces or chunks:
-        raise BrokenState(
-            f"neither the builder nor the ring {task.ring} can be read from its ConfigMaps; restore them from a backup"
-        )
-    return None
-
-
-def _binary(
-    world: World, ring: str, name: Callable[[str, str, int], str], key: str
-) -> tuple[list[bytes], Manifest | None]:
-    """The contents of a ring's ConfigMaps in order, and the first of them."""
-    found: list[bytes] = []
-    first = None
-    while (live := world.child(CONFIG_MAP, name(world.cluster.meta.name, ring, len(found)))) is not None:
-        first = first or live
-        try:
-            found.append(base64.b64decode((live.get("binaryData") or {}).get(key, ""), validate=True))
-        except binascii.Error:
-            found.append(b"")
-    return found, first
-
-
-def _number(notes: dict[str, str], name: str) -> int:
-    text = notes.get(name, "")
-    return int(text) if text.isdigit() else 0

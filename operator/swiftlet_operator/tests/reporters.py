@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from swiftlet.ring import Ring
 from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
 from swiftlet_operator.reports import SERVING, AccountsReport, DeviceReport, Report, Reports, RingReport
 
@@ -30,7 +31,8 @@ class Told:
 
     `silent`: pods without a report. `failed`: devices that don't serve. `rounds`: what all
     devices say of a ring unless `said` has something else for the device and ring; `synced_at_s` None there means now.
-    `version`: of all rings in use. `accounts`: what container servers have counted. `full`: used share of a device.
+    `version`: of the rings in use, those that are `laid_out`. `accounts`: what container servers have counted.
+    `full`: used share of a device. `kept`: rings that pods hand out.
     """
 
     now_s: Callable[[], int]
@@ -48,6 +50,8 @@ class Told:
     failed: set[str] = field(default_factory=set)
     devices_per_pod: int = 2
     accounts: dict[str, AccountsReport] = field(default_factory=dict)
+    laid_out: Callable[[], Collection[str]] = lambda: RINGS
+    kept: dict[str, Ring] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -55,6 +59,9 @@ class Told:
             for pod in pods
             if name_of(pod) not in self.silent
         }
+
+    async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
+        return self.kept.get(ring) if any(name_of(pod) not in self.silent for pod in pods) else None
 
     def _services(self, pod: Manifest) -> Sequence[str]:
         return _SERVICES.get(labels_of(pod).get(COMPONENT_LABEL, ""), ())
@@ -66,7 +73,7 @@ class Told:
             version="test",
             started_at_s=float(self.now_s()),
             keys=self.keys_of.get(name, self.keys),
-            rings=dict.fromkeys(RINGS, self.versions.get(name, self.version)),
+            rings=dict.fromkeys(self.laid_out(), self.versions.get(name, self.version)),
             transports=self.transports.get(name, {"http": 1}) if self._moves_objects(name, service) else {},
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),

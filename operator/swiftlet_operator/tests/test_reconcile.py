@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from swiftlet.ring import codec
+from swiftlet.ring import Ring, codec
 from swiftlet_operator.manifests import FINALIZER
 from swiftlet_operator.observe import observe
 from swiftlet_operator.plan import decide
@@ -368,6 +368,90 @@ async def test_a_lost_builder_is_made_from_the_ring() -> None:
 
     assert "store-builder-object-0-0" in scene.kube.names("ConfigMap")
     assert scene.kube.find("ConfigMap", "store-ring-object-0-0")["binaryData"] == before
+
+
+RING_MAPS = ("store-builder-object-0-0", "store-ring-object-0-0")
+
+
+def ring_in(scene: Scene) -> Ring:
+    """The ring object-0 as its ConfigMap has it."""
+    return codec.join([base64.b64decode(scene.kube.find("ConfigMap", RING_MAPS[1])["binaryData"]["chunk"])])
+
+
+async def grown() -> Scene:
+    """A cluster that went from three pods to five, so that its ring is not what a first layout would give."""
+    scene = await settled({"pools": [POOL], "rings": SMALL_RINGS})
+    scene.cluster["spec"]["pools"][0]["replicas"] = 5
+    for _ in range(10):
+        scene.now_s += HOUR
+        scene.live()
+        await scene.step()
+    return scene
+
+
+async def test_a_ring_without_its_configmaps_comes_back_from_the_pods() -> None:
+    scene = await grown()
+    before = ring_in(scene)
+    assert before.version > 1
+    scene.told.kept["object-0"] = before
+    for name in RING_MAPS:
+        del scene.kube.objects["ConfigMap", "data", name]
+    await scene.settle()
+
+    after = ring_in(scene)
+    assert after.version == before.version
+    assert [bytes(row) for row in after.rows] == [bytes(row) for row in before.rows]
+    assert scene.condition("RingsBalanced") == ("True", "Balanced")
+
+
+async def test_a_ring_that_is_lost_is_not_laid_out_anew() -> None:
+    scene = await grown()
+    for name in RING_MAPS:
+        del scene.kube.objects["ConfigMap", "data", name]
+    for _ in range(3):
+        await scene.step()
+        assert not set(RING_MAPS) & scene.kube.names("ConfigMap")
+    assert scene.condition("RingsBalanced") == ("False", "BuilderUnreadable")
+    assert "swiftlet.io/allow-new-ring=object-0" in scene.message("RingsBalanced")
+    assert scene.kube.find("Ring", "store-object-0")["status"]["version"] > 1
+
+
+async def test_a_lost_ring_is_not_laid_out_anew_while_no_pod_answers() -> None:
+    scene = await grown()
+    scene.told.silent = scene.kube.names("Pod")
+    for name in RING_MAPS:
+        del scene.kube.objects["ConfigMap", "data", name]
+    await scene.step()
+
+    assert not set(RING_MAPS) & scene.kube.names("ConfigMap")
+
+
+async def test_a_person_may_allow_a_new_ring() -> None:
+    scene = await grown()
+    for name in RING_MAPS:
+        del scene.kube.objects["ConfigMap", "data", name]
+    scene.cluster["metadata"]["annotations"] = {"swiftlet.io/allow-new-ring": "object-0"}
+    await scene.step()
+
+    assert ring_in(scene).version == 1
+
+
+async def test_a_cluster_over_older_volumes_waits_for_what_its_pods_had() -> None:
+    scene = Scene()
+    await scene.step()
+    scene.live()
+    for (kind, _, _), one in scene.kube.objects.items():
+        if kind == "PersistentVolumeClaim":
+            one["metadata"]["creationTimestamp"] = "2026-12-01T00:00:00Z"
+    scene.told.silent = {"store-disks-1"}
+    await scene.step()
+    assert RING_MAPS[1] not in scene.kube.names("ConfigMap")
+    assert "older than the cluster" in scene.message("RingsBalanced")
+    assert "store-disks-1" in scene.message("RingsBalanced")
+
+    scene.told.silent = set()
+    await scene.settle()
+    assert ring_in(scene).version == 1
 
 
 async def test_a_ring_that_nobody_can_read_is_left_alone() -> None:

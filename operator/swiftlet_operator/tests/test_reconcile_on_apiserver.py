@@ -39,7 +39,7 @@ from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.apiserver import ApiServer
 from swiftlet_operator.tests.clusters import SPECS, manifest
-from swiftlet_operator.tests.reporters import Told
+from swiftlet_operator.tests.reporters import RINGS, Told
 from swiftlet_operator.world import Defaults
 
 pytestmark = pytest.mark.apiserver
@@ -78,7 +78,8 @@ class Cluster:
         self.now_s = int(time.time())
         self.spec = spec
         self.storage_class = "fixed"
-        self.told = Told(lambda: self.now_s)
+        self._laid_out: set[str] = set()
+        self.told = Told(lambda: self.now_s, laid_out=lambda: self._laid_out)
         self.reconciler = Reconciler(kube, DEFAULTS, Passwords(), lambda: None, lambda: self.now_s, self.told)
 
     async def make(self) -> None:
@@ -169,7 +170,9 @@ class Cluster:
         """One reconcile; what it wrote."""
         before = len(self.kube.writes)
         await self.reconciler.reconcile(self.key)
-        return self.kube.writes[before:]
+        written = self.kube.writes[before:]
+        self._laid_out |= {ring for ring in RINGS if any(one.endswith(f"/store-ring-{ring}-0") for one in written)}
+        return written
 
     async def settle(self) -> None:
         """Until nothing is written any more."""

@@ -13,6 +13,7 @@ from aiohttp import web
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from swiftlet.ring import Ring, RingBuilder, codec
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.reports import Report, RingReport, parse_report
 from swiftlet_operator.statusz import MAX_BYTES, HttpReporter, questions, reporter
@@ -126,6 +127,7 @@ class Pods:
         for name in ("good", "hangs", "fails", "too-much", "nonsense", "breaks-off", "moved"):
             app = web.Application()
             app.router.add_get("/statusz", getattr(self, name.replace("-", "_")))
+            app.router.add_get("/rings/object-0", getattr(self, name.replace("-", "_")))
             runner = web.AppRunner(app)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -140,6 +142,8 @@ class Pods:
             await runner.cleanup()
 
     async def good(self, request: web.Request) -> web.Response:
+        if request.path.startswith("/rings/"):
+            return web.Response(body=codec.encode(RING))
         return web.json_response({"service": "object", "rings": {"object-0": 3}})
 
     async def hangs(self, request: web.Request) -> web.Response:
@@ -167,6 +171,17 @@ class Pods:
         raise web.HTTPFound(f"http://127.0.0.1:{self.ports['good']}/statusz")
 
 
+def _ring() -> Ring:
+    builder = RingBuilder(4, 2, min_part_hours=0)
+    for number in range(3):
+        builder.add_device(host="h", port=1, device=f"d{number}", region="r", zone=f"z{number}", weight=1)
+    builder.rebalance(500_000)
+    return builder.ring
+
+
+RING = _ring()
+
+
 @pytest.fixture
 async def pods() -> AsyncIterator[Pods]:
     """Pods that answer in all ways."""
@@ -186,6 +201,15 @@ async def test_pods_that_misbehave_have_no_report_and_harm_nobody(pods: Pods, un
 
     assert found == {"good": {"object": Report("object", rings={"object-0": 3})}}
     assert time.monotonic() - began < 5
+
+
+async def test_a_ring_is_taken_from_the_first_pod_that_gives_a_sound_one(pods: Pods, unused_tcp_port: int) -> None:
+    ways = ("hangs", "fails", "nonsense", "breaks-off", "good")
+    asked = [pod("away", unused_tcp_port), *(pod(name, pods.ports[name]) for name in ways)]
+    async with aiohttp.ClientSession() as session:
+        asking = HttpReporter(session, ring_timeout_s=0.5)
+        assert await asking.ring(asked, "object-0") == RING
+        assert await asking.ring(asked[:-1], "object-0") is None
 
 
 async def test_the_reporter_of_the_operator(pods: Pods) -> None:

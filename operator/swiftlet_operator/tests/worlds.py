@@ -10,7 +10,7 @@ from swiftlet_operator.problems import NotLeader
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.clusters import manifest
 from swiftlet_operator.tests.fake_kube import FakeKube
-from swiftlet_operator.tests.reporters import Told
+from swiftlet_operator.tests.reporters import RINGS, Told
 from swiftlet_operator.world import Defaults
 
 KEY = Key("data", "store")
@@ -40,7 +40,8 @@ class Scene:
         self.now_s = START
         self.leads = True
         self.fresh = Plain()
-        self.told = Told(lambda: self.now_s)
+        self._laid_out: set[str] = set()
+        self.told = Told(lambda: self.now_s, laid_out=self.rings_laid_out)
         body = manifest(spec, creationTimestamp="2027-01-15T08:00:00Z")
         body["spec"].setdefault("rings", SMALL_RINGS)
         self.kube.put(body)
@@ -54,6 +55,11 @@ class Scene:
     def _require(self) -> None:
         if not self.leads:
             raise NotLeader("not now")
+
+    def rings_laid_out(self) -> set[str]:
+        """The rings that there have ever been; services go on using those that are deleted."""
+        self._laid_out |= {ring for ring in RINGS if f"store-ring-{ring}-0" in self.kube.names("ConfigMap")}
+        return self._laid_out
 
     @property
     def cluster(self) -> Manifest:

@@ -15,7 +15,7 @@ from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import local_devices
 from swiftlet.main.nodes import use_listing_transport
-from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.settings import ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
@@ -40,6 +40,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
     app = create_base_app(settings.service, trust_request_ids=True)
     rings = RingSet.of(settings, objects=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    hand_out_rings(app, rings)
     transport = use_listing_transport(app, settings.cluster, settings.container)
     stores = _use_stores(app, settings)
     reporter = _use_reporter(app, settings, stores, rings, transport)

@@ -15,7 +15,7 @@ from swiftlet.main.local_devices import known_host, local_devices
 from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
-from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
@@ -45,6 +45,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     cluster, section = settings.cluster, settings.object
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
+    hand_out_rings(app, rings)
     # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
     for policy in use_policies(app, settings, rings):
         rings.add(object_ring(policy.index))

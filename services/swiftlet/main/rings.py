@@ -96,6 +96,11 @@ class RingSet:
         """The ring of a policy's objects; Unavailable while there is none."""
         return self._get(object_ring(policy))
 
+    def find(self, name: str) -> Ring | None:
+        """The ring of this name, None when it is not loaded or not one of ours."""
+        slot = self._slots.get(name)
+        return None if slot is None else slot.ring
+
     def _get(self, name: str) -> Ring:
         slot = self._slots.get(name)
         if slot is None:
@@ -112,8 +117,7 @@ class RingSet:
 
     def has(self, name: str) -> bool:
         """Whether a ring is loaded."""
-        slot = self._slots.get(name)
-        return slot is not None and slot.ring is not None
+        return self.find(name) is not None
 
     def missing(self) -> str | None:
         """Why not all rings are there that are needed, None when they are; for readiness."""
@@ -214,6 +218,19 @@ def use_rings(app: web.Application, rings: RingSet, interval_s: float) -> None:
             yield
 
     app.cleanup_ctx.append(watched)
+
+
+def hand_out_rings(app: web.Application, rings: RingSet) -> None:
+    """Answer `GET /rings/NAME` with a ring in use, so that a cluster that has lost its own copies gets it back."""
+
+    async def give(request: web.Request) -> web.Response:
+        ring = rings.find(request.match_info["ring"])
+        if ring is None:
+            raise web.HTTPNotFound(text="no such ring is in use here\n")
+        body = await asyncio.to_thread(codec.encode, ring)
+        return web.Response(body=body, content_type="application/octet-stream")
+
+    app.router.add_get("/rings/{ring}", give)
 
 
 @asynccontextmanager

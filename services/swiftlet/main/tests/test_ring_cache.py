@@ -17,6 +17,7 @@ from swiftlet.main.rings import RINGS, RingSet
 from swiftlet.main.tests.test_rings import make_ring
 from swiftlet.model import DatabaseKind
 from swiftlet.names import HashPath
+from swiftlet.ring import codec
 from swiftlet.ring.codec import save
 from swiftlet.settings import ContainerSettings, ObjectSettings
 from swiftlet.store.conformance import NAME, at, key_of, put
@@ -100,6 +101,27 @@ async def test_a_server_starts_with_them_when_there_are_no_others(
         async with TestClient(TestServer(app)) as client:
             assert (await client.get("/readyz")).status == 200
             assert app[RINGS].container().version == 3
+
+
+@pytest.mark.parametrize("create", [object_app, container_app])
+async def test_a_server_hands_out_the_rings_that_it_uses(
+    tmp_path: Path, create: Callable[[dict[str, Any], Path], web.Application]
+) -> None:
+    """Also those that only its device still has: a cluster may have lost its own copies."""
+    device = tmp_path / "d0"
+    device.mkdir()
+    (tmp_path / "rings").mkdir()
+    for name in RINGS_OF_ALL:
+        save(make_ring(versions=3), tmp_path / "rings" / f"{name}.ring")
+    cluster = {"hash_path_suffix": "x", "key": "k" * 16, "rings": tmp_path / "rings", "ring_cache": device / ".rings"}
+    for rings_there in (True, False):
+        if not rings_there:
+            shutil.rmtree(tmp_path / "rings")
+        async with TestClient(TestServer(create(cluster, tmp_path))) as client:
+            answer = await client.get("/rings/container")
+            assert (answer.status, codec.decode(await answer.read())) == (200, make_ring(versions=3))
+            for other in ("object-7", "..", "%2e%2e%2fetc%2fpasswd"):
+                assert (await client.get(f"/rings/{other}")).status == 404
 
 
 def test_a_device_that_is_not_there_is_not_made_up(tmp_path: Path) -> None:
