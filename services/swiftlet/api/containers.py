@@ -10,7 +10,7 @@ from aiohttp import web
 from swiftlet.api import version_listing
 from swiftlet.api.core import Call
 from swiftlet.api.listings import FORMS, choose_type, parse_listing, render, render_text
-from swiftlet.api.metadata import CONTAINER_META, bounds_of, collect, refuse_unsupported
+from swiftlet.api.metadata import CONTAINER_META, CONTAINER_SYSMETA, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
@@ -30,7 +30,8 @@ def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
         "X-Storage-Policy": call.api.options.policies.name_of(info.policy),
         "Accept-Ranges": "bytes",
     }
-    return headers | unprivileged(info.metadata, call.owner)
+    shown = {name: value for name, value in info.metadata.items() if not name.startswith(CONTAINER_SYSMETA)}
+    return headers | unprivileged(shown, call.owner)
 
 
 def new_metadata(call: Call) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 https://docs.openstack.org/swift/latest/overview_expiring_objects.html. The time is kept in the object's metadata, so it
 is replaced by POST and goes along with copies like all others. Before a version with such a time is written, a task
-for the expirer is queued (`swiftlet.expiry`).
+for the expirer is queued (`expiry_changes`).
 
 Fault model: a task that can't be queued refuses the write (503), so that none is forgotten. An upload may go on until
 after its own time, when the expirer has been by and found nothing: then it is queued once more.
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from swiftlet.api.core import Call, SwiftApi
 from swiftlet.api.problems import ApiError
 from swiftlet.errors import NotFound
-from swiftlet.expiry.tasks import DELETE_AT, LATEST, Task, delete_at_of, is_expired
+from swiftlet.expiry.tasks import DELETE_AT, LATEST, is_expired
 from swiftlet.model import ObjectInfo
 from swiftlet.names import Path
 
@@ -79,16 +79,3 @@ def check_not_expired(api: SwiftApi, path: Path, info: ObjectInfo) -> None:
     """NotFound for an object whose time has passed."""
     if is_expired(info.metadata, now_s(api)):
         raise NotFound(f"{path} has expired")
-
-
-async def queue_expiry(api: SwiftApi, path: Path, policy: int, metadata: Mapping[str, str]) -> None:
-    """To be called before an object with this metadata is written; Unavailable when it can't be queued."""
-    delete_at = delete_at_of(metadata)
-    if delete_at is not None:
-        await api.expiry.add(Task(delete_at, path, policy, api.clock.next()))
-
-
-async def queue_late_expiry(api: SwiftApi, path: Path, policy: int, metadata: Mapping[str, str]) -> None:
-    """To be called once it has been written: the expirer may have come by before."""
-    if is_expired(metadata, now_s(api) + LATE_S):
-        await queue_expiry(api, path, policy, metadata)

@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack
 
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place, duplicate
+from swiftlet.api.expiry_changes import delete_expiring
 from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
 from swiftlet.api.storing import Held, Incoming, NewObject, store
@@ -184,4 +185,4 @@ async def _restore(call: Call, main: Place, archive: Archive, row: ObjectRow) ->
 
 
 async def _forget(call: Call, place: Place) -> None:
-    await call.stamped(lambda timestamp: call.api.objects.delete(place.path, place.policy, timestamp))
+    await call.stamped(lambda timestamp: delete_expiring(call.api, place.path, place.policy, timestamp))

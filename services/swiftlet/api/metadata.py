@@ -14,6 +14,8 @@ from swiftlet.settings.sections import LimitsSection
 OBJECT_META = "X-Object-Meta-"
 CONTAINER_META = "X-Container-Meta-"
 ACCOUNT_META = "X-Account-Meta-"
+CONTAINER_SYSMETA = "X-Container-Sysmeta-"
+"""What the names of the proxy's own metadata of containers begin with; clients neither see nor set them."""
 
 OBJECT_HEADERS = frozenset(
     {

@@ -12,7 +12,8 @@ from aiohttp import web
 from swiftlet.api.content_types import check_content_type, retyped
 from swiftlet.api.core import Call
 from swiftlet.api.dlo import check_manifest_header
-from swiftlet.api.expiring import check_not_expired, expiry_in, queue_expiry, without_expiry
+from swiftlet.api.expiring import check_not_expired, expiry_in, without_expiry
+from swiftlet.api.expiry_changes import expiry_changed
 from swiftlet.api.links import TARGET, Link
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import container_of, with_policy
@@ -61,8 +62,8 @@ async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_typ
         record = PostRecord(timestamp, metadata, new_type, timestamp)
 
         async def replace(policy: int) -> None:
-            await queue_expiry(call.api, path, policy, metadata)
-            await call.api.objects.post(path, policy, record)
+            async with expiry_changed(call.api, path, policy, metadata, timestamp, info):
+                await call.api.objects.post(path, policy, record)
 
         try:
             await with_policy(call.api, path, replace)

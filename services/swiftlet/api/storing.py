@@ -13,7 +13,7 @@ from typing import Protocol
 from swiftlet_native import Hasher
 
 from swiftlet.api.core import ATTEMPTS, Call
-from swiftlet.api.expiring import queue_expiry, queue_late_expiry
+from swiftlet.api.expiry_changes import expiry_changed
 from swiftlet.api.problems import ApiError
 from swiftlet.api.quota_checks import within_quota
 from swiftlet.errors import NotFound, Superseded
@@ -93,7 +93,15 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     record = PutRecord(
         str(new.path), timestamp or new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta
     )
-    await queue_expiry(new.call.api, new.path, policy, new.metadata)
+    async with expiry_changed(new.call.api, new.path, policy, new.metadata, record.timestamp) as change:
+        record, footer, written = await _written(new, policy, record, fixed=timestamp is not None)
+        change.at, change.is_lost = record.timestamp, written.overtaken
+    return record, footer
+
+
+async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) -> tuple[PutRecord, PutFooter, Written]:
+    """See `store`."""
+    assert new.body is not None
     pieces = new.body.pieces()
     hasher = Hasher()
     small_bytes, announced = new.call.api.options.small_object_bytes, new.body.announced
@@ -103,15 +111,12 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
         beginning, ended = await _read_beginning(pieces, hasher, small_bytes)
     if ended:
         footer = _footer(new, hasher)
-        record, written = await _store_small(
-            new, policy, record, b"".join(beginning), footer, fixed=timestamp is not None
-        )
+        record, written = await _store_small(new, policy, record, b"".join(beginning), footer, fixed)
     else:
         record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher)
     if written.container_missing:
         await _undo(new, policy)
-    await queue_late_expiry(new.call.api, new.path, policy, new.metadata)
-    return record, footer
+    return record, footer, written
 
 
 async def _read_beginning(pieces: AsyncIterator[Piece], hasher: Hasher, limit: int) -> tuple[list[Piece], bool]:
@@ -146,7 +151,7 @@ async def _store_small(
             if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
                 raise
             record = replace(record, timestamp=clock.next())
-    return record, Written(existed=True, container_missing=False)
+    return record, Written(existed=True, container_missing=False, overtaken=True)
 
 
 async def _store_large(
@@ -172,7 +177,11 @@ async def _store_large(
         if new.is_last or not overtaken(new.call.api.clock, error):
             new.call.api.clock.observe(error.timestamp)
             raise
-        return record, await _rest(new, pieces, digester, hasher), Written(existed=True, container_missing=False)
+        return (
+            record,
+            await _rest(new, pieces, digester, hasher),
+            Written(existed=True, container_missing=False, overtaken=True),
+        )
     finally:
         digester.close()
         await upload.abort()

@@ -30,6 +30,7 @@ from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import ATTEMPTS, Call
 from swiftlet.api.duplicates import Place, duplicate
 from swiftlet.api.expiring import only_expiry, without_expiry
+from swiftlet.api.expiry_changes import delete_expiring
 from swiftlet.api.links import Link
 from swiftlet.api.problems import ApiError
 from swiftlet.api.reserved import version_path
@@ -155,7 +156,7 @@ async def delete_current(call: Call, path: Path, container: ContainerInfo) -> No
 async def _remove(call: Call, main: Place, timestamp: Timestamp) -> None:
     """Remove what is not newer than `timestamp`; NotFound when nothing was there."""
     try:
-        written = await call.api.objects.delete(main.path, main.policy, timestamp)
+        written = await delete_expiring(call.api, main.path, main.policy, timestamp)
     except Superseded:
         return
     if not written.existed:
@@ -187,7 +188,7 @@ async def delete_version(call: Call, text: str) -> web.Response:
 async def _remove_seen(call: Call, main: Place, info: ObjectInfo) -> None:
     """Remove exactly what was seen: what has taken its place since is newer and stays."""
     try:
-        await call.api.objects.delete(main.path, main.policy, info.modified)
+        await delete_expiring(call.api, main.path, main.policy, info.modified)
     except Superseded:
         return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place
+from swiftlet.api.expiry_changes import delete_expiring
 from swiftlet.api.legacy_versions import delete_in_turn, put_in_turn
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import NewObject, store
@@ -32,7 +33,7 @@ async def delete_object(call: Call, path: Path) -> None:
         return
 
     async def delete(policy: int) -> None:
-        written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
+        written = await call.stamped(lambda timestamp: delete_expiring(call.api, path, policy, timestamp))
         if not written.existed:
             raise NotFound(f"object {path.obj!r} does not exist")
 

@@ -24,7 +24,7 @@ import structlog
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.expiry.metrics import LAG, LAST_ROUND, TASKS
 from swiftlet.expiry.queue import ExpiryQueue
-from swiftlet.expiry.tasks import Task, delete_at_of
+from swiftlet.expiry.tasks import CONTAINERS, Task, delete_at_of
 from swiftlet.expiry.turns import turn_of
 from swiftlet.model import ObjectInfo
 from swiftlet.placement.objects import ClusterObjects
@@ -110,13 +110,16 @@ class Expirer:
         """Work on all that is due and ours; Unavailable when the queue can't be listed."""
         report, began_s = ExpiryReport(), time.monotonic()
         nodes = self._nodes()
-        async for container in self._queue.containers(self._now_s()):
-            turn = turn_of(container, nodes, self._mine)
-            if turn is None:
-                continue
+        turns = {container: turn_of(container, nodes, self._mine) for container in CONTAINERS}
+        ours = {container: turn for container, turn in turns.items() if turn is not None}
+        put_off = 0
+        for container, turn in ours.items():
             try:
                 await self._work_on(container, turn, report)
             except SwiftletError as error:
+                put_off += 1
+                if put_off == len(ours):
+                    raise
                 report.failed += 1
                 _log.warning("queue put off", container=container, error=str(error))
         report.seconds = time.monotonic() - began_s
@@ -134,8 +137,6 @@ class Expirer:
                 await self._work_off(container, tasks, report)
             if not after:
                 break
-        if not turn:
-            await self._queue.forget(container, self._now_s())
 
     async def _work_off(self, container: str, tasks: list[Task], report: ExpiryReport) -> None:
         """A page of tasks, some at a time; those that are done leave the queue even if the work is broken off."""

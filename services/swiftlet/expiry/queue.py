@@ -2,15 +2,15 @@
 
 Fault model: databases may be down, and a writer may stop at any point. A task is durable on a quorum before its
 object is written, so a stop in between leaves a task without an object, which costs one look when it is due. A task is
-taken off in the version that was read: if it was written again since, it stays.
+of one version of its object and is taken off by that: tasks of other versions stay, whatever happens at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-from swiftlet.errors import NotEmpty, NotFound, Superseded
-from swiftlet.expiry.tasks import ACCOUNT, DAY_S, Task, day_of, due_before, task_of
+from swiftlet.errors import NotFound, Superseded
+from swiftlet.expiry.tasks import ACCOUNT, Task, due_before, task_of
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.timestamp import Timestamp
@@ -42,25 +42,14 @@ class ExpiryQueue:
             return
 
     async def remove(self, container: str, tasks: Sequence[Task]) -> None:
-        """Take tasks off in the versions that they have."""
+        """Take tasks of one container off."""
         rows = [ObjectRow(task.name, task.queued, deleted=True) for task in tasks]
         await self._listings.update_rows(ACCOUNT, container, rows)
 
-    async def containers(self, now_s: float) -> AsyncIterator[str]:
-        """The containers of today and of the days before, in order."""
-        marker = ""
-        while True:
-            query = ListingQuery(limit=PAGE, marker=marker, end_marker=due_before(now_s))
-            try:
-                _, rows = await self._listings.list_containers(ACCOUNT, query)
-            except NotFound:
-                return
-            for row in rows:
-                if day_of(row.name) is not None:
-                    yield row.name
-            if len(rows) < PAGE:
-                return
-            marker = rows[-1].name
+    async def replace(self, old: Task, new: Task) -> None:
+        """Queue a task and take another one of the same object off, in one step."""
+        rows = [ObjectRow(new.name, new.queued, size=new.policy), ObjectRow(old.name, old.queued, deleted=True)]
+        await self._listings.update_rows(ACCOUNT, new.container, rows)
 
     async def due(self, container: str, now_s: float, after: str = "") -> tuple[list[Task], str]:
         """Tasks of a container that are due at `now_s`, and the name to go on behind, empty at the end."""
@@ -71,14 +60,3 @@ class ExpiryQueue:
             return [], ""
         found = [task_of(row.name, row.size, row.timestamp) for row in rows if not isinstance(row, Subdir)]
         return [task for task in found if task is not None], rows[-1].name if len(rows) == PAGE else ""
-
-    async def forget(self, container: str, now_s: float) -> bool:
-        """Remove a container whose day is long over and that is empty; whether it went."""
-        day = day_of(container)
-        if day is None or now_s < day + 2 * DAY_S:
-            return False
-        try:
-            await self._listings.delete_container(ACCOUNT, container, self._stamp())
-        except (NotEmpty, NotFound, Superseded):
-            return False
-        return True

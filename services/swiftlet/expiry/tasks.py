@@ -1,7 +1,8 @@
 """When objects go, and the names under which that is queued: pure.
 
-A task is one row in a container of a hidden account. The container holds the tasks of one day, or a part of them, so
-that no container takes all writes; the row's name begins with the time, so that what is due comes first. A task only
+A task is one row in a container of a hidden account. There is a fixed number of containers, so that none takes all
+writes and no time far away makes another one. The row's name begins with the time, so that what is due comes first, and
+ends with the object's version, so that the task of a version can be taken off and that of no other one. A task only
 says where to look and when: what counts is the object's own `X-Delete-At`.
 """
 
@@ -21,9 +22,10 @@ ACCOUNT = ".expiring_objects"
 """The queue's account. No user's account begins so."""
 LATEST = 9_999_999_999
 """The last second that a queue can name, in the year 2286."""
-DAY_S = 86_400
-PARTS = 16
-"""Containers among which a day's tasks are spread."""
+PARTS = 64
+"""Containers among which all tasks are spread."""
+CONTAINERS = tuple(f"{part:02x}" for part in range(PARTS))
+"""Of the hidden account."""
 _DIGITS = 10
 
 
@@ -47,25 +49,27 @@ class Task:
     path: Path
     policy: int
     queued: Timestamp
-    """The version of the row; only this version is taken off the queue."""
+    """The version of the object that goes then, or when it was queued anew."""
 
     @property
     def container(self) -> str:
         """Of the hidden account."""
-        part = crc32(str(self.path).encode()) % PARTS
-        return f"{self.delete_at // DAY_S * DAY_S:0{_DIGITS}d}-{part:02x}"
+        return CONTAINERS[crc32(str(self.path).encode()) % PARTS]
 
     @property
     def name(self) -> str:
         """Of the row: percent-encoded, so that any name fits and sorts behind its time."""
-        return f"{self.delete_at:0{_DIGITS}d}-{self.path.quoted}"
+        return f"{self.delete_at:0{_DIGITS}d}-{self.path.quoted}?{self.queued.value}"
 
 
 def task_of(name: str, policy: int, queued: Timestamp) -> Task | None:
     """The task that a row stands for; None for a row that is none."""
     moment, dash, rest = name.partition("-")
+    rest, mark, version = rest.rpartition("?")
     pieces = rest.split("/", 3)
-    if not dash or len(moment) != _DIGITS or not (moment.isascii() and moment.isdigit()) or len(pieces) != 4:
+    if not (dash and mark and version == str(queued.value)) or len(pieces) != 4:
+        return None
+    if len(moment) != _DIGITS or not (moment.isascii() and moment.isdigit()):
         return None
     try:
         empty, account, container, obj = (unquote(piece, errors="strict") for piece in pieces)
@@ -78,13 +82,5 @@ def task_of(name: str, policy: int, queued: Timestamp) -> Task | None:
 
 
 def due_before(now_s: float) -> str:
-    """All names of tasks that are due sort before this one, and all of days that have begun."""
+    """All names of tasks that are due sort before this one."""
     return f"{max(0, min(int(now_s), LATEST)):0{_DIGITS}d}."
-
-
-def day_of(container: str) -> int | None:
-    """When the day of a queue's container begins; None for a container that is none of the queue's."""
-    moment, dash, part = container.partition("-")
-    if not dash or len(moment) != _DIGITS or not (moment.isascii() and moment.isdigit()) or not part:
-        return None
-    return int(moment)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from swiftlet.api.access import TokenAccess
 from swiftlet.api.core import SwiftApi
+from swiftlet.api.expiry_changes import has_expiring
 from swiftlet.api.quota_checks import is_unlimited
 from swiftlet.api.static_web import site_of
 from swiftlet.api.versioning import archive_of, has_versions
@@ -85,7 +86,8 @@ class Deciding:
         await api.accounts.metadata(path.account, self._max_age_s)
         await TokenAccess(api.containers, api.accounts, known.identity, None).require("PUT", any_object)
         versioned = has_versions(container) or archive_of(api, container) is not None
-        if versioned or not await is_unlimited(api, any_object):
+        # What replaces an object that goes by itself takes it off the expirer's queue.
+        if versioned or has_expiring(container) or not await is_unlimited(api, any_object):
             return None
         # What the answers took has made older what was known before them.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())

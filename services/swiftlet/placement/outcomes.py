@@ -21,6 +21,8 @@ class Written:
     existed: bool
     container_missing: bool
     """Whether most container replicas said that the container is gone: the caller undoes the write."""
+    overtaken: bool = False
+    """Whether something newer was there already, so that this counts as having happened just before."""
 
 
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:

@@ -9,7 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
+from swiftlet.api.expiry_changes import has_expiring
 from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.errors import NotFound
+from swiftlet.expiry.tasks import ACCOUNT as QUEUE
+from swiftlet.expiry.tasks import CONTAINERS
 from swiftlet.expiry.tests.support import all_tasks
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 
@@ -89,7 +93,7 @@ async def test_post_sets_changes_and_removes_it(proxy: Proxy) -> None:
     assert (await proxy.call("HEAD", "c/o")).headers["X-Delete-At"] == "0000001200"
     assert (await proxy.call("POST", "c/o", {"X-Delete-After": "300"})).status == 202
     assert (await proxy.call("HEAD", "c/o")).headers["X-Delete-At"] == "0000001300"
-    assert await queued(proxy.cluster) == [(1200, "c/o"), (1300, "c/o")], "what is moot is found out when it is due"
+    assert await queued(proxy.cluster) == [(1300, "c/o")]
     proxy.clock.now = 1250.0
     assert (await proxy.call("GET", "c/o")).status == 200
     assert (await proxy.call("POST", "c/o", {"X-Remove-Delete-At": "x", "X-Delete-At": "1260"})).status == 202
@@ -235,4 +239,77 @@ async def test_archives_of_overwritten_objects_keep_their_time(proxy: Proxy) -> 
     await proxy.call("PUT", "v/o", {"X-Delete-At": "1100"}, b"1")
     assert (await proxy.call("PUT", "v/o", data=b"2")).status == 201
     times = {name.partition("/")[0]: moment for moment, name in await queued(proxy.cluster)}
-    assert times == {"v": 1100, "old": 1100}
+    assert times == {"old": 1100}
+
+
+async def test_of_many_times_one_is_queued(proxy: Proxy) -> None:
+    """Whatever sets another time, the one before is withdrawn; and no time makes databases of its own."""
+    for number in range(20):
+        headers = {"X-Delete-At": str(10**6 * (number + 1))}
+        method = "POST" if number % 3 == 2 else "PUT"
+        assert (await proxy.call(method, "c/o", headers, b"x" if method == "PUT" else None)).status in {201, 202}
+    assert await queued(proxy.cluster) == [(20 * 10**6, "c/o")]
+    [task] = await all_tasks(proxy.cluster)
+    for container in set(CONTAINERS) - {task.container}:
+        with pytest.raises(NotFound):
+            await proxy.cluster.listings.container_info(QUEUE, container)
+
+
+@pytest.mark.parametrize("body", [b"", b"small", BIG])
+@pytest.mark.parametrize("way", ["PUT", "POST", "DELETE", "COPY", "bulk", "manifest"])
+async def test_what_ends_a_time_withdraws_it(proxy: Proxy, way: str, body: bytes) -> None:
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, body)).status == 201
+    assert (await proxy.call("PUT", "c/other", data=b"other")).status == 201
+    if way == "PUT":
+        assert (await proxy.call("PUT", "c/o", data=body)).status == 201
+    elif way == "POST":
+        assert (await proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 202
+    elif way == "DELETE":
+        assert (await proxy.call("DELETE", "c/o")).status == 204
+    elif way == "COPY":
+        assert (await proxy.call("COPY", "c/other", {"Destination": "c/o"})).status == 201
+    elif way == "bulk":
+        assert (await proxy.call("POST", "", {"Content-Type": "text/plain"}, b"c/o\n", "bulk-delete")).status == 200
+    else:
+        made = await proxy.call("PUT", "c/o", {}, b'[{"path": "c/other"}]', "multipart-manifest=put")
+        assert made.status == 201
+    assert await queued(proxy.cluster) == []
+
+
+@pytest.mark.parametrize("size", [5, len(BIG)])
+async def test_a_write_that_is_refused_leaves_nothing_queued(proxy: Proxy, size: int) -> None:
+    wrong = {"X-Delete-At": "1100", "ETag": "0" * 32}
+    assert (await proxy.call("PUT", "c/o", wrong, b"x" * size)).status == 422
+    assert await queued(proxy.cluster) == []
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"kept")).status == 201
+    assert (await proxy.call("PUT", "c/o", wrong, b"x" * size)).status == 422
+    assert await queued(proxy.cluster) == [(1100, "c/o")], "that of the version that is still there"
+
+
+async def test_writers_at_the_same_time_leave_the_task_of_the_one_that_stays(proxy: Proxy) -> None:
+    async def put(number: int) -> None:
+        assert (await proxy.call("PUT", "c/o", {"X-Delete-At": str(2000 + number % 3)}, b"x")).status == 201
+
+    for _ in range(5):
+        await asyncio.gather(*map(put, range(10)))
+        stays = int((await proxy.call("HEAD", "c/o")).headers["X-Delete-At"])
+        assert (stays, "c/o") in await queued(proxy.cluster)
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "3000"}, b"x")).status == 201
+    assert (3000, "c/o") in await queued(proxy.cluster)
+
+
+async def test_a_container_that_had_such_objects_does_not_say_so(proxy: Proxy) -> None:
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
+    for method in ("HEAD", "GET"):
+        assert not any("sysmeta" in name.lower() for name in (await proxy.call(method, "c")).headers)
+    await proxy.call("POST", "c", {"X-Container-Sysmeta-Expiring": "", "X-Remove-Container-Sysmeta-Expiring": "x"})
+    assert has_expiring(await proxy.cluster.listings.container_info(ACCOUNT, "c"))
+
+
+async def test_versions_and_archives_withdraw_what_they_replace(proxy: Proxy) -> None:
+    assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+    for number in range(3):
+        assert (await proxy.call("PUT", "v/o", {"X-Delete-At": str(1100 + number)}, b"x")).status == 201
+    assert await queued(proxy.cluster) == [(1102, "v/o")]
+    assert (await proxy.call("DELETE", "v/o")).status == 204
+    assert await queued(proxy.cluster) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.expiry.tasks import DAY_S, LATEST, PARTS, Task, day_of, delete_at_of, due_before, is_expired, task_of
+from swiftlet.expiry.tasks import CONTAINERS, LATEST, PARTS, Task, delete_at_of, due_before, is_expired, task_of
 from swiftlet.expiry.turns import TAKERS, turn_of
 from swiftlet.names import Path
 from swiftlet.timestamp import Timestamp
@@ -22,7 +22,8 @@ def test_a_row_is_the_task_that_it_was_made_of(delete_at: int, path: Path, polic
     task = Task(delete_at, path, policy, QUEUED)
     assert task_of(task.name, policy, QUEUED) == task
     assert "\0" not in task.name
-    assert day_of(task.container) == delete_at // DAY_S * DAY_S
+    assert task.container in CONTAINERS
+    assert task_of(task.name, policy, Timestamp.at(6)) is None, "a row of another version"
 
 
 @given(_times, _times, _paths)
@@ -43,6 +44,7 @@ def test_other_rows_are_no_tasks(name: str) -> None:
 )
 def test_rows_that_somebody_else_made(name: str) -> None:
     assert task_of(name, 0, QUEUED) is None
+    assert task_of(f"{name}?{QUEUED.value}", 0, QUEUED) is None
 
 
 @pytest.mark.parametrize(
@@ -56,9 +58,13 @@ def test_the_time_in_metadata(value: str | None, expected: int | None) -> None:
     assert is_expired(metadata, 1100.0) is (expected is not None)
 
 
-def test_a_day_is_spread_over_all_its_parts() -> None:
-    tasks = [Task(100, Path("a", "c", str(number)), 0, QUEUED) for number in range(2000)]
+def test_all_times_are_spread_over_the_same_containers() -> None:
+    tasks = [Task(number * 10**6, Path("a", "c", str(number)), 0, QUEUED) for number in range(2000)]
     assert len({task.container for task in tasks}) == PARTS
+
+
+def test_all_times_of_an_object_are_in_one_container() -> None:
+    assert len({Task(number * 10**6, Path("a", "c", "o"), 0, QUEUED).container for number in range(2000)}) == 1
 
 
 def test_all_nodes_agree_on_the_order() -> None:

@@ -52,6 +52,15 @@ async def test_by_the_containers_acl(proxy: Proxy) -> None:
     assert await deciding.decide(sue, PREFIX) is not None
 
 
+async def test_no_writes_where_objects_go_by_themselves(proxy: Proxy) -> None:
+    """What replaces such an object takes it off the expirer's queue, which only Python does."""
+    deciding = Deciding(proxy.api)
+    assert await deciding.decide(token(proxy), PREFIX, write=True) is not None
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
+    assert await deciding.decide(token(proxy), PREFIX, write=True) is None
+    assert await deciding.decide(token(proxy), PREFIX) is not None
+
+
 async def test_ends_with_its_token(proxy: Proxy) -> None:
     identity = Identity(ACCOUNT, "tester", frozenset({Role.ADMIN}))
     tokens = proxy.api.tokens
