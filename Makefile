@@ -166,9 +166,10 @@ bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replicati
 	@unshare --net .venv/bin/python -m bench.peers.run $(PEERS_ARGS)
 
 .PHONY: docs
-docs: setup ## write docs/settings.md and the tables of docs/swift-api.md anew
+docs: setup ## write docs/settings.md, docs/limits.md and the tables of docs/swift-api.md anew
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
 	@.venv/bin/python -m e2e.api_table
+	@.venv/bin/python -m e2e.limits_page
 
 .PHONY: chart
 chart: setup ## copy crds/ into the chart and write its README anew
