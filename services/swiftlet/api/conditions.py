@@ -42,9 +42,9 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
-    """Whether If-Match, or the date that stands in for it, allows anything to be done with this version."""
-    if "If-Match" in headers:
-        return _matches(headers["If-Match"], etag)
+    """Whether If-Match and If-Unmodified-Since, both where both are sent, allow anything to be done with this version."""
+    if "If-Match" in headers and not _matches(headers["If-Match"], etag):
+        return False
     if "If-Unmodified-Since" not in headers:
         return True
     limit = parse_http_date(headers["If-Unmodified-Since"])
@@ -54,7 +54,8 @@ def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
 def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
     """Weigh a GET's or HEAD's conditions against an entity tag and its Last-Modified in whole seconds.
 
-    The precedence is RFC 9110's: a date is looked at only where its entity-tag twin is absent.
+    Both conditions for going on have to hold, as OpenStack Swift has it; RFC 9110 would ignore the date. Not so for a 304:
+    If-Modified-Since is looked at only without If-None-Match, since a second is too long to tell two versions apart.
     """
     if not may_write(headers, etag, modified_s):
         return Verdict.FAILED

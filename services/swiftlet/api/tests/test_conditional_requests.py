@@ -67,7 +67,7 @@ DONE = {"PUT": 201, "POST": 202, "DELETE": 204}
         ({"If-Unmodified-Since": PAST}, 412),
         ({"If-Unmodified-Since": FUTURE}, None),
         ({"If-Unmodified-Since": "yesterday"}, None),
-        ({"If-Match": ETAG, "If-Unmodified-Since": PAST}, None),
+        ({"If-Match": ETAG, "If-Unmodified-Since": PAST}, 412),
     ],
 )
 @pytest.mark.parametrize("size", [1, 2 * SMALL])

@@ -34,7 +34,7 @@ EARLIER = "Sat, 29 Oct 1994 19:43:30 GMT"
         ({"If-Unmodified-Since": THEN}, Verdict.GO),
         ({"If-Unmodified-Since": EARLIER}, Verdict.FAILED),
         ({"If-None-Match": "x", "If-Modified-Since": LATER}, Verdict.GO),
-        ({"If-Match": ETAG, "If-Unmodified-Since": EARLIER}, Verdict.GO),
+        ({"If-Match": ETAG, "If-Unmodified-Since": EARLIER}, Verdict.FAILED),
         ({"If-Match": ETAG, "If-None-Match": ETAG}, Verdict.NOT_MODIFIED),
     ],
 )
