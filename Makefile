@@ -62,7 +62,7 @@ test: setup ## all tests, of Rust and of Python
 	@hack/check rust-tests python-tests
 
 .PHONY: clients
-clients: ## rclone, restic, duplicity, the swift command and a browser against a store on this machine
+clients: ## other people's clients, and their test suites, against a store on this machine
 	@hack/setup --clients
 	@.venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
 
