@@ -89,6 +89,13 @@ sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS proc
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again
 
+# make rows ROW_SEEDS=200 ROW_SEED=1000
+ROW_SEEDS ?= 200
+ROW_SEED ?= 0
+.PHONY: rows
+rows: setup ## random histories of PUT, POST, DELETE and COPY with failing servers: listings say what objects there are
+	@ROW_SEEDS=$(ROW_SEEDS) ROW_SEED=$(ROW_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_owed_rows_history.py
+
 # make splits SPLIT_SECONDS=900 SEED=3
 SPLIT_SECONDS ?= 300
 .PHONY: splits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
@@ -127,7 +127,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRow:
-    """One object's row in its container's listing; `deleted` rows are kept as markers until reclaimed."""
+    """One object's row in its container's listing; `deleted` rows are kept as markers until reclaimed.
+
+    `timestamp` is the data's or the deletion's, and ranks size and ETag. `content_type_timestamp` and `meta_timestamp`
+    are those of POSTs that set the content type and the metadata, ZERO when none is newer than `timestamp`. A marker
+    keeps a newer content type and its timestamps, for data between the deletion and the POST may still arrive.
+    """
 
     name: str
     timestamp: Timestamp
@@ -135,6 +140,49 @@ class ObjectRow:
     etag: str = ""
     content_type: str = ""
     deleted: bool = False
+    content_type_timestamp: Timestamp = ZERO
+    meta_timestamp: Timestamp = ZERO
+
+    @classmethod
+    def of(cls, name: str, info: ObjectInfo) -> ObjectRow:
+        """The row of an object as a device holds it, POSTs included."""
+        stamp = info.timestamp
+        typed = info.content_type_timestamp if info.content_type_timestamp > stamp else ZERO
+        posted = info.meta_timestamp if info.meta_timestamp > stamp else ZERO
+        return cls(name, stamp, info.size, info.etag, info.content_type, False, typed, posted)
+
+    @property
+    def modified(self) -> Timestamp:
+        """The newest of its timestamps: `last_modified` in listings."""
+        return max(self.timestamp, self.meta_timestamp)
+
+    @property
+    def plain(self) -> ObjectRow:
+        """The row as it is kept: without timestamps that say nothing, and without size and ETag when it is deleted."""
+        typed = self.content_type_timestamp if self.content_type_timestamp > self.timestamp else ZERO
+        posted = self.meta_timestamp if self.meta_timestamp > self.timestamp else ZERO
+        if not self.deleted:
+            return replace(self, content_type_timestamp=typed, meta_timestamp=posted)
+        content_type = self.content_type if typed > ZERO else ""
+        return ObjectRow(self.name, self.timestamp, 0, "", content_type, True, typed, posted)
+
+    def merged(self, other: ObjectRow) -> ObjectRow:
+        """What remains of two plain rows of one name: each field of the newest write that set it.
+
+        Size, ETag and deletion rank by `timestamp`, the content type by its own timestamp or the data's, metadata by
+        theirs. Where timestamps are equal a deletion wins, then the larger value: arbitrary, but the same everywhere.
+        Commutative, associative, idempotent.
+        """
+        data = max(self, other, key=lambda row: (row.timestamp, row.deleted, row.size, row.etag))
+        typed, content_type = max(
+            (max(row.timestamp, row.content_type_timestamp), row.content_type) for row in (self, other)
+        )
+        return replace(
+            data,
+            content_type=content_type,
+            content_type_timestamp=typed,
+            meta_timestamp=max(self.meta_timestamp, other.meta_timestamp),
+        ).plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def json_row(row: Row) -> dict[str, object]:
         "hash": row.etag,
         "bytes": row.size if mark is None else mark.size,
         "content_type": content_type,
-        "last_modified": row.timestamp.isoformat,
+        "last_modified": row.modified.isoformat,
     }
     link = split_link(row.content_type)[1]
     if link is not None:

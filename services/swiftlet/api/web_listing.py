@@ -127,7 +127,7 @@ def _objects(prefix: str, rows: Sequence[ObjectRow | Subdir], parameters: str) -
         content_type, mark = split_mark(row.content_type)
         kinds = " ".join(f"type-{part.lower()}" for part in content_type.split("/"))
         size = readable_size(row.size if mark is None else mark.size)
-        date = row.timestamp.isoformat.split(".", 1)[0].replace("T", " ")
+        date = row.modified.isoformat.split(".", 1)[0].replace("T", " ")
         yield _row(f"item {kinds}", "", _link(name), name, parameters, size, date)
 
 

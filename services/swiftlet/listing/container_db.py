@@ -9,22 +9,20 @@ from swiftlet.errors import PolicyConflict
 from swiftlet.listing.database import Database
 from swiftlet.listing.head import Head, Report, Totals
 from swiftlet.listing.row_tables import Packed
-from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
+from swiftlet.listing.schema import has_shard_table, loaded, stored
 from swiftlet.listing.sethash import object_term
 from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, MetadataBounds, ObjectRow
-from swiftlet.timestamp import Timestamp
+from swiftlet.timestamp import ZERO, Timestamp
 
 
 class ContainerDb(Database[ObjectRow]):
     """One container through one connection.
 
-    Rows merge newest first. Between rows with one timestamp (two replicas of an object that hold the same POST on
-    top of different data, say) a removed one wins, then the larger size, ETag and type: arbitrary, but the same
-    everywhere.
+    Rows merge as `ObjectRow.merged` says, field by field.
     """
 
     kind = DatabaseKind.CONTAINER
-    columns = ("name", "timestamp", "size", "etag", "content_type")
+    columns = ("name", "timestamp", "size", "etag", "content_type", "content_type_timestamp", "meta_timestamp")
     age_column = "timestamp"
     has_shards = False
     """Whether the container is known to have been split here."""
@@ -49,12 +47,11 @@ class ContainerDb(Database[ObjectRow]):
 
     def decode(self, columns: Packed, deleted: bool) -> ObjectRow:
         """A row from its columns."""
-        name, stamp, size, etag, content_type = columns
-        return ObjectRow(name, loaded(stamp), size, etag, content_type, deleted)  # type: ignore[arg-type]
+        return _unpacked((*columns, int(deleted)))
 
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
-        """The newer row."""
-        return max(old, new, key=_packed_rank)
+        """See `ObjectRow.merged`."""
+        return merge_packed(old, new)
 
     def weigh(self, row: Packed) -> tuple[int, int]:
         """One object and its bytes."""
@@ -62,8 +59,7 @@ class ContainerDb(Database[ObjectRow]):
 
     def term(self, row: Packed) -> int:
         """See `sethash.object_term`."""
-        name, stamp, size, etag, content_type, deleted = row
-        return object_term(name, stamp + OFFSET, size, etag, content_type, deleted)  # type: ignore[arg-type, operator]
+        return object_term(_unpacked(row))
 
     def put(
         self,
@@ -117,24 +113,37 @@ class ContainerDb(Database[ObjectRow]):
         self.head = replace(self.head, reported=report)
 
 
-def plain(row: ObjectRow) -> ObjectRow:
-    """The row as it is kept: a removed one says nothing but when."""
-    return ObjectRow(row.name, row.timestamp, deleted=True) if row.deleted else row
-
-
 def packed(row: ObjectRow) -> Packed:
-    """A row as `ContainerDb` merges it; a removed one has to be plain."""
-    return row.name, stored(row.timestamp), row.size, row.etag, row.content_type, int(row.deleted)
+    """A plain row as `ContainerDb` merges it: its columns, timestamps as stored, and 1 for a marker."""
+    typed, posted = row.content_type_timestamp, row.meta_timestamp
+    return (
+        row.name,
+        stored(row.timestamp),
+        row.size,
+        row.etag,
+        row.content_type,
+        stored(typed) if typed > ZERO else None,
+        stored(posted) if posted > ZERO else None,
+        int(row.deleted),
+    )
 
 
-def newer(one: ObjectRow, other: ObjectRow) -> ObjectRow:
-    """The one of two rows of one name that remains."""
-    return max(one, other, key=_rank)
+def _unpacked(row: Packed) -> ObjectRow:
+    name, stamp, size, etag, content_type, typed, posted, deleted = row
+    return ObjectRow(
+        name,  # type: ignore[arg-type]
+        loaded(stamp),  # type: ignore[arg-type]
+        size,  # type: ignore[arg-type]
+        etag,  # type: ignore[arg-type]
+        content_type,  # type: ignore[arg-type]
+        bool(deleted),
+        ZERO if typed is None else loaded(typed),  # type: ignore[arg-type]
+        ZERO if posted is None else loaded(posted),  # type: ignore[arg-type]
+    )
 
 
-def _rank(row: ObjectRow) -> tuple[int, bool, int, str, str]:
-    return row.timestamp.value, row.deleted, row.size, row.etag, row.content_type
-
-
-def _packed_rank(row: Packed) -> Packed:
-    return row[1], row[5], *row[2:5]
+def merge_packed(old: Packed, new: Packed) -> Packed:
+    """As `ObjectRow.merged`; quick for rows without POSTs, which nearly all are."""
+    if old[5] is new[5] is old[6] is new[6] is None and old[1] != new[1]:
+        return old if old[1] > new[1] else new  # type: ignore[operator]
+    return packed(_unpacked(old).merged(_unpacked(new)))

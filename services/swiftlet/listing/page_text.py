@@ -14,7 +14,8 @@ from swiftlet.model import ListingQuery
 from swiftlet.peers import PageForm
 from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
-_TICKS = f"((timestamp >> {NONCE_BITS}) + {TICKS_BELOW_ZERO})"
+_MODIFIED = "max(timestamp, ifnull(meta_timestamp, timestamp))"
+_TICKS = f"(({_MODIFIED} >> {NONCE_BITS}) + {TICKS_BELOW_ZERO})"
 _JSON = (
     """'{"name": ' || json_quote(name) || ', "hash": ' || json_quote(etag) || ', "bytes": ' || size"""
     """ || ', "content_type": ' || json_quote(content_type)"""

@@ -27,7 +27,7 @@ from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.commits import Commits
-from swiftlet.listing.container_db import ContainerDb, packed, plain
+from swiftlet.listing.container_db import ContainerDb, packed
 from swiftlet.listing.crew import Crew, Done
 from swiftlet.listing.errands import settle
 from swiftlet.listing.faults import DamagedDatabase, translate
@@ -84,7 +84,7 @@ class RowsTaker(Protocol):
 async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Sequence[ObjectRow], later: bool) -> None:
     """Have rows merged; errors are raised."""
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    found = [packed(plain(row)) for row in rows]
+    found = [packed(row.plain) for row in rows]
     grows = not all(row.deleted for row in rows)
     taker.submit_rows(taker.id_of(partition, name), name, found, grows, later, partial(settle, answer))
     await answer

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from swiftlet.errors import NotFound, StoreFormatError
 from swiftlet.listing import sethash, shards
 from swiftlet.listing.account_db import combined
-from swiftlet.listing.container_db import ContainerDb, newer
+from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.database import POINT
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.writer import AnyDb
@@ -125,7 +125,7 @@ async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, ro
 def merged(one: ListingRow, other: ListingRow) -> ListingRow:
     """What remains of two replicas' rows of one name."""
     if isinstance(one, ObjectRow) and isinstance(other, ObjectRow):
-        return newer(one, other)
+        return one.merged(other)
     assert isinstance(one, ContainerRow)
     assert isinstance(other, ContainerRow)
     return combined(one, other)

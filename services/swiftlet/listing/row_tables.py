@@ -10,6 +10,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import ClassVar, Generic, TypeVar
 
 from swiftlet.listing import sethash
@@ -20,7 +21,7 @@ from swiftlet.model import ContainerRow, ObjectRow
 from swiftlet.timestamp import ZERO, Timestamp
 
 R = TypeVar("R", ObjectRow, ContainerRow)
-Column = int | str
+Column = int | str | None
 Packed = tuple[Column, ...]
 """A row's columns, the name first, and 1 for a marker, 0 for a live row."""
 _AT_ONCE = 64
@@ -138,7 +139,7 @@ class RowTables(ABC, Generic[R]):
         Markers older than `forgotten` for names that are unknown are left out: they were reclaimed here, and a
         replica that has not done so yet must not bring them back.
         """
-        incoming = sorted(rows)
+        incoming = sorted(rows, key=itemgetter(0))
         before = self._find([row[0] for row in incoming])  # type: ignore[misc]
         now: dict[Column, Packed] = {}
         oldest = stored(forgotten)

@@ -65,7 +65,9 @@ _OBJECT_COLUMNS = """
     timestamp INTEGER NOT NULL,
     size INTEGER NOT NULL,
     etag TEXT NOT NULL,
-    content_type TEXT NOT NULL
+    content_type TEXT NOT NULL,
+    content_type_timestamp INTEGER,
+    meta_timestamp INTEGER
 """
 
 _CONTAINER_COLUMNS = """

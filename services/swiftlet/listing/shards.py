@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from swiftlet.errors import NotFound
 from swiftlet.listing import sethash
-from swiftlet.listing.container_db import ContainerDb, plain
+from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.head import Totals
 from swiftlet.listing.query import Span, after, list_page
 from swiftlet.listing.schema import ensure_shard_table
@@ -273,7 +273,7 @@ def set_complete(database: ContainerDb) -> None:
 def merge(database: ContainerDb, rows: Iterable[ObjectRow]) -> RowsChange:
     """Merge rows into a shard."""
     before = database.head.totals
-    database.merge(map(plain, rows))
+    database.merge(row.plain for row in rows)
     totals = database.head.totals
     return RowsChange(totals.objects, totals.bytes, totals.objects - before.objects, totals.bytes - before.bytes)
 

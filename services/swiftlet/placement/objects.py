@@ -18,7 +18,7 @@ from swiftlet.names import HashPath, Path
 from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
 from swiftlet.placement.fanout import SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_as_held, row_of
+from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows import RowRouter, StoredRows
@@ -145,7 +145,7 @@ class ClusterObjects:
         return Written(existed, missing)
 
     async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
-        """The row of the newest that these devices hold; the error of one of them when none can say."""
+        """What is newest in the rows of what these devices hold; the error of one of them when none can say."""
         answers = await asyncio.gather(
             *(self._transport.head(device, key) for device in devices), return_exceptions=True
         )
@@ -154,7 +154,7 @@ class ClusterObjects:
         odd = [error for error in errors if not isinstance(error, SwiftletError)]
         if odd or not infos:
             raise (odd or errors)[0]
-        return row_as_held(path, max(infos, key=_age))
+        return functools.reduce(ObjectRow.merged, (ObjectRow.of(path.obj or "", info) for info in infos))
 
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; returns when a quorum of devices is ready for its bytes."""

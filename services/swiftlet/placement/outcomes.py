@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
-from swiftlet.model import ObjectInfo, ObjectRow, PutFooter, PutRecord
+from swiftlet.model import ObjectRow, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.peers import WriteReply
 from swiftlet.placement.fanout import Outcome
@@ -28,11 +28,6 @@ class Written:
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
     """The listing row of a new version."""
     return ObjectRow(path.obj or "", record.timestamp, footer.size, footer.etag, record.content_type)
-
-
-def row_as_held(path: Path, info: ObjectInfo) -> ObjectRow:
-    """The listing row of an object as a device has it, POSTs on top of it included."""
-    return ObjectRow(path.obj or "", info.modified, info.size, info.etag, info.content_type)
 
 
 def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:

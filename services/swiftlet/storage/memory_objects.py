@@ -228,9 +228,7 @@ class MemoryObjectTransport:
                 key,
                 (record.timestamp, info.name),
                 row,
-                lambda update: ObjectRow(
-                    row_name(info.name, update), info.modified, info.size, info.etag, info.content_type
-                ),
+                lambda update: ObjectRow.of(row_name(info.name, update), info),
             )
         )
 

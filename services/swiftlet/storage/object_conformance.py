@@ -69,7 +69,7 @@ class Peer:
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
         """The last write's row was brought to both replicas of `ROW`, or is owed to them."""
         if self.owed is not None:
-            assert OwedRow(key, row.timestamp, ROW.replicas) in self.owed.owed(0.0, 1000)
+            assert OwedRow(key, row.modified, ROW.replicas) in self.owed.owed(0.0, 1000)
             return
         told = sorted(self.rows.rows[-2:], key=lambda one: one[2])
         assert told == [("account", "container", replica, row) for replica in ROW.replicas]
@@ -208,7 +208,8 @@ class ObjectTransportConformance(ABC):
         """Metadata replaced, then the object gone; the listing hears of both."""
         await peer.put(key_of(1), 1, b"data")
         await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {"a": "b"}, "image/png", at(2)), ROW)
-        peer.check_told(key_of(1), ObjectRow("object", at(2), 4, footer_of(b"data").etag, "image/png"))
+        posted = ObjectRow("object", at(1), 4, footer_of(b"data").etag, "image/png", False, at(2), at(2))
+        peer.check_told(key_of(1), posted)
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)
         assert reply == WriteReply(peer.fate, existed=True)
         peer.check_told(key_of(1), ObjectRow("object", at(3), deleted=True))

@@ -319,7 +319,7 @@ async def _list_post(device: ObjectDevice, info: ObjectInfo, row: RowUpdate | No
     if row is None:
         return RowFate.NONE
     name = row_name(info.name, row)
-    return await device.rows.send(row, ObjectRow(name, info.modified, info.size, info.etag, info.content_type))
+    return await device.rows.send(row, ObjectRow.of(name, info))
 
 
 def add_object_routes(app: web.Application, server: ObjectServer) -> None:

@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from swiftlet_native import xxh3_64, xxh3_128
@@ -93,13 +93,15 @@ class Outbox:
         return len(self._rows) >= self._limit
 
     def add(self, account: str, container: str, replica: int, row: ObjectRow) -> None:
-        """Keep a row durably, unless a newer one for the same object is waiting; DiskFull, DeviceFailed."""
-        pending = PendingRow(account, container, replica, row, self._now_s())
+        """Keep a row durably, merged with the one of the same object that is waiting; DiskFull, DeviceFailed."""
+        pending = PendingRow(account, container, replica, row.plain, self._now_s())
         name = pending.name
         try:
             with self._mutex:
                 held = self._rows.get(name)
-                if held is None or held.row.timestamp < row.timestamp:
+                if held is not None:
+                    pending = replace(pending, row=held.row.merged(pending.row))
+                if held is None or held.row != pending.row:
                     self._write(name, pending)
                     self._rows[name] = pending
             # The directory may be synced by several threads at once: each returns with its own row durable.
@@ -142,6 +144,8 @@ def _pack(pending: PendingRow) -> bytes:
         "etag": row.etag,
         "content_type": row.content_type,
         "deleted": row.deleted,
+        "content_type_timestamp": row.content_type_timestamp.value,
+        "meta_timestamp": row.meta_timestamp.value,
     }
     data = json_bytes(fields)
     return xxh3_64(data).to_bytes(_CHECK_SIZE, "big") + data
@@ -158,6 +162,8 @@ def _unpack(data: bytes) -> PendingRow:
         text(fields, "etag"),
         text(fields, "content_type"),
         flag(fields, "deleted"),
+        timestamp(fields, "content_type_timestamp"),
+        timestamp(fields, "meta_timestamp"),
     )
     queued_s = number(fields, "queued_ms") / 1000
     return PendingRow(text(fields, "account"), text(fields, "container"), number(fields, "replica"), row, queued_s)

@@ -158,7 +158,7 @@ class OwedDelivery:
             if absence.timestamp is None or name is None:
                 return None
             return ObjectRow(name, absence.timestamp, deleted=True)
-        return ObjectRow(info.name, info.modified, info.size, info.etag, info.content_type)
+        return ObjectRow.of(info.name, info)
 
     async def _send_all(self, rows: list[OwedRow]) -> None:
         """To every container replica that is not in a pause, those of one replica together."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swiftlet.listing.container_db import packed, plain
+from swiftlet.listing.container_db import packed
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import OFFSET
 from swiftlet.timestamp import MAX_VALUE
@@ -57,10 +57,10 @@ def _arrived(entry: object) -> Arrived:
                 and etag.isascii()
                 and content_type.isascii()
             ):
-                rows.append((name, stamp - OFFSET, size, etag, content_type, 0))
+                rows.append((name, stamp - OFFSET, size, etag, content_type, None, None, 0))
                 grows = True
                 continue
         row = object_row_from_wire(one)
         grows = grows or not row.deleted
-        rows.append(packed(plain(row)))
+        rows.append(packed(row.plain))
     return Arrived(*place, rows, grows)

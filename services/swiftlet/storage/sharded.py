@@ -16,6 +16,7 @@ refused. Tasks may be cancelled at any point, as when the event loop ends.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from functools import partial
 
 from swiftlet.errors import NodeBusy, NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import metrics, shards
-from swiftlet.listing.container_db import ContainerDb, plain
+from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.crew import Done
 from swiftlet.listing.errands import Errands, settle
 from swiftlet.listing.pool import ListingStore, brought
@@ -197,11 +198,11 @@ class ShardedReplicas:
                 await self.send(id, name, point, mine)
             except SwiftletError as error:
                 _log.info("rows are kept for a shard", container=str(name), rows=len(mine), error=str(error))
-                await self.store.write(id, lambda database: database.merge(map(plain, mine)), len(mine))
+                await self.store.write(id, lambda database: database.merge(row.plain for row in mine), len(mine))
                 await self._stand_in(id, name, point, mine)
         own = groups.pop("", [])
         if own:
-            await self.store.write(id, lambda database: database.merge(map(plain, own)), len(own))
+            await self.store.write(id, lambda database: database.merge(row.plain for row in own), len(own))
         await self._bring_all(id, name, groups)
 
     async def _stand_in(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
@@ -255,7 +256,7 @@ class ShardedReplicas:
         except SwiftletError:
             return row
         found = [one for one in (*rows, *([row] if row else [])) if one.name == row_name]
-        return max(found, key=lambda one: one.timestamp, default=None)
+        return functools.reduce(ObjectRow.merged, found) if found else None
 
     # Listings.
 

@@ -12,7 +12,7 @@ ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -98,12 +98,14 @@ def _checked(*quantities: int) -> None:
 
 
 def object_row_to_wire(row: ObjectRow) -> list[Any]:
-    """`[name, timestamp, size, etag, content type, deleted]`."""
-    return [row.name, row.timestamp.value, row.size, row.etag, row.content_type, row.deleted]
+    """`[name, timestamp, size, etag, content type, deleted]`, and the timestamps of POSTs if the row has any."""
+    fields = [row.name, row.timestamp.value, row.size, row.etag, row.content_type, row.deleted]
+    posts = row.content_type_timestamp.value, row.meta_timestamp.value
+    return [*fields, *posts] if any(posts) else fields
 
 
 def object_row_from_wire(row: object) -> ObjectRow:
-    """The row; WireError, InvalidName."""
+    """The row, plain; WireError, InvalidName."""
     if not isinstance(row, list) or tuple(map(type, row[:6])) != _OBJECT_ROW:
         row = _fields(row, _OBJECT_ROW)
     name, stamp, size, etag, content_type, deleted = row[:6]
@@ -111,7 +113,11 @@ def object_row_from_wire(row: object) -> ObjectRow:
         raise WireError(f"{stamp} or {size} in a row is more than any timestamp or size")
     checked_name(name, "an object's name")
     _encodable(etag, "an ETag")
-    return ObjectRow(name, Timestamp(stamp), size, etag, _encodable(content_type, "a content type"), deleted)
+    found = ObjectRow(name, Timestamp(stamp), size, etag, _encodable(content_type, "a content type"), deleted)
+    if len(row) > len(_OBJECT_ROW):
+        typed, posted = _fields(row[len(_OBJECT_ROW) :], (int, int))[:2]
+        found = replace(found, content_type_timestamp=Timestamp(typed), meta_timestamp=Timestamp(posted))
+    return found.plain if deleted or len(row) > len(_OBJECT_ROW) else found
 
 
 def container_row_to_wire(row: ContainerRow) -> list[Any]:

@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.errors import NotFound, Superseded
 from swiftlet.listing.account_db import AccountDb
-from swiftlet.listing.container_db import ContainerDb, packed, plain
+from swiftlet.listing.container_db import ContainerDb, merge_packed, packed
 from swiftlet.listing.schema import create_database, loaded, open_database, stored
-from swiftlet.model import ContainerRow, DatabaseKind, DatabaseName, ListingQuery, ObjectRow
-from swiftlet.timestamp import MAX_VALUE, Timestamp
+from swiftlet.model import (
+    ContainerRow,
+    DatabaseKind,
+    DatabaseName,
+    ListingQuery,
+    ObjectKey,
+    ObjectRow,
+    PostRecord,
+    PutRecord,
+)
+from swiftlet.store.conformance import footer_of
+from swiftlet.store.memory import MemoryStore
+from swiftlet.timestamp import MAX_VALUE, NONCE_BITS, ZERO, Timestamp
 
 NAMES = st.sampled_from(["a", "b", "\u00e9", "d/e"])
 STAMPS = st.integers(0, 5).map(Timestamp)
 OBJECT_ROWS = st.builds(
-    ObjectRow, NAMES, STAMPS, st.integers(0, 9), st.sampled_from(["", "e"]), st.just("t"), st.booleans()
-).map(plain)
+    ObjectRow,
+    NAMES,
+    STAMPS,
+    st.integers(0, 9),
+    st.sampled_from(["", "e"]),
+    st.sampled_from("tu"),
+    st.booleans(),
+    STAMPS,
+    STAMPS,
+).map(lambda row: row.plain)
 CONTAINER_ROWS = st.builds(
     ContainerRow, NAMES, STAMPS, STAMPS, st.integers(0, 3), st.integers(0, 9), st.integers(0, 1), STAMPS
 )
+KEY = ObjectKey(0, 0, b"d" * 16)
 _template: dict[DatabaseKind, bytes] = {}
 
 
@@ -147,3 +171,86 @@ def test_listing_skips_prefixes_by_seeks(root: Path) -> None:
     assert len(database.list_page(ListingQuery(delimiter="/"))) == 20
     assert steps < 200
     database.connection.close()
+
+
+def one_name(row: ObjectRow) -> ObjectRow:
+    return replace(row, name="o")
+
+
+@given(OBJECT_ROWS.map(one_name), OBJECT_ROWS.map(one_name), OBJECT_ROWS.map(one_name))
+@settings(max_examples=500, deadline=None)
+def test_rows_merge_in_any_order(first: ObjectRow, second: ObjectRow, third: ObjectRow) -> None:
+    assert first.merged(first) == first
+    assert first.merged(second) == second.merged(first)
+    assert first.merged(second).merged(third) == first.merged(second.merged(third))
+    assert merge_packed(packed(first), packed(second)) == packed(first.merged(second))
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write at a time of its own: without `data` a deletion, or a POST, which may leave the content type."""
+
+    at: int
+    put: bool
+    data: str | None = None
+    content_type: str | None = None
+
+
+WRITES = st.lists(
+    st.one_of(
+        st.builds(lambda data: (True, data, "t" if data else None), st.sampled_from(["x", "yy", None])),
+        st.builds(lambda kind: (False, None, kind), st.sampled_from(["p", "q", None])),
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda kinds: [Write(at, *kind) for at, kind in enumerate(kinds, 1)])
+
+
+class Replica:
+    """One replica of an object; `rows` are what its listing row would be after each write that it took."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.rows: list[ObjectRow] = []
+
+    def take(self, write: Write) -> None:
+        at = Timestamp(write.at << NONCE_BITS)
+        if write.put and write.data is None:
+            with suppress(NotFound, Superseded):
+                self.store.delete(KEY, at, "/a/c/o")
+            self.rows.append(ObjectRow("o", at, deleted=True))
+            return
+        with suppress(NotFound, Superseded):
+            if write.data is not None:
+                self._put(write.data, at, write.content_type or "")
+            else:
+                self.store.post(KEY, PostRecord(at, {}, write.content_type, at if write.content_type else ZERO))
+            self.rows.append(ObjectRow.of("o", self.store.stat(KEY)))
+
+    def _put(self, data: str, at: Timestamp, content_type: str) -> None:
+        writer = self.store.create(KEY, None)
+        writer.write(data.encode())
+        writer.commit(PutRecord("/a/c/o", at, content_type), footer_of(data.encode()))
+
+
+@given(WRITES, st.randoms(use_true_random=False))
+@settings(max_examples=400, deadline=None)
+def test_rows_of_replicas_that_missed_writes_end_as_the_object_does(writes: list[Write], chance: random.Random) -> None:
+    """A POST on a replica that missed a deletion or an overwrite brings nothing of the older data back."""
+    whole, replicas = Replica(), [Replica() for _ in range(3)]
+    for write in writes:
+        whole.take(write)
+        # A write has its quorum: at most one replica misses it.
+        missing = chance.choice([None, 0, 1, 2])
+        for number, replica in enumerate(replicas):
+            if number != missing:
+                replica.take(write)
+    rows = [row for replica in replicas for row in replica.rows]
+    chance.shuffle(rows)
+    listed = functools.reduce(ObjectRow.merged, rows) if rows else None
+    try:
+        expected = ObjectRow.of("o", whole.store.stat(KEY))
+    except NotFound:
+        assert listed is None or listed.deleted
+    else:
+        assert listed == expected

@@ -289,7 +289,8 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
         listing = await cluster.databases[device.name].list_objects(partition, ACCOUNT, CONTAINER, ListingQuery())
         (row,) = listing[1]
         assert isinstance(row, ObjectRow)
-        assert (row.timestamp, row.size, row.content_type) == (at(4), 5, "text/html")
+        assert (row.timestamp, row.size, row.content_type) == (at(3), 5, "text/html")
+        assert (row.content_type_timestamp, row.meta_timestamp) == (at(4), at(4))
     await everything_is_settled(cluster)
 
 

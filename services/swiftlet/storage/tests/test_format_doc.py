@@ -138,6 +138,8 @@ def test_a_row_made_by_hand_waits_in_the_outbox(tmp_path: Path) -> None:
         "etag": "e",
         "content_type": "t/u",
         "deleted": False,
+        "content_type_timestamp": 0,
+        "meta_timestamp": 0,
     }
     text = json.dumps(fields, ensure_ascii=False).encode()
     name = xxh3_128("a\0c\0002\0ö".encode()).hex() + ".row"

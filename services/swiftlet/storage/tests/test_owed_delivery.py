@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,7 +112,8 @@ async def test_the_newest_is_listed_of_older_and_newer_writes(debtor: Debtor) ->
     debtor.put(1, 3, 1)
     debtor.store.post(key, PostRecord(at(4), {}, "image/png", at(4)))
     assert await debtor.deliver(11) == 1
-    assert [row for _, _, _, row in debtor.containers.rows] == [listed(4, "image/png")] * 2
+    newest = replace(listed(3, "image/png"), content_type_timestamp=at(4), meta_timestamp=at(4))
+    assert [row for _, _, _, row in debtor.containers.rows] == [newest] * 2
     assert sorted(debtor.containers.told) == [0, 1]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swiftlet.errors import SwiftletError
-from swiftlet.listing.container_db import packed, plain
+from swiftlet.listing.container_db import packed
 from swiftlet.storage.row_decode import arrived
 from swiftlet.transport import row_wire
 
@@ -44,7 +44,7 @@ def as_objects(data: bytes) -> object:
         return type(error), str(error)
     place = update.number, update.device, update.partition, update.account, update.container, update.later
     grows = not all(row.deleted for row in update.rows)
-    return *place, [packed(plain(row)) for row in update.rows], grows
+    return *place, [packed(row.plain) for row in update.rows], grows
 
 
 def as_packed(data: bytes) -> object:
