@@ -10,7 +10,8 @@ from dataclasses import astuple
 from aiohttp import web
 
 from swiftlet.api.core import Call
-from swiftlet.api.listings import choose_type, parse_listing, render
+from swiftlet.api.finishing import accepted
+from swiftlet.api.listings import choose_type, describe, parse_listing, render
 from swiftlet.api.metadata import ACCOUNT_META, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.api.quota_headers import account_quota
@@ -68,7 +69,8 @@ async def head(call: Call) -> web.Response:
         info = await call.api.listings.account_info(call.path.account)
     except NotFound:
         info = _nothing_yet(call.path.account)
-    return web.Response(status=204, headers=account_headers(call, info))
+    media_type = choose_type(call.query, call.request.headers.get("Accept"))
+    return web.Response(status=204, headers=account_headers(call, info) | describe(call.query, media_type))
 
 
 async def get(call: Call) -> web.Response:
@@ -76,7 +78,13 @@ async def get(call: Call) -> web.Response:
     query = parse_listing(call.query, call.api.options.limits.account_listing_limit)
     media_type = choose_type(call.query, call.request.headers.get("Accept"))
     info, rows = await _page(call, query)
-    return render(rows, media_type, "account", call.path.account, account_headers(call, info))
+    headers = account_headers(call, info) | describe(call.query, media_type)
+    return render(rows, media_type, "account", call.path.account, headers, lambda index: _policy_name(call, index))
+
+
+def _policy_name(call: Call, index: int) -> str | None:
+    policy = call.api.options.policies.at(index)
+    return None if policy is None else policy.name
 
 
 async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
@@ -105,7 +113,7 @@ async def put(call: Call) -> web.Response:
     bounds = bounds_of(ACCOUNT_META, call.api.options.limits)
     created = await call.stamped(lambda timestamp: call.api.listings.put_account(account, timestamp, items, bounds))
     call.api.accounts.forget(call.path.account)
-    return web.Response(status=201 if created else 202)
+    return web.Response(status=201) if created else accepted()
 
 
 async def delete(call: Call) -> web.Response:

@@ -103,13 +103,9 @@ def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
         _log.warning("request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
     if request.method == hdrs.METH_HEAD:
         response = answer(error, _realm(request))
-        return web.Response(
-            status=status, reason=response.reason, headers={k: v for k, v in response.headers.items() if k in _KEPT}
-        )
+        headers = {k: v for k, v in response.headers.items() if k not in {"Content-Type", "Content-Length"}}
+        return web.Response(status=status, reason=response.reason, headers=headers | {"Content-Length": "0"})
     return answer(error, _realm(request))
-
-
-_KEPT = frozenset({"WWW-Authenticate", "Retry-After", "Allow", "Content-Range", "X-Parts-Count"})
 
 
 def _realm(request: web.Request) -> str:
@@ -164,8 +160,10 @@ async def _carry_out(call: Call) -> web.StreamResponse:
     """One request for one resource, whose kind of path is known to take the method."""
     path, method = call.path, call.request.method
     handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
-    # What COPY does to its path is reading; the destination is authorised by the handler.
-    owner = await call.access.require("GET" if method == "COPY" else method, path)
+    if path.obj is not None and put_object.is_copy(call):
+        # It asks for what it reads and what it writes by itself, in this order.
+        return await handlers[method](call)
+    owner = await call.access.require(method, path)
     await refuse_deleted(call.api.accounts, method, path)
     await call.api.rates.admit(method, path)
     return await handlers[method](replace(call, owner=owner))

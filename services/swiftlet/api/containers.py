@@ -9,7 +9,8 @@ from aiohttp import web
 
 from swiftlet.api import version_listing
 from swiftlet.api.core import Call
-from swiftlet.api.listings import FORMS, choose_type, parse_listing, render, render_text
+from swiftlet.api.finishing import accepted
+from swiftlet.api.listings import FORMS, choose_type, describe, parse_listing, render, render_text
 from swiftlet.api.metadata import CONTAINER_META, CONTAINER_SYSMETA, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import container_acls, unprivileged
 from swiftlet.api.quota_checks import room_for_container
@@ -45,7 +46,8 @@ async def head(call: Call) -> web.Response:
     """HEAD /v1/{account}/{container}: totals and metadata, 204."""
     info = await call.api.listings.container_info(call.path.account, call.container)
     info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
-    return web.Response(status=204, headers=container_headers(call, info))
+    media_type = choose_type(call.query, call.request.headers.get("Accept"))
+    return web.Response(status=204, headers=container_headers(call, info) | describe(call.query, media_type))
 
 
 async def get(call: Call) -> web.Response:
@@ -61,9 +63,10 @@ async def get(call: Call) -> web.Response:
     else:
         info, rows = await call.api.listings.list_text(*place, query, form)
     info = replace(info, bytes_used=info.bytes_used + await bytes_of_versions(call.api, info))
+    headers = container_headers(call, info) | describe(call.query, media_type)
     if isinstance(rows, bytes):
-        return render_text(rows, media_type, container_headers(call, info))
-    return render(rows, media_type, "container", call.container, container_headers(call, info))
+        return render_text(rows, headers)
+    return render(rows, media_type, "container", call.container, headers)
 
 
 async def _versions(call: Call) -> web.Response:
@@ -94,7 +97,7 @@ async def put(call: Call) -> web.Response:
         room.stored(at)
     call.api.containers.forget(call.path.account, call.container)
     await settle(call, {} if created else changes)
-    return web.Response(status=201 if created else 202)
+    return web.Response(status=201) if created else accepted()
 
 
 async def post(call: Call) -> web.Response:

@@ -68,11 +68,9 @@ def _form(header: str) -> str:
 
 
 async def prepare(new: NewObject) -> None:
-    """Have the new object's bytes and metadata come from its source; nothing for other PUTs."""
+    """Have the new object's bytes and metadata come from its source, which `new.source` or X-Copy-From names."""
     call, headers = new.call, new.call.request.headers
     if new.source is None:
-        if "X-Copy-From" not in headers:
-            return
         new.source = named_object(call, "X-Copy-From", "X-Copy-From-Account")
     if call.query.get("multipart-manifest") == "put":
         raise ApiError(405, "Multipart Manifest PUTs cannot be COPY requests")
@@ -132,7 +130,8 @@ async def _take_manifest(new: NewObject, stored: Stored) -> None:
 
 
 async def _take_bytes(new: NewObject, readable: Readable) -> None:
-    span = _span(new.call, readable)
+    part = await slo.asked_part(new.call, readable)
+    span = _span(new.call, readable) if part is None else part.span
     limit = new.call.api.options.limits.max_file_size
     if span is None or span[1] - span[0] > limit:
         size = "of unknown size" if span is None else f"of {span[1] - span[0]} bytes"

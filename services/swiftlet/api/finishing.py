@@ -17,7 +17,22 @@ def finish_with(request: web.Request, finish: Finish) -> None:
     request[_FINISHES].append(finish)
 
 
+HTML = "text/html; charset=UTF-8"
+"""The content type of answers that have no body of their own, as OpenStack Swift gives it."""
+
+
 async def finish(request: web.Request, response: web.StreamResponse) -> None:
     """The application's `on_response_prepare`."""
+    if response.status == 204:
+        # The HTTP library leaves the length out, as RFC 9110 asks; Swift's clients look for it.
+        response.headers["Content-Length"] = "0"
+    if response.status != 304:
+        response.headers.setdefault("Content-Type", HTML)
     for one in request.get(_FINISHES, ()):
         one(response)
+
+
+def accepted() -> web.Response:
+    """The answer 202 in OpenStack Swift's words."""
+    text = "<html><h1>Accepted</h1><p>The request is accepted for processing.</p></html>"
+    return web.Response(status=202, text=text, headers={"Content-Type": HTML})

@@ -8,12 +8,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from swiftlet.api.core import Call
+from swiftlet.api.dlo import DynamicLargeObject
 from swiftlet.api.multi_range import send_parts
 from swiftlet.api.ranges import RangeSpec, parse_range
 from swiftlet.api.readables import Readable, Stored
 from swiftlet.api.resolver import followed, reader_of, resolve_asked
 from swiftlet.api.sending import choose_spans, refuse_by_conditions, send_head, send_one
-from swiftlet.api.slo import Part, StaticLargeObject, part_of
+from swiftlet.api.slo import asked_part
 from swiftlet.api.version_reads import find_version, tell_version
 
 
@@ -57,22 +58,16 @@ async def _answer(call: Call, readable: Readable, specs: list[RangeSpec]) -> web
     refused = refuse_by_conditions(call, readable)
     if refused is not None:
         return refused
-    part = await _part(call, readable)
+    part = await asked_part(call, readable)
     if part is not None:
         readable.headers["X-Parts-Count"] = str(part.count)
         return await send_one(call, readable, part.span)
+    if len(specs) > 1 and isinstance(readable, DynamicLargeObject):
+        specs = []  # As the reference has it: of what is put together anew at each read, only one range can be asked.
     spans = choose_spans(call, readable, specs)
     if len(spans) > 1:
         return await send_parts(call, readable, spans)
     return await send_one(call, readable, spans[0] if spans else None)
-
-
-async def _part(call: Call, readable: Readable) -> Part | None:
-    """The part asked for; only static large objects have parts, for others the parameter means nothing."""
-    number = call.query.get("part-number")
-    if number is None or not isinstance(readable, StaticLargeObject):
-        return None
-    return await part_of(readable, number, "Range" in call.request.headers)
 
 
 async def head(call: Call) -> web.StreamResponse:
@@ -83,7 +78,7 @@ async def head(call: Call) -> web.StreamResponse:
         refused = refuse_by_conditions(call, readable)
         if refused is not None:
             return refused
-        part = await _part(call, readable)
+        part = await asked_part(call, readable)
         if part is not None:
             readable.headers["X-Parts-Count"] = str(part.count)
         return await send_head(call, readable, None if part is None else part.span)

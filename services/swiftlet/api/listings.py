@@ -31,16 +31,18 @@ def says_yes(value: str) -> bool:
     return value.lower() in _YES
 
 
+def parse_limit(text: str, max_limit: int) -> int:
+    """A page's length: `max_limit` for what is no number, 412 for more."""
+    if not (text.isascii() and text.isdigit()):
+        return max_limit
+    if len(text.lstrip("0")) > len(str(max_limit)) or int(text) > max_limit:
+        raise ApiError(412, f"Maximum limit is {max_limit}")
+    return int(text)
+
+
 def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
-    """A listing's parameters; 412 names what is wrong with the limit."""
-    text = query.get("limit", "")
-    limit = max_limit
-    if text:
-        if not (text.isascii() and text.isdigit()) or len(text) > 10:
-            raise ApiError(412, f"limit must be a whole number from 0 to {max_limit}")
-        limit = int(text)
-        if limit > max_limit:
-            raise ApiError(412, f"Maximum limit is {max_limit}")
+    """A listing's parameters; 412 for a limit that is too large."""
+    limit = parse_limit(query.get("limit", ""), max_limit)
     return ListingQuery(
         limit=limit,
         marker=query.get("marker", ""),
@@ -92,13 +94,18 @@ def _plain(rows: Sequence[Row]) -> str:
     return "".join(f"{row.name}\n" for row in rows)
 
 
-def json_row(row: Row) -> dict[str, object]:
-    """A row as JSON listings show it."""
+PolicyNames = Callable[[int], str | None]
+"""The name of a storage policy by its index; None for one that is not known here."""
+
+
+def json_row(row: Row, policies: PolicyNames = lambda _: None) -> dict[str, object]:
+    """A row as JSON listings show it; a container's with its policy, if `policies` knows that."""
     if isinstance(row, Subdir):
         return {"subdir": row.name}
     if isinstance(row, ContainerRow):
-        modified = row.put_timestamp.isoformat
-        return {"name": row.name, "count": row.object_count, "bytes": row.bytes_used, "last_modified": modified}
+        modified, policy = row.put_timestamp.isoformat, policies(row.policy)
+        found = {"name": row.name, "count": row.object_count, "bytes": row.bytes_used, "last_modified": modified}
+        return found if policy is None else found | {"storage_policy": policy}
     content_type, mark = split_mark(row.content_type)
     shown: dict[str, object] = {
         "name": row.name,
@@ -113,18 +120,20 @@ def json_row(row: Row) -> dict[str, object]:
     return shown if mark is None else shown | {"slo_etag": f'"{mark.etag}"'}
 
 
-def _xml_row(row: Row) -> str:
+def _xml_row(row: Row, policies: PolicyNames) -> str:
     if isinstance(row, Subdir):
         return f"<subdir name={quoteattr(row.name)}><name>{escape(row.name)}</name></subdir>"
     kind = "container" if isinstance(row, ContainerRow) else "object"
     fields = "".join(
-        f"<{name}>{escape(str(value))}</{name}>" for name, value in json_row(row).items() if name not in LINK_FIELDS
+        f"<{name}>{escape(str(value))}</{name}>"
+        for name, value in json_row(row, policies).items()
+        if name not in LINK_FIELDS
     )
     return f"<{kind}>{fields}</{kind}>"
 
 
-def _xml(rows: Sequence[Row], element: str, name: str) -> str:
-    body = "".join(map(_xml_row, rows))
+def _xml(rows: Sequence[Row], element: str, name: str, policies: PolicyNames) -> str:
+    body = "".join(_xml_row(row, policies) for row in rows)
     text = f'<?xml version="1.0" encoding="UTF-8"?>\n<{element} name={quoteattr(name)}>{body}</{element}>'
     if _NOT_XML.search(text):
         raise ApiError(406, "a name in this listing can't be written in XML; ask for format=json")
@@ -135,21 +144,30 @@ FORMS = {"text/plain": PageForm.PLAIN, "application/json": PageForm.JSON}
 """The media types whose pages may be written where the rows are."""
 
 
-def render_text(text: bytes, media_type: str, headers: Mapping[str, str]) -> web.Response:
+def describe(query: Mapping[str, str], media_type: str) -> dict[str, str]:
+    """Headers that say in which form a listing comes, and whether that depends on Accept."""
+    headers = {"Content-Type": f"{media_type}; charset=utf-8"}
+    return headers if "format" in query else headers | {"Vary": "Accept"}
+
+
+def render_text(text: bytes, headers: Mapping[str, str]) -> web.Response:
     """A listing's response whose page was written where the rows are, in the form that `FORMS` names."""
-    if media_type == "text/plain" and not text:
-        return web.Response(status=204, headers=headers)
-    return web.Response(body=text, content_type=media_type, charset="utf-8", headers=headers)
+    return web.Response(body=text, headers=headers) if text else web.Response(status=204, headers=headers)
 
 
-def render(rows: Sequence[Row], media_type: str, element: str, name: str, headers: Mapping[str, str]) -> web.Response:
+def render(
+    rows: Sequence[Row],
+    media_type: str,
+    element: str,
+    name: str,
+    headers: Mapping[str, str],
+    policies: PolicyNames = lambda _: None,
+) -> web.Response:
     """A listing's response; an empty plain one is 204. `element` is the XML root, `account` or `container`."""
-    if media_type == "text/plain" and not rows:
-        return web.Response(status=204, headers=headers)
     writers: dict[str, Callable[[], str]] = {
         "text/plain": lambda: _plain(rows),
-        "application/json": lambda: json.dumps([json_row(row) for row in rows]),
-        "application/xml": lambda: _xml(rows, element, name),
-        "text/xml": lambda: _xml(rows, element, name),
+        "application/json": lambda: json.dumps([json_row(row, policies) for row in rows]),
+        "application/xml": lambda: _xml(rows, element, name, policies),
+        "text/xml": lambda: _xml(rows, element, name, policies),
     }
-    return web.Response(text=writers[media_type](), content_type=media_type, charset="utf-8", headers=headers)
+    return render_text(writers[media_type]().encode(), headers)

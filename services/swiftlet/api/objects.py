@@ -14,6 +14,7 @@ from swiftlet.api.core import Call
 from swiftlet.api.dlo import check_manifest_header
 from swiftlet.api.expiring import check_not_expired, expiry_in, without_expiry
 from swiftlet.api.expiry_changes import expiry_changed
+from swiftlet.api.finishing import accepted
 from swiftlet.api.links import TARGET, Link
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.policy_lookup import container_of, with_policy
@@ -45,7 +46,7 @@ async def post(call: Call) -> web.Response:
     link = await _post(call, call.path, metadata, content_type)
     if link is not None and link.version is not None:
         link = await _post(call, link.target, without_expiry(metadata), content_type)
-    return web.Response(status=202) if link is None else redirected(link)
+    return accepted() if link is None else redirected(link)
 
 
 async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_type: str | None) -> Link | None:

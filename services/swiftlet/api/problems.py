@@ -68,4 +68,4 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
         headers.setdefault("Retry-After", "1")
     if isinstance(error, errors.TooManyFailures):
         headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(status=status, reason=_REASONS.get(status), text=f"{error}\n", headers=headers)
+    return web.Response(status=status, reason=_REASONS.get(status), text=str(error), headers=headers)

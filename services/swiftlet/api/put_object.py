@@ -17,6 +17,7 @@ from swiftlet.api.content_types import check_content_type
 from swiftlet.api.core import Call
 from swiftlet.api.direct_body import DirectBody
 from swiftlet.api.expiring import set_expiry
+from swiftlet.api.finishing import HTML
 from swiftlet.api.listings import says_yes
 from swiftlet.api.metadata import object_metadata, refuse_unsupported
 from swiftlet.api.problems import ApiError
@@ -29,7 +30,7 @@ from swiftlet.names import Path
 
 Preparer = Callable[[NewObject], Awaitable[None]]
 
-PREPARERS: tuple[Preparer, ...] = (copying.prepare, slo_put.prepare, dlo.prepare, symlinks.prepare)
+PREPARERS: tuple[Preparer, ...] = (slo_put.prepare, dlo.prepare, symlinks.prepare)
 """In this order."""
 
 _TYPES = mimetypes.MimeTypes(filenames=())
@@ -37,9 +38,16 @@ _TYPES = mimetypes.MimeTypes(filenames=())
 
 async def put(call: Call) -> web.StreamResponse:
     """PUT /v1/{account}/{container}/{object}: 201."""
-    if call.query.get("version-id") and "X-Copy-From" not in call.request.headers:
+    if call.query.get("version-id") and not is_copy(call):
         return await put_in_place(call, call.query["version-id"])
     return await put_at(call, call.path)
+
+
+def is_copy(call: Call) -> bool:
+    """Whether the request copies an object; who may do so is asked when the source has been found."""
+    return call.request.method == "COPY" or (
+        call.request.method == "PUT" and bool(call.request.headers.get("X-Copy-From"))
+    )
 
 
 async def put_at(call: Call, path: Path, source: Path | None = None) -> web.StreamResponse:
@@ -48,8 +56,7 @@ async def put_at(call: Call, path: Path, source: Path | None = None) -> web.Stre
     new.source = source
     if not says_yes(call.query.get("heartbeat", "")):
         return await _carry_out(new)
-    copies = source is not None or "X-Copy-From" in call.request.headers
-    if call.query.get("multipart-manifest") != "put" and not copies:
+    if call.query.get("multipart-manifest") != "put" and not is_copy(call):
         raise ApiError(400, "heartbeat is for copies and for manifests (multipart-manifest=put)")
     return await slo_put.with_heartbeat(call, lambda: _carry_out(new))
 
@@ -85,8 +92,13 @@ def _body(new: NewObject) -> Incoming:
 
 async def _carry_out(new: NewObject) -> web.Response:
     call = new.call
-    container = await container_to_write(call.api, new.path, "; create it first with PUT")
     try:
+        if new.body is None and is_copy(call):
+            # The source comes first: what is wrong with it is told before anything of the destination, as in Swift.
+            await copying.prepare(new)
+            await call.access.require("PUT", new.path)
+            await call.api.rates.admit(call.request.method, call.path)
+        container = await container_to_write(call.api, new.path, "; create it first with PUT")
         for prepare in PREPARERS:
             await prepare(new)
         set_expiry(call, new.metadata)
@@ -98,5 +110,5 @@ async def _carry_out(new: NewObject) -> web.Response:
     finally:
         for close in new.closers:
             await close()
-    headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": "text/html"}
+    headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": HTML}
     return web.Response(status=201, headers=headers | new.shown)

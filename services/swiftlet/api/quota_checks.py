@@ -28,9 +28,11 @@ from prometheus_client import Counter
 
 from swiftlet.api.core import Call, SwiftApi
 from swiftlet.api.problems import ApiError
+from swiftlet.api.reserved import is_reserved, main_container, versions_container
+from swiftlet.api.versioning import has_versions
 from swiftlet.auth.identity import RESELLER_PREFIX
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
-from swiftlet.model import Amounts, Claim, DatabaseName, Excess, PutFooter, PutRecord
+from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.peers import Piece
 from swiftlet.quota.bounds import ACCOUNT_LEVEL, Named, account_bounds, container_bounds, containers_bounds
@@ -64,7 +66,8 @@ class QuotaExceeded(ApiError):
     def __init__(self, scope: str, named: Named, excess: Excess, name: DatabaseName) -> None:
         """The body says which limit, what is used, what was asked for."""
         REFUSED.labels(scope, excess.what).inc()
-        where = f"account {name.account!r}" if name.container is None else f"container {name.container!r}"
+        shown = None if name.container is None else main_container(name.container)
+        where = f"account {name.account!r}" if shown is None else f"container {shown!r}"
         super().__init__(413, named.explain(excess, where))
 
 
@@ -75,6 +78,14 @@ class _Part:
     scope: str
     name: DatabaseName
     named: Named
+    elsewhere: int = 0
+    """Bytes that count with those of this database and are in another one."""
+
+    def refusal(self, excess: Excess) -> QuotaExceeded:
+        """What its writer is told: the whole limit, and all that is used of it."""
+        if excess.what == "bytes":
+            excess = replace(excess, most=excess.most + self.elsewhere, used=excess.used + self.elsewhere)
+        return QuotaExceeded(self.scope, self.named, excess, self.name)
 
 
 class Hold:
@@ -141,7 +152,7 @@ class Hold:
                 raise
             if excess is not None:
                 await self._give_back(self._parts[:index])
-                raise QuotaExceeded(part.scope, part.named, excess, part.name)
+                raise part.refusal(excess)
         self._renewed = time.monotonic()
 
     async def _ask(self, part: _Part, claim: Claim) -> Excess | None:
@@ -254,15 +265,42 @@ async def is_unlimited(api: SwiftApi, path: Path) -> bool:
 
 async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
     """Where an object takes room: none without a limit on its container or account. NotFound, Unavailable."""
-    assert path.container is not None
     limits, metadata = await _level(api, api.quotas.quotas, path.account)
-    container = await api.containers.get(path.account, path.container)
-    name = DatabaseName(path.account, path.container)
     parts = [
-        _Part("container", name, container_bounds(limits, container.metadata)),
+        await _part_of_container(api, limits, path),
         _Part("account", DatabaseName(path.account), account_bounds(limits, metadata)),
     ]
     return [part for part in parts if not part.named.unlimited]
+
+
+async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part:
+    """A container's limit of bytes counts those of older versions, too, which are in the hidden container.
+
+    Each of the two has what the other one leaves. Versions are no objects of the container: the links to them are.
+    """
+    assert path.container is not None
+    shown = main_container(path.container)
+    container = await api.containers.get(path.account, shown)
+    named = container_bounds(limits, container.metadata)
+    if is_reserved(path):
+        named = replace(named, bounds=Bounds(bytes=named.bounds.bytes))
+        other = shown
+    else:
+        other = versions_container(path.container)
+    elsewhere = 0
+    if named.bounds.bytes is not None and has_versions(container):
+        elsewhere = await _bytes_in(api, path.account, other)
+        named = replace(named, bounds=replace(named.bounds, bytes=max(0, named.bounds.bytes - elsewhere)))
+    return _Part("container", DatabaseName(path.account, path.container), named, elsewhere)
+
+
+async def _bytes_in(api: SwiftApi, account: str, container: str) -> int:
+    """What a container holds now; as of `cache_seconds` ago at the most where limits need not be precise."""
+    quotas = api.quotas.quotas
+    try:
+        return (await api.containers.get(account, container, 0.0 if quotas.precise else quotas.cache_s)).bytes_used
+    except NotFound:
+        return 0
 
 
 @asynccontextmanager

@@ -37,7 +37,7 @@ def refuse_by_conditions(call: Call, readable: Readable) -> web.Response | None:
     if verdict is Verdict.NOT_MODIFIED:
         return web.Response(status=304, headers=headers)
     keep = {name: headers[name] for name in ("Etag", "Last-Modified", "X-Timestamp")}
-    return web.Response(status=412, text="a condition on the object's Etag or date does not hold\n", headers=keep)
+    return web.Response(status=412, text="a condition on the object's Etag or date does not hold", headers=keep)
 
 
 def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list[Span]:
@@ -49,8 +49,14 @@ def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list
     spans = resolve(specs, readable.size)
     if not spans:
         reason = f"the object has {readable.size} bytes; none of the ranges lies in it"
-        raise ApiError(416, reason, {"Content-Range": f"bytes */{readable.size}"})
+        raise ApiError(416, reason, unsatisfiable(readable))
     return spans
+
+
+def unsatisfiable(readable: Readable) -> dict[str, str]:
+    """Headers of a 416: what describes the object, but for its content type, and its size."""
+    described = {name: value for name, value in readable.headers.items() if name != "Content-Type"}
+    return described | {"Content-Range": f"bytes */{readable.size}"}
 
 
 def _spans_of_unknown(readable: Readable, specs: list[RangeSpec]) -> list[Span]:

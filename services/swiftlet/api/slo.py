@@ -12,13 +12,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from swiftlet.api.concurrency import beside
+from swiftlet.api.core import Call
+from swiftlet.api.links import follow
 from swiftlet.api.problems import ApiError
-from swiftlet.api.readables import STATIC_LARGE_OBJECT, Reader, Stored, is_made_up, object_headers
+from swiftlet.api.readables import STATIC_LARGE_OBJECT, Readable, Reader, Stored, is_made_up, object_headers
 from swiftlet.api.segment_runs import Batch, Runs
 from swiftlet.api.segment_stream import Bytes, SegmentStream, Source
 from swiftlet.api.segments import BrokenSegment, Expand, Layout, Piece, Segment, following, pieces_of
 from swiftlet.api.slo_manifest import layout_of, load_entries, raw_format
-from swiftlet.errors import NotFound
+from swiftlet.errors import Forbidden, NotFound, Unauthorized
 from swiftlet.model import ObjectInfo
 
 ETAG, SIZE = "Slo-Etag", "Slo-Size"
@@ -127,6 +129,8 @@ async def _stored(reader: Reader, segment: Segment, start: int, stop: int | None
         return await reader.get(segment.path, start, stop)
     except NotFound as error:
         raise BrokenSegment(f"segment {segment.path} is gone") from error
+    except (Unauthorized, Forbidden) as error:
+        raise BrokenSegment(f"segment {segment.path} may not be read: {error}") from error
 
 
 def check(segment: Segment, etag: str, size: int | None) -> None:
@@ -144,6 +148,9 @@ async def open_piece(reader: Reader, piece: Piece) -> Source:
         return Bytes(segment.data[piece.start : piece.stop])
     stored = await _stored(reader, segment, piece.start, piece.stop)
     try:
+        if not segment.raw:
+            # Links are no level of their own: what they lead to may be one.
+            stored = (await follow(reader, stored)).stored
         if segment.raw or not is_made_up(stored.info):
             check(segment, stored.info.etag, stored.info.size)
             return await stored.open(piece.start, piece.stop)
@@ -218,6 +225,14 @@ class Part:
     count: int
 
 
+async def asked_part(call: Call, readable: Readable) -> Part | None:
+    """The part that `part-number` asks for; only static large objects have parts, for others it means nothing."""
+    number = call.query.get("part-number")
+    if number is None or not isinstance(readable, StaticLargeObject):
+        return None
+    return await part_of(readable, number, "Range" in call.request.headers)
+
+
 async def part_of(whole: StaticLargeObject, number: str, with_range: bool) -> Part:
     """Where segment `number` (from 1) of the whole is; 400 for what is no number, 416 beyond the last."""
     if not (number.isascii() and number.isdigit()) or len(number) > 10 or int(number) < 1:
@@ -227,6 +242,7 @@ async def part_of(whole: StaticLargeObject, number: str, with_range: bool) -> Pa
     layout = await whole.layout()
     index, count = int(number) - 1, len(layout.segments)
     if index >= count or not layout.segments[index].length:
-        headers = {"Content-Range": f"bytes */{whole.size}", "X-Parts-Count": str(count)}
+        described = {name: value for name, value in whole.headers.items() if name != "Content-Type"}
+        headers = described | {"Content-Range": f"bytes */{whole.size}", "X-Parts-Count": str(count)}
         raise ApiError(416, "The requested part number is not satisfiable", headers)
     return Part(layout.span(index), count)

@@ -19,9 +19,12 @@ def become_link(new: NewObject, link: Link) -> None:
 
 
 def copy_link(new: NewObject, stored: Stored, link: Link) -> None:
-    """Have the new object be a copy of a link: it leads to where the source leads, in whatever account it is."""
-    if link.target == new.path:
+    """Have the new object be a copy of a link.
+
+    It names the same container and object, in its own account unless the link names the account, too.
+    """
+    target = link.target if link.foreign else replace(link.target, account=new.path.account)
+    if target == new.path:
         raise ApiError(400, "Symlink cannot target itself")
     mark = split_link(stored.info.content_type)[1]
-    foreign = link.foreign or link.target.account != new.path.account
-    become_link(new, replace(link, foreign=foreign, slo_etag=None if mark is None else mark.slo_etag))
+    become_link(new, replace(link, target=target, slo_etag=None if mark is None else mark.slo_etag))

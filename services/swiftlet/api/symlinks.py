@@ -94,5 +94,5 @@ def redirected(link: Link) -> web.Response:
     headers = {"Location": link.location}
     if link.etag is not None:
         headers[TARGET_ETAG] = link.etag
-    text = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata.\n"
+    text = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata."
     return web.Response(status=307, text=text, headers=headers)

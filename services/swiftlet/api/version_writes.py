@@ -31,6 +31,7 @@ from swiftlet.api.core import ATTEMPTS, Call
 from swiftlet.api.duplicates import Place, duplicate
 from swiftlet.api.expiring import only_expiry, without_expiry
 from swiftlet.api.expiry_changes import delete_expiring
+from swiftlet.api.finishing import HTML
 from swiftlet.api.links import Link
 from swiftlet.api.problems import ApiError
 from swiftlet.api.reserved import version_path
@@ -216,4 +217,4 @@ async def put_in_place(call: Call, text: str) -> web.Response:
     link = Link(target.path, etag=info.etag, size=size, slo_etag=slo_etag)
     await _put_link(call, main, link, content_type, timestamp)
     headers = {"Etag": info.etag, "Last-Modified": timestamp.http_date, VERSION_ID: version.internal}
-    return web.Response(status=201, headers=headers | {"Content-Type": "text/html"})
+    return web.Response(status=201, headers=headers | {"Content-Type": HTML})

@@ -39,8 +39,9 @@ class Named:
     def explain(self, excess: Excess, where: str) -> str:
         """Which limit, how much is used, how much was asked for."""
         name = self.names.get(excess.what, excess.what)
+        refused = "Quota exceeded" if excess.what == "containers" else "Upload exceeds quota"
         return (
-            f"quota exceeded: {where} may hold {excess.most} {excess.what} ({name}), "
+            f"{refused}. {where} may hold {excess.most} {excess.what} ({name}), "
             f"{excess.used} are used, {excess.asked} more were asked for"
         )
 

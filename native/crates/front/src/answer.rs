@@ -88,7 +88,7 @@ pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
     out.extend_from_slice(etag);
     let id = given.id;
     let rest = format!(
-        "\r\nLast-Modified: {modified}\r\nContent-Type: text/html\r\nContent-Length: 0\r\nDate: {}\r\n{}\
+        "\r\nLast-Modified: {modified}\r\nContent-Type: text/html; charset=UTF-8\r\nContent-Length: 0\r\nDate: {}\r\n{}\
          X-Trans-Id: {id}\r\nX-Openstack-Request-Id: {id}\r\n\r\n",
         given.date,
         if given.close { "Connection: close\r\n" } else { "" }
@@ -136,7 +136,7 @@ mod tests {
         let given = Given { id: "tx1", date: "now", close: false };
         let text = String::from_utf8(created((100_000 * 20 + 1) << NONCE_BITS, b"abc", &given)).expect("text");
         let expected = "HTTP/1.1 201 Created\r\nEtag: abc\r\nLast-Modified: Thu, 01 Jan 1970 00:00:21 GMT\r\n\
-            Content-Type: text/html\r\nContent-Length: 0\r\nDate: now\r\n\
+            Content-Type: text/html; charset=UTF-8\r\nContent-Length: 0\r\nDate: now\r\n\
             X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
         assert_eq!(text, expected);
     }

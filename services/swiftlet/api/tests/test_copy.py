@@ -198,7 +198,6 @@ async def test_the_etag_is_checked(proxy: Proxy, way: str) -> None:
         ("COPY", "c/from", {"Destination": "c/to", "X-Container-Sync-To": "x"}, 501, "not supported"),
         ("COPY", "c", {"Destination": "c/to"}, 405, "not allowed"),
         ("COPY", "", {"Destination": "c/to"}, 405, "not allowed"),
-        ("PUT", "c/to", {"X-Copy-From": ""}, 412, "<container name>/<object name>"),
         ("PUT", "c/to", {"X-Copy-From": "c"}, 412, "<container name>/<object name>"),
         ("PUT", "c/to", {"X-Copy-From": "../etc/passwd"}, 404, "does not exist"),
         ("PUT", "c/to", {"X-Copy-From": "http://169.254.169.254/x"}, 404, "does not exist"),
@@ -224,7 +223,7 @@ async def test_a_copy_has_no_body(proxy: Proxy, chunked: bool) -> None:
 
     await put_source(proxy)
     answer = await proxy.call("PUT", "c/to", {"X-Copy-From": "c/from"}, pieces() if chunked else b"x")
-    assert (answer.status, answer.body) == (400, b"Copy requests require a zero byte body\n")
+    assert (answer.status, answer.body) == (400, b"Copy requests require a zero byte body")
 
 
 async def test_a_reader_may_not_copy(proxy: Proxy) -> None:

@@ -118,13 +118,11 @@ async def test_ranges(proxy: Proxy, header: str, start: int, stop: int) -> None:
     assert got.headers["Content-Range"] == f"bytes {start}-{stop - 1}/{SIZE}"
 
 
-async def test_several_ranges_and_none_that_fits(proxy: Proxy) -> None:
+async def test_several_ranges_are_the_whole_and_none_that_fits_is_416(proxy: Proxy) -> None:
     await put_segments(proxy)
     await put_dynamic(proxy)
     got = await proxy.call("GET", "c/dyn", {"Range": "bytes=1499-1500,-1"})
-    assert got.status == 206
-    assert b"\r\n\r\nab\r\n" in got.body
-    assert b"\r\n\r\ng\r\n" in got.body
+    assert (got.status, got.body) == (200, WHOLE)
     got = await proxy.call("GET", "c/dyn", {"Range": f"bytes={SIZE}-"})
     assert (got.status, got.headers["Content-Range"]) == (416, f"bytes */{SIZE}")
 

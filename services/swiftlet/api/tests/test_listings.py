@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from swiftlet.api.listings import Row, choose_type, parse_listing, render
+from swiftlet.api.listings import Row, choose_type, describe, parse_listing, render
 from swiftlet.api.problems import ApiError
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
@@ -20,12 +20,14 @@ BOX = ContainerRow(NAME, WHEN, object_count=3, bytes_used=9)
 
 def text_of(rows: list[Row], media_type: str, element: str = "container") -> str:
     """A listing's body."""
-    response = render(rows, media_type, element, NAME, {"X-Extra": "1"})
+    headers = {"X-Extra": "1"} | describe({}, media_type)
+    response = render(rows, media_type, element, NAME, headers, {0: "gold"}.get)
     assert response.status == 200
     assert response.headers["X-Extra"] == "1"
     assert response.headers["Content-Type"] == f"{media_type}; charset=utf-8"
-    assert response.text is not None
-    return response.text
+    assert response.headers["Vary"] == "Accept"
+    assert isinstance(response.body, bytes)
+    return response.body.decode()
 
 
 def test_plain() -> None:
@@ -46,8 +48,16 @@ def test_json() -> None:
         {"subdir": "d/"},
     ]
     assert json.loads(text_of([BOX], "application/json")) == [
-        {"name": NAME, "count": 3, "bytes": 9, "last_modified": "2023-11-14T22:13:20.123450"}
+        {
+            "name": NAME,
+            "count": 3,
+            "bytes": 9,
+            "last_modified": "2023-11-14T22:13:20.123450",
+            "storage_policy": "gold",
+        }
     ]
+    unknown = ContainerRow("c", WHEN, policy=7)
+    assert "storage_policy" not in json.loads(text_of([unknown], "application/json"))[0]
     assert json.loads(text_of([], "application/json")) == []
 
 
@@ -68,7 +78,7 @@ def test_xml(media_type: str) -> None:
     assert (root.tag, root[0].tag, [child.tag for child in root[0]]) == (
         "account",
         "container",
-        ["name", "count", "bytes", "last_modified"],
+        ["name", "count", "bytes", "last_modified", "storage_policy"],
     )
     assert len(ElementTree.fromstring(text_of([], media_type))) == 0
 
@@ -146,8 +156,13 @@ def test_parameters() -> None:
     assert parse_listing({"limit": "0"}, 50).limit == 0
 
 
-@pytest.mark.parametrize("limit", ["51", "-1", "1.5", "ten", " 1", "\u0663", "9" * 11])
+@pytest.mark.parametrize("limit", ["51", "9" * 11, "9" * 5000])
 def test_limits_that_are_412(limit: str) -> None:
     with pytest.raises(ApiError) as caught:
         parse_listing({"limit": limit}, 50)
-    assert caught.value.status == 412
+    assert (caught.value.status, str(caught.value)) == (412, "Maximum limit is 50")
+
+
+@pytest.mark.parametrize("limit", ["-1", "1.5", "ten", " 1", "\u0663", "0x1"])
+def test_a_limit_that_is_no_number_is_ignored(limit: str) -> None:
+    assert parse_listing({"limit": limit}, 50).limit == 50

@@ -61,8 +61,8 @@ async def test_objects_of_a_container(proxy: Proxy, precise: bool) -> None:
     assert statuses == [201, 201, 201, 413]
     refused = await proxy.call("PUT", "c/more", data=b"x")
     assert refused.body == (
-        b"quota exceeded: container 'c' may hold 3 objects (object_count of level default), "
-        b"3 are used, 1 more were asked for\n"
+        b"Upload exceeds quota. container 'c' may hold 3 objects (object_count of level default), "
+        b"3 are used, 1 more were asked for"
     )
     assert (await proxy.call("DELETE", "c/0")).status == 204
     assert (await usage(proxy))[0] == 2
@@ -81,6 +81,28 @@ async def test_bytes_of_a_container(proxy: Proxy, precise: bool) -> None:
     # Nothing is left for bytes, but for objects without any.
     assert (await proxy.call("PUT", "c/empty", data=b"")).status == 201
     assert await usage(proxy) == (3, 5000)
+
+
+@both_modes
+async def test_older_versions_count_as_bytes_of_their_container(proxy: Proxy, precise: bool) -> None:
+    limit(proxy, precise, object_count=3)
+    headers = {"X-Versions-Enabled": "true", "X-Container-Meta-Quota-Bytes": "5000"}
+    assert (await proxy.call("POST", "c", headers)).status == 204
+    for size in (3000, 1500):
+        assert (await proxy.call("PUT", "c/o", data=bytes(size))).status == 201
+    refused = await proxy.call("PUT", "c/o", data=bytes(501))
+    assert (refused.status, b"container 'c' may hold 5000 bytes" in refused.body) == (413, True)
+    if not precise:
+        return  # What is remembered of the objects counts each version as one more.
+    assert b"4500 are used, 501 more" in refused.body
+    # Versions are no objects of the container, so three objects may have more of them.
+    for _ in range(4):
+        assert (await proxy.call("PUT", "c/o", data=b"x")).status == 201
+    # What is written without a version counts beside the versions that are there.
+    assert (await proxy.call("POST", "c", {"X-Versions-Enabled": "false"})).status == 204
+    refused = await proxy.call("PUT", "c/plain", data=bytes(497))
+    assert (refused.status, b"container 'c' may hold 5000 bytes" in refused.body) == (413, True)
+    assert (await proxy.call("PUT", "c/plain", data=bytes(496))).status == 201
 
 
 @both_modes
@@ -114,7 +136,7 @@ async def test_an_upload_of_unknown_size_is_cut_off(proxy: Proxy, precise: bool)
     limit(proxy, precise, container_usage_bytes=10_000)
     assert (await proxy.call("PUT", "c/fits", data=chunked(bytes(5000), bytes(4000)))).status == 201
     refused = await proxy.call("PUT", "c/large", data=chunked(*[bytes(600)] * 1000))
-    assert (refused.status, b"quota exceeded" in refused.body) == (413, True)
+    assert (refused.status, b"Upload exceeds quota." in refused.body) == (413, True)
     assert await usage(proxy) == (1, 9000)
     # To the last byte.
     assert (await proxy.call("PUT", "c/rest", data=chunked(bytes(900), bytes(100)))).status == 201

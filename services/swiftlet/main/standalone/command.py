@@ -14,11 +14,13 @@ import click
 from swiftlet.errors import SettingsError
 from swiftlet.main.standalone.banner import banner
 from swiftlet.main.standalone.lock import running_here, stop_running
-from swiftlet.main.standalone.plan import DRAIN_S, HOST, Layout, ObjectTransportKind, Options, Plan, make_plan
+from swiftlet.main.standalone.plan import DRAIN_S, HOST, POLICIES, Layout, ObjectTransportKind, Options, Plan, make_plan
 from swiftlet.main.standalone.prepare import (
+    known_policies,
     load_or_make_secrets,
     make_directories,
     write_file,
+    write_policies,
     write_settings,
     write_users,
 )
@@ -63,6 +65,11 @@ _STOP_S = DRAIN_S + 10.0
     show_default=True,
     help="How objects move between the services.",
 )
+@click.option(
+    "--policies",
+    help="Names of storage policies with commas between them, the default first; kept for later starts, which may"
+    f" add some.  [first start: {','.join(POLICIES)}]",
+)
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Whether services that die come back.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -78,6 +85,7 @@ def standalone(
     key: str | None,
     store: StoreKind | None,
     object_transport: ObjectTransportKind,
+    policies: str | None,
     restart: bool,
     ready_file: Path | None,
     quiet: bool,
@@ -94,7 +102,8 @@ def standalone(
         pid = stop_running(layout.lock, timeout_s=3 * _STOP_S)
         _say(f"stopped (process {pid})", quiet)
         return
-    options = Options(layout.data, host, port, base_port, workers, user, key, store, object_transport)
+    names = () if policies is None else tuple(name.strip() for name in policies.split(","))
+    options = Options(layout.data, host, port, base_port, workers, user, key, store, object_transport, names)
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):
@@ -144,7 +153,8 @@ def prepare(options: Options) -> Plan:
     _check_port(options.host, options.port)
     secrets = load_or_make_secrets(layout, options)
     write_users(layout, secrets)
-    plan = make_plan(options, secrets, port_is_free)
+    plan = make_plan(options, secrets, port_is_free, known_policies(layout))
+    write_policies(plan)
     write_rings(plan)
     write_settings(plan)
     return plan

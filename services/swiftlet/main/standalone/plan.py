@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +20,12 @@ CONTAINER_DEVICES = 3
 DRAIN_S = 10.0
 NATIVE_PORT_OFFSET = 1000
 """An object server's native port is its HTTP port plus this."""
+POLICIES = ("Policy-0", "Policy-1")
+"""Storage policies of a new store: a client that asks for several finds them."""
 _MAX_SOCKET_DIRECTORY = 64
 """Bytes of its path: what the system allows for a socket's is little."""
 _LAST_PORT = 65_535
+_POLICY_NAME = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Options:
     """How objects lie on the devices; None leaves it to the settings' default."""
     object_transport: ObjectTransportKind = "auto"
     """How objects move between the services."""
+    policies: tuple[str, ...] = ()
+    """Names of storage policies, the default first; none keeps what the data directory knows, `POLICIES` at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,11 @@ class Layout:
         return self.etc / "cluster.key"
 
     @property
+    def policies(self) -> Path:
+        """The names of the storage policies, by their indexes."""
+        return self.etc / "policies.json"
+
+    @property
     def users(self) -> Path:
         """The users file."""
         return self.etc / "users.yaml"
@@ -103,6 +114,19 @@ class Secrets:
     cluster_key: str = field(repr=False)
     user: str
     key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPlan:
+    """One storage policy; the one with index 0 is the default."""
+
+    index: int
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As the services' settings have it."""
+        return {"index": self.index, "name": self.name} | ({"default": True} if self.index == 0 else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +161,7 @@ class Plan:
     services: tuple[ServicePlan, ...]
     object_devices: tuple[DevicePlan, ...]
     container_devices: tuple[DevicePlan, ...]
+    policies: tuple[PolicyPlan, ...]
 
     @property
     def endpoint(self) -> str:
@@ -166,21 +191,42 @@ def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: 
             yield port
 
 
-def make_plan(options: Options, secrets: Secrets, is_free: Callable[[int], bool]) -> Plan:
+def plan_policies(known: Sequence[str], wanted: Sequence[str]) -> tuple[PolicyPlan, ...]:
+    """The policies of a store that knows some already, in the order of their indexes.
+
+    Policies can be added to a store; none goes away or changes its index. SettingsError.
+    """
+    names = tuple(wanted or known or POLICIES)
+    if names[: len(known)] != tuple(known):
+        raise SettingsError(
+            f"--policies {','.join(names)}: this store has {', '.join(known)}; name those first and in this order"
+        )
+    for name in names:
+        if not _POLICY_NAME.fullmatch(name):
+            raise SettingsError(f"--policies: {name!r} is no policy's name; use letters, digits and '-'")
+    if len({name.lower() for name in names}) != len(names):
+        raise SettingsError(f"--policies {','.join(names)}: a name is given twice")
+    return tuple(PolicyPlan(index, name) for index, name in enumerate(names))
+
+
+def make_plan(
+    options: Options, secrets: Secrets, is_free: Callable[[int], bool], known_policies: Sequence[str] = ()
+) -> Plan:
     """The plan for `options`; `is_free` says whether nobody listens on a port."""
+    policies = plan_policies(known_policies, options.policies)
     layout = Layout(options.data)
     ports = free_ports(options.base_port, is_free, options.port)
     pairs = with_native(ports, is_free, options.port)
     objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, OBJECT_DEVICES + 1))
     containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
-    make = _Maker(layout, secrets, options)
+    make = _Maker(layout, secrets, options, policies)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
     services.append(make.replicator("replicator", next(ports), "devices", objects))
     services.append(make.metadata(next(ports)))
     services.append(make.replicator("database-replicator", next(ports), "databases", containers))
     services.append(make.proxy(options))
-    return Plan(layout, options, secrets, tuple(services), objects, containers)
+    return Plan(layout, options, secrets, tuple(services), objects, containers, policies)
 
 
 def _meeting_place(layout: Layout) -> dict[str, str]:
@@ -191,7 +237,7 @@ def _meeting_place(layout: Layout) -> dict[str, str]:
 class _Maker:
     """Makes service plans with what they have in common."""
 
-    def __init__(self, layout: Layout, secrets: Secrets, options: Options) -> None:
+    def __init__(self, layout: Layout, secrets: Secrets, options: Options, policies: Sequence[PolicyPlan]) -> None:
         self._layout = layout
         self._store = {} if options.store is None else {"store": options.store}
         self._common: dict[str, Any] = {
@@ -205,6 +251,7 @@ class _Maker:
                 "native_port_offset": NATIVE_PORT_OFFSET,
                 **_meeting_place(layout),
             },
+            "policies": [policy.settings for policy in policies],
             "drain_s": DRAIN_S,
         }
 

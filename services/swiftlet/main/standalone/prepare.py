@@ -87,6 +87,24 @@ def _read_secrets(path: Path) -> dict[str, str]:
     return known
 
 
+def known_policies(layout: Layout) -> list[str]:
+    """The names of the store's policies in the order of their indexes; none before the first start."""
+    try:
+        known = json.loads(layout.policies.read_text())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{layout.policies} can't be read: {error}") from error
+    if not isinstance(known, list) or not all(isinstance(name, str) for name in known):
+        raise SettingsError(f"{layout.policies} must hold a JSON list of texts")
+    return known
+
+
+def write_policies(plan: Plan) -> None:
+    """Keep the names of the policies: their objects are known by the indexes alone."""
+    write_file(plan.layout.policies, json.dumps([policy.name for policy in plan.policies]) + "\n")
+
+
 def _check_user(user: str) -> None:
     account, colon, name = user.partition(":")
     if not (account and colon and name) or set(user) & set("/ ") or user.count(":") != 1:

@@ -26,7 +26,8 @@ def write_rings(plan: Plan) -> None:
     directory = plan.layout.rings
     _write(directory, ACCOUNT, plan.container_devices)
     _write(directory, CONTAINER, plan.container_devices)
-    _write(directory, object_ring(0), plan.object_devices)
+    for policy in plan.policies:
+        _write(directory, object_ring(policy.index), plan.object_devices)
 
 
 def _write(directory: Path, name: str, devices: Sequence[DevicePlan]) -> None:

@@ -15,8 +15,15 @@ from swiftlet.auth.users import Users
 from swiftlet.errors import SettingsError, Unauthorized
 from swiftlet.main.standalone.banner import banner
 from swiftlet.main.standalone.lock import running_here, stop_running
-from swiftlet.main.standalone.plan import Layout, Options, Plan, Secrets, make_plan
-from swiftlet.main.standalone.prepare import load_or_make_secrets, make_directories, write_settings, write_users
+from swiftlet.main.standalone.plan import Layout, Options, Plan, Secrets, make_plan, plan_policies
+from swiftlet.main.standalone.prepare import (
+    known_policies,
+    load_or_make_secrets,
+    make_directories,
+    write_policies,
+    write_settings,
+    write_users,
+)
 from swiftlet.main.standalone.rings import write_rings
 from swiftlet.ring.codec import load
 from swiftlet.settings import SERVICES, load_settings
@@ -184,3 +191,31 @@ def test_one_store_per_directory(tmp_path: Path) -> None:
         stop_running(lock, 1)
     with running_here(lock):
         assert json.loads(lock.read_text()) > 0
+
+
+def test_a_new_store_has_two_policies_with_a_ring_each(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    make_directories(layout)
+    plan = plan_for(tmp_path)
+    assert [(one.index, one.name) for one in plan.policies] == [(0, "Policy-0"), (1, "Policy-1")]
+    write_policies(plan)
+    assert known_policies(layout) == ["Policy-0", "Policy-1"]
+    write_rings(plan)
+    assert {path.name for path in layout.rings.glob("object-*.ring")} == {"object-0.ring", "object-1.ring"}
+    for service in plan.services:
+        assert [one.get("default", False) for one in service.settings["policies"]] == [True, False]
+
+
+def test_policies_are_added_and_never_taken_away(tmp_path: Path) -> None:
+    assert [one.name for one in plan_policies([], ["gold"])] == ["gold"]
+    assert [one.name for one in plan_policies(["gold"], [])] == ["gold"]
+    assert [one.index for one in plan_policies(["gold"], ["gold", "cold"])] == [0, 1]
+    for known, wanted in (
+        (["gold", "cold"], ["gold"]),
+        (["gold", "cold"], ["cold", "gold"]),
+        ([], ["gold", "GOLD"]),
+        ([], ["no names"]),
+        ([], [""]),
+    ):
+        with pytest.raises(SettingsError, match="--policies"):
+            plan_policies(known, wanted)
