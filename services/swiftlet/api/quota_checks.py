@@ -32,10 +32,17 @@ from swiftlet.api.reserved import is_reserved, main_container, versions_containe
 from swiftlet.api.versioning import has_versions
 from swiftlet.auth.identity import RESELLER_PREFIX
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
-from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess, PutFooter, PutRecord
+from swiftlet.model import Amounts, Claim, DatabaseName, Excess, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.peers import Piece
-from swiftlet.quota.bounds import ACCOUNT_LEVEL, Named, account_bounds, container_bounds, containers_bounds
+from swiftlet.quota.bounds import (
+    ACCOUNT_LEVEL,
+    CONTAINER_BYTES,
+    Named,
+    account_bounds,
+    container_bounds,
+    containers_bounds,
+)
 from swiftlet.quota.limits import Limits, Quotas
 from swiftlet.timestamp import Timestamp
 
@@ -276,17 +283,16 @@ async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
 async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part:
     """A container's limit of bytes counts those of older versions, too, which are in the hidden container.
 
-    Each of the two has what the other one leaves. Versions are no objects of the container: the links to them are.
+    Each of the two has what the other one leaves. X-Container-Meta-Quota-Count counts no versions, but the links to
+    them; a level's object_count is for each of the two containers.
     """
     assert path.container is not None
     shown = main_container(path.container)
     container = await api.containers.get(path.account, shown)
-    named = container_bounds(limits, container.metadata)
+    metadata, other = container.metadata, versions_container(shown)
     if is_reserved(path):
-        named = replace(named, bounds=Bounds(bytes=named.bounds.bytes))
-        other = shown
-    else:
-        other = versions_container(path.container)
+        metadata, other = {name: value for name, value in metadata.items() if name == CONTAINER_BYTES}, shown
+    named = container_bounds(limits, metadata)
     elsewhere = 0
     if named.bounds.bytes is not None and has_versions(container):
         elsewhere = await _bytes_in(api, path.account, other)

@@ -192,7 +192,7 @@ async def test_segments_are_read_with_the_readers_rights(proxy: Proxy) -> None:
     assert (await proxy.call("PUT", "c/slo", data=manifest, query="multipart-manifest=put")).status == 201
     assert (await proxy.call("PUT", "c/dlo", {"X-Object-Manifest": "parts/1"})).status == 201
     await share(proxy, read=".r:*")
-    assert (await proxy.anonymous("GET", "c/slo")).status == 401
+    assert (await proxy.anonymous("GET", "c/slo")).status == 409
     assert (await proxy.anonymous("GET", "c/dlo")).status == 401
     assert (await proxy.call("POST", "parts", {READ: ".r:*"})).status == 204
     assert (await proxy.anonymous("GET", "c/slo")).body == b"part"

@@ -31,6 +31,9 @@ PAST, FUTURE = "Thu, 01 Jan 1970 00:00:01 GMT", "Sat, 29 Oct 2094 19:43:31 GMT"
         ({"If-Modified-Since": "yesterday"}, 200),
         ({"If-Unmodified-Since": PAST}, 412),
         ({"If-Unmodified-Since": FUTURE}, 200),
+        ({"If-Match": ETAG, "If-Unmodified-Since": PAST}, 412),
+        ({"If-Match": ETAG, "If-Unmodified-Since": FUTURE}, 200),
+        ({"If-None-Match": "x", "If-Modified-Since": FUTURE}, 200),
     ],
 )
 async def test_reading(proxy: Proxy, method: str, headers: dict[str, str], status: int) -> None:

@@ -85,8 +85,12 @@ async def test_bytes_of_a_container(proxy: Proxy, precise: bool) -> None:
 
 @both_modes
 async def test_older_versions_count_as_bytes_of_their_container(proxy: Proxy, precise: bool) -> None:
-    limit(proxy, precise, object_count=3)
-    headers = {"X-Versions-Enabled": "true", "X-Container-Meta-Quota-Bytes": "5000"}
+    limit(proxy, precise)
+    headers = {
+        "X-Versions-Enabled": "true",
+        "X-Container-Meta-Quota-Bytes": "5000",
+        "X-Container-Meta-Quota-Count": "3",
+    }
     assert (await proxy.call("POST", "c", headers)).status == 204
     for size in (3000, 1500):
         assert (await proxy.call("PUT", "c/o", data=bytes(size))).status == 201

@@ -296,18 +296,22 @@ class TestCopies:
         await made(proxy)
         assert (await proxy.call("COPY", "c/link", {"Destination": "c/o"}, query="symlink=get")).status == 400
 
-    async def test_a_link_in_another_account_leads_to_the_same(self, proxy: Proxy) -> None:
+    @pytest.mark.parametrize("named", [True, False])
+    async def test_of_a_link_to_another_account(self, proxy: Proxy, named: bool) -> None:
+        """It keeps the account that it names; where it names none, it leads to an object of its own account."""
         other = proxy.token_of("other:user", Role.RESELLER_ADMIN)
         async with proxy.client.put("/v1/AUTH_other/d", headers=other) as answer:
             assert answer.status == 201
         await put(proxy, BODY)
-        await made(proxy)
+        await made(proxy, headers={"X-Symlink-Target-Account": ACCOUNT} if named else {})
         headers = {**other, "Destination": "d/copy", "Destination-Account": "AUTH_other"}
         assert (await proxy.anonymous("COPY", "c/link", headers, query="symlink=get")).status == 201
         async with proxy.client.get("/v1/AUTH_other/d/copy", headers=other) as answer:
-            assert await answer.read() == BODY
+            assert (answer.status, await answer.read() == BODY) == ((200, True) if named else (404, False))
+            account = ACCOUNT if named else "AUTH_other"
+            assert answer.headers["Content-Location"] == f"/v1/{account}/c/o"
         async with proxy.client.head("/v1/AUTH_other/d/copy?symlink=get", headers=other) as answer:
-            assert answer.headers["X-Symlink-Target-Account"] == ACCOUNT
+            assert answer.headers.get("X-Symlink-Target-Account") == (ACCOUNT if named else None)
 
 
 class TestRights:

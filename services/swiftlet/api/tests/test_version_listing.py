@@ -104,7 +104,6 @@ async def test_delimiters(proxy: Proxy) -> None:
         ("delimiter=1", 400),
         ("path=b", 400),
         ("limit=10001", 412),
-        ("limit=x", 412),
         ("format=xml", 406),
         ("format=plain", 406),
     ],
