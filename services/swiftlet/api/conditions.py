@@ -42,7 +42,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
-    """Whether If-Match and If-Unmodified-Since, both where both are sent, allow anything to be done with this version."""
+    """Whether If-Match and If-Unmodified-Since allow anything to be done with this version; each counts if it is sent."""
     if "If-Match" in headers and not _matches(headers["If-Match"], etag):
         return False
     if "If-Unmodified-Since" not in headers:
@@ -54,8 +54,8 @@ def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
 def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
     """Weigh a GET's or HEAD's conditions against an entity tag and its Last-Modified in whole seconds.
 
-    Both conditions for going on have to hold, as OpenStack Swift has it; RFC 9110 would ignore the date. Not so for a 304:
-    If-Modified-Since is looked at only without If-None-Match, since a second is too long to tell two versions apart.
+    Both conditions for going on have to hold, as OpenStack Swift has it; RFC 9110 would ignore the date. Not so for
+    a 304: If-Modified-Since is looked at only without If-None-Match, as a second is too long to tell versions apart.
     """
     if not may_write(headers, etag, modified_s):
         return Verdict.FAILED
