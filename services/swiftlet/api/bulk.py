@@ -1,8 +1,8 @@
 """Many objects in one request: what asks for it, and what such requests have in common.
 
 https://docs.openstack.org/swift/latest/middleware.html#bulk-operations. The rights are asked for at each name, not at
-the request's path. The answer is 200 at once, then white space while the work goes on, then a report: its
-`Response Status` is what counts.
+the request's path. The answer is 200 with a report, whose `Response Status` is what counts; while long work goes on,
+white space comes before it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Tally:
 async def report_on(
     call: Call, tally: Tally, work: Callable[[], Awaitable[None]], nothing: str, root: str
 ) -> web.StreamResponse:
-    """Answer 200, do the work, report."""
+    """Do the work and answer 200 with the report."""
     media_type = report_type(call)
 
     async def reported() -> bytes:
@@ -101,5 +101,4 @@ async def report_on(
             tally.ended(ApiError(500, "the server failed in the middle of this"))
         return render_report(media_type, tally.fields(nothing), tally.failures, root)
 
-    prologue = b'<?xml version="1.0" encoding="UTF-8"?>\n' if media_type.endswith("/xml") else b""
-    return await report_alive(call, 200, media_type, reported, prologue)
+    return await report_alive(call, 200, media_type, reported)

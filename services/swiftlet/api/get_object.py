@@ -36,10 +36,11 @@ async def _find(call: Call, specs: list[RangeSpec] | None) -> Stored:
     """What the request names, behind all links, unless it asks for a link itself; `specs` None for a HEAD."""
     if call.query.get("version-id"):
         stored = await find_version(call, call.path, call.query["version-id"])
-    else:
-        stored = await _named(call, specs)
-        await tell_version(call, stored)
-    return await followed(call, stored, call.flag("X-Newest"))
+        return await followed(call, stored, call.flag("X-Newest"))
+    named = await _named(call, specs)
+    found = await followed(call, named, call.flag("X-Newest"))
+    await tell_version(call, named, found)
+    return found
 
 
 async def _named(call: Call, specs: list[RangeSpec] | None) -> Stored:

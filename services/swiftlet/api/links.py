@@ -3,7 +3,8 @@
 A link is an object without bytes whose system metadata name its target. A client's links count against a limit and
 are followed with the rights of who asks; the links from an object to its current version (see `version_writes`) are
 the proxy's own: they do not count, and lead to where no client gets otherwise. A static link also says which entity
-tag the target must have; where links follow each other, each must fit the next.
+tag the target must have; where links follow each other, each must fit the next. The proxy's own links are not weighed:
+each leads to one version by its name, and what is asked of an object is asked of its version.
 
 Fault model: links may lead in circles, to what is gone, or to what has changed: 409 or 404 before any byte.
 """
@@ -125,10 +126,11 @@ async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dyn
     wanted: str | None = None
     while True:
         link = Link.of(stored.info)
-        own = stored.info.etag if link is None or link.etag is None else link.etag
-        if wanted is not None and wanted != own:
+        own = link is not None and link.version is not None
+        etag = stored.info.etag if link is None or link.etag is None else link.etag
+        if wanted is not None and wanted != etag and not own:
             await stored.close()
-            raise ApiError(409, f"the target's ETag is {own}, X-Symlink-Target-Etag asks for {wanted}")
+            raise ApiError(409, f"the target's ETag is {etag}, X-Symlink-Target-Etag asks for {wanted}")
         if link is None or not (dynamic or link.etag is not None):
             return Arrival(stored, last)
         await stored.close()
@@ -140,7 +142,7 @@ async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dyn
             stored = await (opened or reader.head)(link.target)
         except NotFound as error:
             raise NotFound(f"{link.location}, which the link leads to, does not exist") from error
-        last, wanted = link, link.etag
+        last, wanted = link, wanted if own else link.etag
 
 
 async def current_version(reader: Reader, stored: Stored, opened: Open | None = None) -> Stored:

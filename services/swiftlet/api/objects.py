@@ -6,6 +6,7 @@ https://docs.openstack.org/api-ref/object-store/ (objects).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -21,7 +22,8 @@ from swiftlet.api.policy_lookup import container_of, with_policy
 from swiftlet.api.problems import ApiError
 from swiftlet.api.storing import overtaken
 from swiftlet.api.symlinks import redirected
-from swiftlet.api.versioning import has_versions
+from swiftlet.api.version_writes import delete_version
+from swiftlet.api.versioning import NULL, has_versions
 from swiftlet.api.write_conditions import check_write
 from swiftlet.api.writes import delete_object
 from swiftlet.errors import Superseded
@@ -76,7 +78,10 @@ async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_typ
     return Link.of(info)
 
 
-async def delete_one(call: Call, path: Path) -> None:
-    """Delete an object with the rights of the request's sender; NotFound when there was none."""
+async def delete_one(call: Call, path: Path, version: str | None = None) -> None:
+    """Delete an object with the rights of the request's sender, or one version of it; NotFound when there was none."""
     await call.access.require("DELETE", path)
-    await delete_object(call, path)
+    if version and version != NULL:
+        await delete_version(replace(call, path=path), version)
+    else:
+        await delete_object(call, path, keep=not version)

@@ -1,7 +1,8 @@
 """Answers that tell of many operations: of a manifest's segments, of a large object's deletion.
 
-Fields and a list of (name, status) as text, JSON or XML, in the shapes of OpenStack Swift's bulk operations. While
-the work goes on, white space keeps the connection alive; the outcome is in the body, the status has long been sent.
+Fields and a list of (name, status) as text, JSON or XML, in the shapes of OpenStack Swift's bulk operations. Work that
+is short is done when its answer begins. While long work goes on, white space keeps the connection alive: the status has
+been sent before, and the outcome is in the body.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Failures = Sequence[tuple[str, str]]
 """Percent-encoded names and what is wrong with each."""
 MAX_FAILURES = 1000
 """So many of them are told one by one; of the others only the number is told."""
+
+_XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 def report_type(call: Call, default: str | None = None) -> str:
@@ -81,23 +84,39 @@ class ManyProblems(ApiError):
 
 
 async def report_alive(
-    call: Call,
-    status: int,
-    media_type: str,
-    work: Callable[[], Awaitable[bytes]],
-    prologue: bytes = b"",
+    call: Call, status: int, media_type: str, work: Callable[[], Awaitable[bytes]], at_once: bool = False
 ) -> web.StreamResponse:
-    """Send the head at once and white space every `slo_yield_frequency_s` seconds until `work` has the body.
+    """Answer with the body that `work` has in the end.
 
-    A client that goes away ends the work.
+    Work that takes longer than `slo_yield_frequency_s` seconds has the head sent then, and white space as often until
+    its end; the head comes before all work when `at_once`. A client that goes away ends the work once that is noticed.
     """
-    response = web.StreamResponse(status=status)
-    response.content_type, response.charset = media_type, "utf-8"
-    await response.prepare(call.request)
+    # A report that comes after white space anyway has no XML declaration, as in the reference.
+    begun = _XML if media_type.endswith("/xml") and not at_once else b""
     task = asyncio.ensure_future(work())
     try:
-        await response.write(prologue + b" ")
-        while not (await asyncio.wait({task}, timeout=call.api.options.limits.slo_yield_frequency_s))[0]:
+        if not at_once and await _over(call, task):
+            return web.Response(status=status, body=begun + task.result(), content_type=media_type, charset="utf-8")
+        return await _stream(call, status, media_type, begun or b" ", task)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _over(call: Call, task: asyncio.Future[bytes]) -> bool:
+    """Whether the work ends before the next white space is due."""
+    return bool((await asyncio.wait({task}, timeout=call.api.options.limits.slo_yield_frequency_s))[0])
+
+
+async def _stream(
+    call: Call, status: int, media_type: str, begun: bytes, task: asyncio.Future[bytes]
+) -> web.StreamResponse:
+    response = web.StreamResponse(status=status)
+    response.content_type, response.charset = media_type, "utf-8"
+    try:
+        await response.prepare(call.request)
+        await response.write(begun)
+        while not await _over(call, task):
             await response.write(b" ")
         await response.write(b"\r\n\r\n" + task.result())
         await response.write_eof()
@@ -107,7 +126,4 @@ async def report_alive(
         if call.request.transport is not None:
             call.request.transport.abort()
         raise
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
     return response

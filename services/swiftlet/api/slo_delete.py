@@ -1,7 +1,8 @@
 """DELETE of a static large object with its segments (`multipart-manifest=delete`).
 
 Segments go first, a few at a time, nested manifests after theirs; the manifest itself goes last, and only when
-nothing before it failed, so that what failed can be tried again. The answer is 200; what happened is in its body.
+nothing before it failed, so that what failed can be tried again. The answer is 200; what happened is in its body. With
+`version-id` the manifest is that version of the object, and it alone goes behind its segments.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from swiftlet.api.problems import ApiError, status_of
 from swiftlet.api.reports import render_report, report_alive, report_type, status_line
 from swiftlet.api.resolver import reader_of
 from swiftlet.api.slo_manifest import load_entries, path_of
+from swiftlet.api.version_reads import find_version
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.names import Path
 
@@ -71,11 +73,11 @@ async def delete(call: Call) -> web.StreamResponse:
         await _delete_all(call, outcome)
         return render_report(media_type, outcome.fields(), outcome.failures, "delete")
 
-    prologue = b'<?xml version="1.0" encoding="UTF-8"?>\n' if media_type.endswith("/xml") else b""
-    return await report_alive(call, 200, media_type, work, prologue)
+    return await report_alive(call, 200, media_type, work)
 
 
 async def _delete_all(call: Call, outcome: _Outcome) -> None:
+    version = call.query.get("version-id")
     try:
         manifests, segments = await _gather(call)
     except SwiftletError as error:
@@ -84,7 +86,7 @@ async def _delete_all(call: Call, outcome: _Outcome) -> None:
 
     async def remove(path: Path) -> None:
         try:
-            await delete_one(call, path)
+            await delete_one(call, path, version if path == call.path else None)
             outcome.deleted += 1
         except SwiftletError as error:
             outcome.failed(path, error)
@@ -125,8 +127,11 @@ async def _gather(call: Call) -> tuple[list[Path], list[Path]]:
 
 
 async def _entries(call: Call, path: Path) -> list[dict[str, object]]:
-    reader = reader_of(call)
-    stored = await current_version(reader, await reader.head(path))
+    reader, version = reader_of(call), call.query.get("version-id")
+    if version and path == call.path:
+        stored = await find_version(call, path, version)
+    else:
+        stored = await current_version(reader, await reader.head(path))
     if not slo.is_manifest(stored.info):
         raise ApiError(400, "Not an SLO manifest")
     data = await stored.read()

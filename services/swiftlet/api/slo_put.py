@@ -129,4 +129,4 @@ async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]
             fields |= {"Etag": answer.headers["Etag"], "Last Modified": answer.headers["Last-Modified"]}
         return render_report(media_type, fields, failures, _ROOT)
 
-    return await report_alive(call, 202, media_type, report)
+    return await report_alive(call, 202, media_type, report, at_once=True)

@@ -16,7 +16,7 @@ from swiftlet.api.body import Body
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.copying import named_object
 from swiftlet.api.core import Call
-from swiftlet.api.links import ACCOUNT, TARGET, TARGET_ETAG, Link, follow
+from swiftlet.api.links import ACCOUNT, TARGET, TARGET_ETAG, Link, current_version, follow
 from swiftlet.api.problems import ApiError
 from swiftlet.api.resolver import reader_of
 from swiftlet.api.storing import NewObject
@@ -76,7 +76,7 @@ async def _checked(call: Call, link: Link) -> tuple[Link, str]:
     """A static link with its target's size, and the target's content type; 409 unless it is what the link says."""
     reader = reader_of(call)
     try:
-        stored = await reader.head(link.target)
+        stored = await current_version(reader, await reader.head(link.target))
         found = (await follow(reader, stored, dynamic=False)).stored.info
     except NotFound as error:
         raise ApiError(409, f"{TARGET} does not exist") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import hdrs
 
+from swiftlet.api import reserved
 from swiftlet.api.core import Call
 from swiftlet.api.finishing import finish_with
 from swiftlet.api.links import Link
@@ -34,10 +35,14 @@ async def versioned_container(call: Call, path: Path) -> ContainerInfo:
 
 
 async def find_version(call: Call, path: Path, text: str) -> Stored:
-    """The version `text` of an object; 404 for one that is not there, and for a delete marker."""
+    """The version `text` of an object; 404 for one that is not there, and for a delete marker.
+
+    Versions are in a container of their own, which has no ACL: whom only the object's container lets in is refused.
+    """
     await call.access.require("GET", path)
     version = parse_version(await versioned_container(call, path), text)
     found = path if version is None else version_path(path, version)
+    await call.access.require("GET", found)
     reader, newest = reader_of(call), call.request.method not in _READING or call.flag("X-Newest")
     whole = call.request.method != "HEAD" and "Range" not in call.request.headers
     try:
@@ -66,8 +71,17 @@ async def version_of(call: Call, path: Path, info: ObjectInfo) -> str | None:
     return NULL if has_versions(await container_of(call.api, path)) else None
 
 
-async def tell_version(call: Call, stored: Stored) -> None:
-    """Have the answer to a GET or HEAD say which version it is, in containers that have versions."""
-    version = await version_of(call, call.path, stored.info)
-    if version is not None:
-        tell(call, VERSION_ID, version)
+async def tell_version(call: Call, named: Stored, found: Stored) -> None:
+    """Have the answer to a GET or HEAD say which version it is, in containers that have versions.
+
+    `named` is what the request names, and `found` what links lead to from there: a client's links lead to a version of
+    this container, which is told, or to what is none (`null`).
+    """
+    version = await version_of(call, call.path, named.info)
+    if version is None:
+        return
+    if call.query.get("symlink") != "get":
+        reached = reserved.version_of(found.path)
+        here = reached is not None and (reached[0].account, reached[0].container) == (call.path.account, call.container)
+        version = reached[1].internal if reached is not None and here else NULL
+    tell(call, VERSION_ID, version)

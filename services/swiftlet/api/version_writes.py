@@ -165,23 +165,24 @@ async def _remove(call: Call, main: Place, timestamp: Timestamp) -> None:
 
 
 async def delete_version(call: Call, text: str) -> web.Response:
-    """DELETE with `version-id`: that version alone is removed, and the object with it if it is the current one."""
+    """DELETE with the id of a version: it alone is removed, and the object with it if it is the current one.
+
+    Nobody may whom only the container's ACL lets in: the versions' own container has none.
+    """
     container = await container_to_write(call.api, call.path)
     version = parse_version(container, text)
-    main = Place(call.path, container.policy)
+    assert version is not None, "version null is the object itself"
+    path, main = version_path(call.path, version), Place(call.path, container.policy)
+    await call.access.require("DELETE", path)
     info = await _info(call, main)
     current = _version(info)
-    if version is None and (info is None or current is not None):
-        raise NotFound(f"{call.path} has no version {NULL}")
     if info is not None and current == version:
         await _remove_seen(call, main, info)
         current = None
-    if version is not None:
-        policy = await versions_policy(call.api, call.path, container)
-        path = version_path(call.path, version)
-        written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
-        if not written.existed:
-            raise NotFound(f"{call.path} has no version {text}")
+    policy = await versions_policy(call.api, call.path, container)
+    written = await call.stamped(lambda timestamp: call.api.objects.delete(path, policy, timestamp))
+    if not written.existed:
+        raise NotFound(f"{call.path} has no version {text}")
     headers = {VERSION_ID: text, CURRENT_VERSION_ID: NULL if current is None else current.internal}
     return web.Response(status=204, headers=headers)
 

@@ -25,10 +25,13 @@ async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecor
     return await store(new, container.policy)
 
 
-async def delete_object(call: Call, path: Path) -> None:
-    """Delete an object; NotFound when there was none."""
+async def delete_object(call: Call, path: Path, keep: bool = True) -> None:
+    """Delete an object; NotFound when there was none.
+
+    Without `keep` an object with versions goes without a delete marker and its versions stay; archives keep it anyway.
+    """
     container = await container_to_write(call.api, path)
-    if keeps_versions(container):
+    if keep and keeps_versions(container):
         await delete_current(call, path, container)
         return
 

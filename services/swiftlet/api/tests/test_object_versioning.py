@@ -19,6 +19,7 @@ from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
 from swiftlet.api.tests.quotas import report
 from swiftlet.api.tests.versions import AT_ONCE, enable, list_json, put, put_version, versions
 from swiftlet.api.versioning import DELETE_MARKER
+from swiftlet.auth.identity import Role
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerRow
 from swiftlet.names import Path
@@ -248,11 +249,16 @@ class TestDeletion:
         await put(proxy, b"0")
         await enable(proxy)
         answer = await proxy.call("DELETE", "c/o", query="version-id=null")
-        assert (answer.status, answer.headers["X-Object-Version-Id"]) == (204, "null")
+        assert (answer.status, "X-Object-Version-Id" in answer.headers) == (204, False)
         assert await versions(proxy) == []
-        await put(proxy, b"1")
+
+    async def test_of_version_null_leaves_all_versions(self, proxy: Proxy) -> None:
+        first, second = [await put_version(proxy, body) for body in (b"1", b"2")]
+        assert (await proxy.call("DELETE", "c/o", query="version-id=null")).status == 204
+        assert (await get(proxy))[0] == 404
+        assert await versions(proxy) == [("o", second, False), ("o", first, False)]
         assert (await proxy.call("DELETE", "c/o", query="version-id=null")).status == 404
-        assert await get(proxy) == (200, b"1")
+        assert await get(proxy, second) == (200, b"2")
 
 
 async def test_an_older_version_is_put_in_place(proxy: Proxy) -> None:
@@ -365,11 +371,65 @@ class TestCopies:
 
 
 class TestLinks:
+    """Clients' symbolic links in containers with versions."""
+
+    @pytest.mark.parametrize("static", [False, True])
+    async def test_a_link_is_read_and_is_a_version(self, proxy: Proxy, static: bool) -> None:
+        await proxy.call("PUT", "d")
+        await put(proxy, b"target", "d/o")
+        link = {"X-Symlink-Target": "d/o"} | ({"X-Symlink-Target-Etag": md5(b"target")} if static else {})
+        version = await put_version(proxy, b"", headers=link)
+        for query in ("", f"version-id={version}"):
+            answer = await proxy.call("GET", "c/o", query=query)
+            assert (answer.status, answer.body) == (200, b"target")
+            assert answer.headers["Content-Location"] == f"/v1/{ACCOUNT}/d/o"
+            assert answer.headers["X-Object-Version-Id"] == (version if query else "null")
+        itself = await proxy.call("HEAD", "c/o", query="symlink=get")
+        assert itself.headers["X-Object-Version-Id"] == version
+        await put_version(proxy, b"later")
+        assert (await proxy.call("PUT", "c/o", query=f"version-id={version}")).status == 201
+        assert await get(proxy) == (200, b"target")
+
+    async def test_a_static_link_breaks_with_its_target(self, proxy: Proxy) -> None:
+        await proxy.call("PUT", "d")
+        await put(proxy, b"target", "d/o")
+        await put_version(proxy, b"", headers={"X-Symlink-Target": "d/o", "X-Symlink-Target-Etag": md5(b"target")})
+        await put(proxy, b"other", "d/o")
+        assert (await get(proxy))[0] == 409
+
+    async def test_static_links_to_each_other(self, proxy: Proxy) -> None:
+        await put_version(proxy, b"target", "c/t")
+        static = {"X-Symlink-Target-Etag": md5(b"target")}
+        await put_version(proxy, b"", "c/a", {"X-Symlink-Target": "c/t", **static})
+        await put_version(proxy, b"", "c/b", {"X-Symlink-Target": "c/a", **static})
+        await proxy.call("PUT", "d")
+        await put(proxy, b"", "d/l", {"X-Symlink-Target": "c/b", **static})
+        for name in ("c/a", "c/b"):
+            assert await get(proxy, name=name) == (200, b"target")
+        wrong = {"X-Symlink-Target": "c/a", "X-Symlink-Target-Etag": md5(b"")}
+        assert (await proxy.call("PUT", "c/x", wrong)).status == 409
+        await put_version(proxy, b"new", "c/t")
+        assert (await get(proxy, name="c/b"))[0] == 409
+
+    @pytest.mark.parametrize("static", [False, True])
+    async def test_a_large_object_tells_its_version_through_a_link(self, proxy: Proxy, static: bool) -> None:
+        version = (await put_large(proxy)).headers["X-Object-Version-Id"]
+        whole = await proxy.call("HEAD", "c/big")
+        assert whole.headers["X-Object-Version-Id"] == version
+        link = {"X-Symlink-Target": "c/big"}
+        if static:
+            link["X-Symlink-Target-Etag"] = whole.headers["X-Manifest-Etag"]
+        await put_version(proxy, b"", "c/link", link)
+        for method in ("GET", "HEAD"):
+            answer = await proxy.call(method, "c/link")
+            assert (answer.status, answer.headers["X-Object-Version-Id"]) == (200, version)
+        assert (await proxy.call("GET", "c/link")).body == WHOLE
+
     async def test_are_versions_themselves(self, proxy: Proxy) -> None:
         await put(proxy, b"target")
         await proxy.call("PUT", "c/link", {"X-Symlink-Target": "c/o", "Content-Type": ""})
         assert await get(proxy, name="c/link") == (200, b"target")
-        version = (await proxy.call("HEAD", "c/link")).headers["X-Object-Version-Id"]
+        version = (await proxy.call("HEAD", "c/link", query="symlink=get")).headers["X-Object-Version-Id"]
         await put(proxy, b"plain", "c/link")
         assert await get(proxy, name="c/link") == (200, b"plain")
         assert await get(proxy, version, "c/link") == (200, b"target")
@@ -423,15 +483,42 @@ class TestLargeObjects:
 
 
 class TestRights:
-    async def test_readers_of_the_container_read_versions(self, proxy: Proxy) -> None:
+    """The container's ACL is for the objects in it; their versions are the account's users' alone."""
+
+    async def test_of_the_containers_acl(self, proxy: Proxy) -> None:
+        first, second = [await put_version(proxy, body) for body in (b"1", b"2")]
+        await proxy.call("POST", "c", {"X-Container-Read": "other:sue", "X-Container-Write": "other:sue"})
+        sue = proxy.token_of("other:sue", Role.USER)
+        assert (await proxy.call("GET", "c/o", sue)).body == b"2"
+        assert (await proxy.call("GET", "c/o", sue, query="version-id=null")).status == 404
+        assert (await proxy.call("GET", "c", sue, query="versions")).status == 200
+        for version in (first, second):
+            for method in ("GET", "HEAD", "DELETE"):
+                assert (await proxy.call(method, "c/o", sue, query=f"version-id={version}")).status == 403
+            copy = await proxy.call("COPY", "c/o", {**sue, "Destination": "c/p"}, query=f"version-id={version}")
+            assert copy.status == 403
+        deletion = await proxy.call("DELETE", "c/o", sue, query=f"version-id={first}&multipart-manifest=delete")
+        assert b"403 Forbidden" in deletion.body
+        assert (await proxy.call("PUT", "c/o", sue, query=f"version-id={first}")).status == 201
+        assert await versions(proxy) == [("o", second, False), ("o", first, True)]
+
+    async def test_of_anybody(self, proxy: Proxy) -> None:
         version = await put_version(proxy, b"1")
-        await proxy.call("POST", "c", {"X-Container-Read": ".r:*", "X-Container-Write": "other:user"})
+        await proxy.call("POST", "c", {"X-Container-Read": ".r:*,.rlistings"})
         assert (await proxy.anonymous("GET", "c/o")).body == b"1"
-        assert (await proxy.anonymous("GET", "c/o", query=f"version-id={version}")).body == b"1"
-        writer = proxy.token_of("other:user")
-        assert (await proxy.anonymous("PUT", "c/o", writer, b"2")).status == 201
-        assert (await proxy.anonymous("DELETE", "c/o", writer, query=f"version-id={version}")).status == 204
-        assert (await proxy.anonymous("DELETE", "c/o", query=f"version-id={version}")).status == 401
+        assert (await proxy.anonymous("GET", "c/o", query=f"version-id={version}")).status == 401
+        assert (await proxy.anonymous("GET", "c", query="versions")).status == 200
+
+    async def test_of_the_accounts_acl_and_roles(self, proxy: Proxy) -> None:
+        version = await put_version(proxy, b"1")
+        acl = {"read-only": ["other:ron"], "read-write": ["other:sue"]}
+        await proxy.call("POST", "", {"X-Account-Access-Control": json.dumps(acl)})
+        query = f"version-id={version}"
+        for login, role, deletion in (("other:ron", Role.USER, 403), ("test:ann", Role.READER, 403)):
+            token = proxy.token_of(login, role)
+            assert (await proxy.call("GET", "c/o", token, query=query)).body == b"1"
+            assert (await proxy.call("DELETE", "c/o", token, query=query)).status == deletion
+        assert (await proxy.call("DELETE", "c/o", proxy.token_of("other:sue"), query=query)).status == 204
 
     async def test_others_do_not(self, proxy: Proxy) -> None:
         version = await put_version(proxy, b"1")

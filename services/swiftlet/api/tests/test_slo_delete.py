@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from swiftlet.api.tests.large import entry, inline, put_large, put_manifest, put_segments
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
+from swiftlet.api.tests.versions import AT_ONCE, put_version, versions
 from swiftlet.errors import Unavailable
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import LimitsSection
@@ -130,3 +133,69 @@ async def test_too_many_segments(cluster: MemoryCluster, tmp_path: Path) -> None
 async def test_deleting_later_is_not_supported(proxy: Proxy, query: str, status: int) -> None:
     await put_large(proxy)
     assert (await delete(proxy, query=query)).status == status
+
+
+class TestVersions:
+    """`multipart-manifest=delete` with `version-id`."""
+
+    @staticmethod
+    async def large(proxy: Proxy) -> str:
+        """A large object in a container with versions, its segments in one without."""
+        assert (await proxy.call("PUT", "v", {"X-Versions-Enabled": "true"})).status == 201
+        manifest = json.dumps(await put_segments(proxy)).encode()
+        answer = await proxy.call("PUT", "v/big", data=manifest, query="multipart-manifest=put")
+        return answer.headers["X-Object-Version-Id"]
+
+    @pytest.fixture
+    async def proxy(self, cluster: MemoryCluster, tmp_path: Path) -> AsyncIterator[Proxy]:
+        async with proxy_of(cluster, tmp_path, versioning=AT_ONCE) as made:
+            yield made
+
+    async def test_one_version_goes_with_its_segments(self, proxy: Proxy) -> None:
+        first = await self.large(proxy)
+        second = await put_version(proxy, b"plain", "v/big")
+        query = f"multipart-manifest=delete&version-id={first}"
+        answer = await proxy.call("DELETE", "v/big", JSON, query=query)
+        assert json.loads(answer.body)["Number Deleted"] == 5
+        assert await names(proxy) == []
+        assert await versions(proxy, container="v") == [("big", second, True)]
+        again = json.loads((await proxy.call("DELETE", "v/big", JSON, query=query)).body)
+        assert (again["Number Deleted"], again["Number Not Found"]) == (0, 1)
+        plain = await proxy.call("DELETE", "v/big", JSON, query=f"multipart-manifest=delete&version-id={second}")
+        assert json.loads(plain.body)["Errors"] == [["/v/big", "Not an SLO manifest"]]
+
+    async def test_the_current_version_takes_the_object(self, proxy: Proxy) -> None:
+        version = await self.large(proxy)
+        await proxy.call("DELETE", "v/big", JSON, query=f"multipart-manifest=delete&version-id={version}")
+        assert (await proxy.call("HEAD", "v/big")).status == 404
+        assert await versions(proxy, container="v") == []
+
+
+async def test_the_work_is_done_when_the_answer_begins(proxy: Proxy) -> None:
+    await put_large(proxy)
+    answer = await proxy.open("DELETE", "c/big", JSON, query="multipart-manifest=delete")
+    assert answer.status == 200
+    assert await names(proxy) == []
+    assert json.loads(await answer.read())["Number Deleted"] == 5
+    assert answer.headers["Content-Length"]
+    answer.release()
+
+
+@pytest.mark.parametrize(("accept", "begun"), [("application/json", b" "), ("application/xml", b"<?xml")])
+async def test_white_space_keeps_long_work_alive(
+    cluster: MemoryCluster, tmp_path: Path, accept: str, begun: bytes
+) -> None:
+    async with proxy_of(cluster, tmp_path, limits=LimitsSection(slo_yield_frequency_s=0.01)) as proxy:
+        await put_large(proxy)
+        objects, remove, go_on = proxy.cluster.objects, proxy.cluster.objects.delete, asyncio.Event()
+
+        async def waits(path: Any, *arguments: Any) -> Any:
+            await go_on.wait()
+            return await remove(path, *arguments)
+
+        objects.delete = waits  # type: ignore[method-assign,assignment]
+        answer = await proxy.open("DELETE", "c/big", {"Accept": accept}, query="multipart-manifest=delete")
+        assert (await answer.content.readexactly(len(begun))) == begun
+        go_on.set()
+        assert b"Deleted" in await answer.read() or accept != "application/json"
+        assert await names(proxy) == []

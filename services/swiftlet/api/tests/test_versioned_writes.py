@@ -226,6 +226,15 @@ async def test_a_proxy_that_stops_after_the_copy(proxy: Proxy, monkeypatch: pyte
     assert await archived(proxy) == [b"1"], "the same copy, not another"
 
 
+@pytest.mark.parametrize(("header", "left"), [(STACK, b"1"), (HISTORY, None)])
+async def test_deletion_of_version_null_is_that_of_the_object(proxy: Proxy, header: str, left: bytes | None) -> None:
+    await use(proxy, header)
+    await put(proxy, b"1")
+    await put(proxy, b"2")
+    assert (await proxy.call("DELETE", "c/o", query="version-id=null")).status == 204
+    assert await body(proxy) == left
+
+
 class TestWritersAtOnce:
     @BOTH
     @pytest.mark.parametrize("size", [10, 2 * SMALL])
