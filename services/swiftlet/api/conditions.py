@@ -42,7 +42,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
-    """Whether If-Match and If-Unmodified-Since allow anything to be done with this version; each counts if it is sent."""
+    """Whether If-Match and If-Unmodified-Since allow anything with this version; each counts where it is sent."""
     if "If-Match" in headers and not _matches(headers["If-Match"], etag):
         return False
     if "If-Unmodified-Since" not in headers:

@@ -12,7 +12,7 @@ from swiftlet.api.core import Call
 from swiftlet.api.finishing import accepted
 from swiftlet.api.listings import FORMS, choose_type, describe, parse_listing, render, render_text
 from swiftlet.api.metadata import CONTAINER_META, CONTAINER_SYSMETA, bounds_of, collect, refuse_unsupported
-from swiftlet.api.privileged import container_acls, unprivileged
+from swiftlet.api.privileged import container_acls, sync_key, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
 from swiftlet.api.versioning import bytes_of_versions, delete_versions_container, mode_changes, settle
@@ -39,7 +39,8 @@ def new_metadata(call: Call) -> dict[str, str]:
     """What a PUT or POST changes of a container's metadata, its ACLs included; "" removes an item."""
     items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
     check_container_quota(items)
-    return unprivileged(items | container_acls(call.request.headers), call.owner)
+    items |= container_acls(call.request.headers) | sync_key(call.request.headers)
+    return unprivileged(items, call.owner)
 
 
 async def head(call: Call) -> web.Response:

@@ -5,7 +5,7 @@ https://docs.openstack.org/api-ref/object-store/ (create or update metadata); li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from swiftlet.api.problems import ApiError
 from swiftlet.model import MetadataBounds
@@ -33,7 +33,6 @@ OBJECT_HEADERS = frozenset(
 _UNSUPPORTED = frozenset(
     {
         "X-Container-Sync-To",
-        "X-Container-Sync-Key",
         "X-Container-Rfc-Compliant-Etags",
         "X-Account-Rfc-Compliant-Etags",
     }
@@ -59,11 +58,14 @@ def canonical(name: str) -> str:
     return canonical(full.replace("_", "-")) if "_" in full and full.startswith(_META) else full
 
 
-def refuse_unsupported(headers: Iterable[str]) -> None:
-    """501 for features that would be silently ignored otherwise, and mean something to who asks for them."""
-    for name in headers:
+def refuse_unsupported(headers: Mapping[str, str]) -> None:
+    """501 for features that would be silently ignored otherwise, and mean something to who asks for them.
+
+    An empty value asks for none.
+    """
+    for name, value in headers.items():
         full = canonical(name)
-        if full in _UNSUPPORTED:
+        if full in _UNSUPPORTED and value.strip():
             raise ApiError(501, f"{full} is not supported")
         if full == "X-Static-Large-Object":
             raise ApiError(400, f"{full} is a reserved header; PUT a manifest with ?multipart-manifest=put")

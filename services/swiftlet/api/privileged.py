@@ -1,4 +1,4 @@
-"""Headers that only owners see and set: ACLs, and the keys of temporary URLs and forms.
+"""Headers that only owners see and set: ACLs, and the keys of temporary URLs, forms and synchronization.
 
 From anybody else they are dropped unread, as OpenStack Swift drops them, and left out of answers.
 """
@@ -14,7 +14,8 @@ from swiftlet.auth.acl import CONTAINER_READ, CONTAINER_WRITE, InvalidAcl, clean
 
 ACCOUNT_KEYS = ("X-Account-Meta-Temp-Url-Key", "X-Account-Meta-Temp-Url-Key-2")
 CONTAINER_KEYS = ("X-Container-Meta-Temp-Url-Key", "X-Container-Meta-Temp-Url-Key-2")
-PRIVILEGED = frozenset({ACCOUNT_ACL, CONTAINER_READ, CONTAINER_WRITE, *ACCOUNT_KEYS, *CONTAINER_KEYS})
+SYNC_KEY = "X-Container-Sync-Key"
+PRIVILEGED = frozenset({ACCOUNT_ACL, CONTAINER_READ, CONTAINER_WRITE, SYNC_KEY, *ACCOUNT_KEYS, *CONTAINER_KEYS})
 
 
 def unprivileged(items: Mapping[str, str], owner: bool) -> dict[str, str]:
@@ -31,6 +32,19 @@ def container_acls(headers: Mapping[str, str]) -> dict[str, str]:
         elif name in headers:
             acls[name] = _cleaned(name, headers[name])
     return acls
+
+
+def sync_key(headers: Mapping[str, str]) -> dict[str, str]:
+    """The sync key that a request sets; "" removes it.
+
+    It is kept for clients that set keys before they know whether there is synchronization; nothing here uses it.
+    """
+    if "X-Remove-Container-Sync-Key" in headers:
+        return {SYNC_KEY: ""}
+    if SYNC_KEY not in headers:
+        return {}
+    utf8_size(SYNC_KEY, headers[SYNC_KEY])
+    return {SYNC_KEY: headers[SYNC_KEY].strip()}
 
 
 def _cleaned(name: str, text: str) -> str:

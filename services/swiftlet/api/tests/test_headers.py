@@ -159,16 +159,33 @@ async def test_parts_of_a_large_object(proxy: Proxy) -> None:
 
 
 async def test_what_is_not_supported_says_so(proxy: Proxy) -> None:
-    for name in ("X-Container-Sync-To", "X-Container-Sync-Key"):
-        for method, path in (("PUT", "c2"), ("POST", "c")):
-            answer = await proxy.call(method, path, {name: "x"})
-            assert (answer.status, name.encode() in answer.body) == (501, True)
+    for method, path in (("PUT", "c2"), ("POST", "c")):
+        answer = await proxy.call(method, path, {"X-Container-Sync-To": "x"})
+        assert (answer.status, b"X-Container-Sync-To" in answer.body) == (501, True)
     for name, path in (("X-Container-Rfc-Compliant-Etags", "c"), ("X-Account-Rfc-Compliant-Etags", "")):
         assert (await proxy.call("POST", path, {name: "true"})).status == 501
     reseller = proxy.token_of("test:boss", Role.RESELLER_ADMIN)
     for name in ("X-Account-Quota-Bytes-Policy-gold", "X-Account-Quota-Count-Policy-gold"):
         assert (await proxy.call("POST", "", {**reseller, name: "1"})).status == 501
     assert (await proxy.call("DELETE", "c/o", query="multipart-manifest=delete&async=true")).status in {404, 501}
+
+
+async def test_sync_keys_are_kept_for_owners(proxy: Proxy) -> None:
+    kept = "X-Container-Sync-Key"
+    assert (await proxy.call("PUT", "synced", {kept: "secret", "X-Container-Sync-To": ""})).status == 201
+    assert (await proxy.call("HEAD", "synced")).headers[kept] == "secret"
+
+    friend = proxy.token_of("test:friend")
+    shared = {"X-Account-Access-Control": json.dumps({"read-write": ["test:friend"]})}
+    assert (await proxy.call("POST", "", shared)).status == 204
+    assert kept not in (await proxy.call("HEAD", "synced", friend)).headers
+    assert (await proxy.call("POST", "synced", {**friend, kept: "another"})).status == 204
+    assert (await proxy.call("HEAD", "synced")).headers[kept] == "secret"
+
+    for nothing in ({kept: ""}, {"X-Remove-Container-Sync-Key": "x"}):
+        assert (await proxy.call("POST", "synced", {kept: "again"})).status == 204
+        assert (await proxy.call("POST", "synced", nothing)).status == 204
+        assert kept not in (await proxy.call("HEAD", "synced")).headers
 
 
 async def test_accounts_are_made_and_deleted_by_reseller_admins(proxy: Proxy) -> None:
