@@ -93,7 +93,7 @@ class Sender:
             self._updates += 1
         self._begun[updates[-1].number] = time.perf_counter()
         self.undurable += len(updates)
-        return row_wire.message([row_wire.update_bytes(update) for update in updates], KEY)
+        return row_wire.message([row_wire.update_bytes(update) for update in updates], KEY, "127.0.0.1:1")
 
     def _row(self) -> ObjectRow:
         self._rows += 1

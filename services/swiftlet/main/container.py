@@ -13,7 +13,7 @@ from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
-from swiftlet.main.local_devices import local_devices
+from swiftlet.main.local_devices import hosts_of, local_devices
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
@@ -49,7 +49,9 @@ def create_app(settings: ContainerSettings) -> web.Application:
     sharded = _use_sharding(app, settings, stores, rings, transport)
     is_local = local_devices(settings.container)
     placed = {name: databases_placed_by(rings.account, rings.container, name, is_local) for name in stores}
-    server = ContainerServer(stores, reporter, use_keys(app, settings.cluster).signing, sharded, placed)
+    key = use_keys(app, settings.cluster).signing
+    key.answer_to(hosts_of(settings.container))
+    server = ContainerServer(stores, reporter, key, sharded, placed)
     _use_usage(app, server.usage, AccountTally(stores, settings.container.usage_interval_s))
     add_container_routes(app, server)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from functools import partial
 
 from swiftlet.ring.model import Device
@@ -24,9 +25,24 @@ def local_devices(section: Section, machine: str | None = None) -> IsLocal:
     return partial(_is_local, section, known_host(section), machine or socket.gethostname())
 
 
+def hosts_of(section: Section, machine: str | None = None) -> Callable[[str], bool]:
+    """Whether HOST:PORT, as a request was signed for, is this server; `machine` as for `local_devices`."""
+    known, name = known_host(section), machine or socket.gethostname()
+
+    def is_ours(authority: str) -> bool:
+        host, _, port = authority.rpartition(":")
+        return port == str(section.port) and _is_host(host.removeprefix("[").removesuffix("]"), known, name)
+
+    return is_ours
+
+
+def _is_host(host: str, known: str | None, machine: str) -> bool:
+    if known is not None:
+        return host == known
+    return host == machine or host.startswith(f"{machine}.")
+
+
 def _is_local(section: Section, known: str | None, machine: str, device: Device) -> bool:
     if device.port != section.port or device.device not in section.devices:
         return False
-    if known is not None:
-        return device.host == known
-    return device.host == machine or device.host.startswith(f"{machine}.")
+    return _is_host(device.host, known, machine)

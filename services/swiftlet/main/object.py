@@ -11,7 +11,7 @@ from aiohttp import web
 
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.keys import use_keys
-from swiftlet.main.local_devices import known_host, local_devices
+from swiftlet.main.local_devices import hosts_of, known_host, local_devices
 from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
@@ -67,6 +67,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     elif cluster.rdma == "required":
         raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
     key = use_keys(app, cluster).signing
+    key.answer_to(hosts_of(section))
     owed = {name: NativeOwed(store) for name, store in native.items()}
     placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
     server = ObjectServer(

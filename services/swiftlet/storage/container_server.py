@@ -192,15 +192,23 @@ class ContainerServer:
             await self._reporter.report_now(request.match_info["device"], id)
 
     def handler(
-        self, operation: str, work: Callable[[web.Request, Answer], Awaitable[Answer | bytes]], max_body: int
+        self,
+        operation: str,
+        work: Callable[[web.Request, Answer], Awaitable[Answer | bytes]],
+        max_body: int,
+        *,
+        once: bool = False,
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """`work` as aiohttp calls it: with the body read, checked and parsed, counted and timed."""
+        """`work` as aiohttp calls it: with the body read, checked and parsed, counted and timed.
+
+        `once`: a request is obeyed one time only, for somebody who overheard it could do harm with it later.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             begun = time.perf_counter()
 
             async def run() -> Answer | bytes:
-                return await work(request, parsed(await read_signed(request, max_body, self.key)))
+                return await work(request, parsed(await read_signed(request, max_body, self.key, once=once)))
 
             response = await answered(run)
             REQUESTS.labels(operation, str(response.status)).inc()
@@ -258,7 +266,8 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
     # Before what it would be a kind of databases for.
     app.router.add_route("POST", f"{sync}/session", server.sync.session)
     for method, path, work, max_body in routes:
-        app.router.add_route(method, path, server.handler(work.__name__, work, max_body))
+        once = path.endswith("/forget")
+        app.router.add_route(method, path, server.handler(work.__name__, work, max_body, once=once))
     app.router.add_route("GET", row_wire.PATH, server.rows.handle)
     app.on_shutdown.append(server.rows.close)
     app.on_cleanup.append(server.sync.close)

@@ -39,11 +39,18 @@ async def read_limited(request: web.Request, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-async def read_signed(request: web.Request, limit: int, key: ClusterKey | None) -> bytes:
-    """The body of a request whose signature holds; Unauthorized, WireError."""
+def signed_parts(request: web.Request) -> tuple[str | None, str, str, str]:
+    """The signature, and what of it stands in the head: method, host, target."""
+    headers = request.headers
+    return headers.get(SIGNATURE_HEADER), request.method, headers.get("Host", ""), request.raw_path
+
+
+async def read_signed(request: web.Request, limit: int, key: ClusterKey | None, *, once: bool = False) -> bytes:
+    """The body of a request whose signature holds, and `once` has not been seen yet; Unauthorized, WireError."""
     body = await read_limited(request, limit)
     if key is not None:
-        key.check(request.headers.get(SIGNATURE_HEADER), request.method, request.raw_path, body)
+        check = key.check_once if once else key.check
+        check(*signed_parts(request), body)
     return body
 
 

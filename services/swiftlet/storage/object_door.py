@@ -11,11 +11,12 @@ from aiohttp import web
 
 from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.model import ObjectKey
+from swiftlet.storage.json_requests import signed_parts
 from swiftlet.storage.metrics import DEVICE_UP, DURATION, IN_FLIGHT, REQUESTS
 from swiftlet.storage.pool import DevicePool
 from swiftlet.transport.object_messages import parse_digest, parse_index
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import JSON_TYPE, SIGNATURE_HEADER, error_to_wire, json_bytes
+from swiftlet.transport.wire import JSON_TYPE, error_to_wire, json_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,12 @@ class Door:
     def check(self, request: web.Request, meaning: bytes = b"") -> None:
         """Unauthorized unless the request is signed for what it says."""
         if self._key is not None:
-            self._key.check(request.headers.get(SIGNATURE_HEADER), request.method, request.raw_path, meaning)
+            self._key.check(*signed_parts(request), meaning)
+
+    def check_once(self, request: web.Request, meaning: bytes) -> None:
+        """As `check`, for what must not be done again by somebody who overheard the request."""
+        if self._key is not None:
+            self._key.check_once(*signed_parts(request), meaning)
 
     def guard(self, operation: str, handler: Handler) -> Handler:
         """`handler` with its errors turned into answers and everything counted."""

@@ -232,10 +232,10 @@ class ObjectServer:
         self._door.check(request)
         return await get(device, request, self.settings.idle_timeout_s)
 
-    async def _message(self, request: web.Request) -> dict[str, object]:
-        """A request's JSON, after its signature was checked."""
+    async def _message(self, request: web.Request, *, once: bool = False) -> dict[str, object]:
+        """A request's JSON, after its signature was checked; with `once` a repetition is refused."""
         body = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_JSON_BODY)
-        self._door.check(request, body)
+        (self._door.check_once if once else self._door.check)(request, body)
         return json_object(body)
 
     async def _post(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
@@ -257,9 +257,10 @@ class ObjectServer:
 
     async def _remove(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         with at_work(device.pool):
-            entry = entry_from((await self._message(request)).get("entry"))
-            removed = await device.pool.run(device.store.remove, object_key(request), entry)
-            return json_answer({"removed": removed})
+            entry, key = entry_from((await self._message(request, once=True)).get("entry")), object_key(request)
+            if self._placed.get(device.name, nowhere)(key.policy).is_primary(key.partition):
+                return json_answer({"removed": False})
+            return json_answer({"removed": await device.pool.run(device.store.remove, key, entry)})
 
     async def _sync(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)

@@ -33,9 +33,9 @@ class Arrived(NamedTuple):
     grows: bool
 
 
-def arrived(data: bytes, key: ClusterKey | None) -> list[Arrived]:
+def arrived(data: bytes, key: ClusterKey | None, host: str) -> list[Arrived]:
     """The updates in a message; Unauthorized, WireError, InvalidName."""
-    return [_arrived(entry) for entry in row_wire.entries_of(data, key)]
+    return [_arrived(entry) for entry in row_wire.entries_of(data, key, host)]
 
 
 def _arrived(entry: object) -> Arrived:

@@ -81,7 +81,7 @@ class RowStreams:
         stream = _Stream(self, socket, connection)
         self._open.add(stream)
         try:
-            await stream.run(self._key)
+            await stream.run(self._key, request.headers.get("Host", ""))
         finally:
             self._open.discard(stream)
         return socket
@@ -123,13 +123,13 @@ class _Stream:
         self._sending: asyncio.Handle | None = None
         self._stuck_s: float | None = None
 
-    async def run(self, key: ClusterKey | None) -> None:
-        """Until the peer or we end it."""
+    async def run(self, key: ClusterKey | None, host: str) -> None:
+        """Until the peer or we end it; each message is signed for `host`, as the request was."""
         try:
             async for message in self._socket:
                 if message.type is not WSMsgType.BINARY:
                     break
-                for update in arrived(message.data, key):
+                for update in arrived(message.data, key, host):
                     self._begin(update)
                 while self._unanswered >= row_wire.MAX_UNANSWERED:
                     self._room.clear()

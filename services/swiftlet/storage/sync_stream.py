@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from aiohttp import WSMsgType, web
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
+from swiftlet.storage.json_requests import signed_parts
 from swiftlet.storage.object_door import error_answer
 from swiftlet.storage.sockets import SEND_S, open_socket
 from swiftlet.transport import sync_wire
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.sync_wire import Answer, Answerer, Batch, Request
-from swiftlet.transport.wire import SIGNATURE_HEADER
 from swiftlet.web.logs import get_logger
 
 MAX_STREAMS = 4096
@@ -72,7 +72,7 @@ class SyncDoor:
         """One stream, from its beginning to its end."""
         try:
             if self._key is not None:
-                self._key.check(request.headers.get(SIGNATURE_HEADER), request.method, request.raw_path)
+                self._key.check(*signed_parts(request))
             if len(self._open) >= MAX_STREAMS:
                 raise NodeBusy(f"{len(self._open)} sync streams are open; ask without one")
         except SwiftletError as error:

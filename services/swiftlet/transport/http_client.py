@@ -24,7 +24,7 @@ from yarl import URL
 from swiftlet.context import REQUEST_ID_HEADER, request_id
 from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.ring.model import Device
-from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.signing import ClusterKey, authority
 from swiftlet.transport.wire import FRAMES_TYPE, JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
 
 MAX_ERROR_BODY = 64 * 1024
@@ -103,13 +103,13 @@ class NodeClient:
         `target` is path and query, already quoted; `meaning` the part of the body that the signature covers;
         `length` the body's bytes where `body` can't tell. The caller releases or closes the response.
         """
-        headers = {REQUEST_ID_HEADER: request_id.get()}
+        headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if body is not None:
             headers["Content-Type"] = JSON_TYPE if body is meaning else FRAMES_TYPE
         if length is not None:
             headers["Content-Length"] = str(length)
         if self._key is not None:
-            headers[SIGNATURE_HEADER] = self._key.sign(method, target, meaning)
+            headers[SIGNATURE_HEADER] = self._key.sign(method, headers["Host"], target, meaning)
         url = URL(f"{_origin(device)}{target}", encoded=True)
         async with node_errors(device, self.settings.answer_timeout_s):
             response = await self.session().request(method, url, data=body, headers=headers, allow_redirects=False)
@@ -137,9 +137,9 @@ class NodeClient:
 
     async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse | None:
         """A WebSocket to a node; None when there is no such thing there; NodeError in its kinds."""
-        headers = {REQUEST_ID_HEADER: request_id.get()}
+        headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if self._key is not None:
-            headers[SIGNATURE_HEADER] = self._key.sign("GET", target)
+            headers[SIGNATURE_HEADER] = self._key.sign("GET", headers["Host"], target)
         url = URL(f"{_origin(device)}{target}", encoded=True)
         async with node_errors(device, self.settings.answer_timeout_s):
             try:
@@ -161,8 +161,7 @@ class NodeClient:
 
 
 def _origin(device: Device) -> str:
-    host = f"[{device.host}]" if ":" in device.host else device.host
-    return f"http://{host}:{device.port}"
+    return f"http://{authority(device.host, device.port)}"
 
 
 def finish(response: aiohttp.ClientResponse) -> None:

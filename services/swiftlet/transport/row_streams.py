@@ -28,6 +28,7 @@ from swiftlet.transport import row_wire
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.node_streams import NodeStreams, NoStreams
 from swiftlet.transport.row_wire import Answers, Update
+from swiftlet.transport.signing import authority
 from swiftlet.transport.wire import WireError
 
 T = TypeVar("T")
@@ -151,7 +152,9 @@ class RowStreams:
     async def _message(self, device: Device, stream: _Stream, updates: list[bytes]) -> None:
         try:
             async with asyncio.timeout(self._client.settings.idle_timeout_s):
-                await stream.socket.send_bytes(row_wire.message(updates, self._client.key))
+                await stream.socket.send_bytes(
+                    row_wire.message(updates, self._client.key, authority(device.host, device.port))
+                )
         except (TimeoutError, ConnectionError, aiohttp.ClientError):
             # The reader then tells those who wait.
             await _close(stream)

@@ -80,23 +80,23 @@ def update_bytes(update: Update) -> bytes:
     return json_bytes([*place, [listing_wire.object_row_to_wire(row) for row in update.rows]])
 
 
-def message(updates: Iterable[bytes], key: ClusterKey | None) -> bytes:
-    """A message with updates made by `update_bytes`."""
+def message(updates: Iterable[bytes], key: ClusterKey | None, host: str) -> bytes:
+    """A message to the server `host` (HOST:PORT) with updates made by `update_bytes`."""
     body = b'{"updates":[' + b",".join(updates) + b"]}"
-    signature = "" if key is None else key.sign("ROWS", PATH, body)
+    signature = "" if key is None else key.sign("ROWS", host, PATH, body)
     return signature.encode("ascii") + b"\n" + body
 
 
-def updates_of(data: bytes, key: ClusterKey | None) -> list[Update]:
+def updates_of(data: bytes, key: ClusterKey | None, host: str) -> list[Update]:
     """The updates in a message; Unauthorized, WireError, InvalidName."""
-    return [_update(entry) for entry in entries_of(data, key)]
+    return [_update(entry) for entry in entries_of(data, key, host)]
 
 
-def entries_of(data: bytes, key: ClusterKey | None) -> list[Any]:
+def entries_of(data: bytes, key: ClusterKey | None, host: str) -> list[Any]:
     """The updates in a message as they came, each still to be looked at; Unauthorized, WireError."""
     signature, _, body = data.partition(b"\n")
     if key is not None:
-        key.check(signature.decode("ascii", "replace"), "ROWS", PATH, body)
+        key.check(signature.decode("ascii", "replace"), "ROWS", host, PATH, body)
     updates = array(json_object(body), "updates")
     if len(updates) > MAX_UNANSWERED:
         raise WireError(f"{len(updates)} updates in one message; send at most {MAX_UNANSWERED}")

@@ -1,25 +1,38 @@
 """Signed requests between the services of one cluster: HMAC-SHA256 with the cluster's key.
 
-The header is `v1:<milliseconds since the epoch>:<64 hex digits>`; the signature covers method, request target,
-time and the part of the body that says what to do (a PUT's record header, other requests' whole JSON). Bytes of
-object data are not covered: their footer is checked against accidents, not against an attacker on the wire.
+The header is `v1:<milliseconds since the epoch>:<nonce>:<64 hex digits>`; the signature covers the method, the server's
+address (`Host`), the request target, time and nonce, and the part of the body that says what to do (a PUT's record
+header, other requests' whole JSON). Bytes of object data are not covered: their footer is checked against accidents,
+not against an attacker on the wire.
 
 The cluster may have several keys while one takes the place of another: the first one signs, all are accepted.
 
 Fault model: anybody may reach the port. Without a key nobody can make a request that is obeyed, nor change
-the meaning of one that was overheard. An overheard request can be repeated within the window of `max_skew_s`:
-all writes are idempotent by their timestamps, so a repetition changes nothing, but may read what the
-original read. Who can also listen on the network needs TLS or a network policy against them.
+the meaning of one that was overheard, nor have it obeyed by another server: device names are alike on all of them. An
+overheard request can be repeated at the same server within the window of `max_skew_s`: writes are idempotent by their
+timestamps, so a repetition changes nothing, but may read what the original read. What a repetition would change is
+obeyed once (`check_once`), also when the server was started anew in between. Who can also listen on the network needs
+TLS or a network policy against them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from swiftlet.errors import Unauthorized
+from swiftlet.errors import NodeBusy, Unauthorized
+
+_NONCE_BYTES = 8
+MAX_ONCE = 200_000
+"""Signatures of requests that are obeyed once, remembered for two minutes each: some 40 MB at the most."""
+
+
+def _anybody(_host: str) -> bool:
+    return True
 
 
 class ClusterKey:
@@ -29,6 +42,9 @@ class ClusterKey:
         """`keys` are the cluster's secrets; a request's time may differ from ours by `max_skew_s` either way."""
         self._max_skew_s = max_skew_s
         self._now_s = now_s
+        self._started_ms = int(now_s() * 1000)
+        self._once = _Once()
+        self._is_ours: Callable[[str], bool] = _anybody
         self.use(keys)
 
     def use(self, keys: Sequence[bytes]) -> None:
@@ -38,35 +54,82 @@ class ClusterKey:
         # Replaced as a whole: other threads see the old keys or the new ones.
         self._keys = tuple(keys)
 
-    def sign(self, method: str, target: str, meaning: bytes = b"") -> str:
-        """The header's value for a request to `target` (path and query as sent) whose meaning is in `meaning`."""
-        moment = str(int(self._now_s() * 1000))
-        mac = _mac(self._keys[0], _signed(method, target, moment, meaning))
+    def answer_to(self, is_ours: Callable[[str], bool]) -> None:
+        """Refuse requests from here on whose `Host`, HOST:PORT, is not this server's; until then each is taken."""
+        self._is_ours = is_ours
+
+    def sign(self, method: str, host: str, target: str, meaning: bytes = b"") -> str:
+        """The header's value for a request to `host` (HOST:PORT) and `target` (path and query as sent)."""
+        moment = f"{int(self._now_s() * 1000)}:{secrets.token_hex(_NONCE_BYTES)}"
+        mac = _mac(self._keys[0], _signed(method, host, target, moment, meaning))
         return f"v1:{moment}:{mac}"
 
     def derive(self, context: bytes) -> tuple[bytes, ...]:
         """A secret of 32 bytes of each key for this use alone, the signing key's first."""
         return tuple(hmac.digest(key, b"v1 derived\n" + context, "sha256") for key in self._keys)
 
-    def check(self, signature: str | None, method: str, target: str, meaning: bytes = b"") -> None:
-        """Unauthorized unless `signature` was made with one of the keys, for this request, about now."""
+    def check(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
+        """Unauthorized unless `signature` was made with one of the keys, for this request to this server, about now."""
+        self._check(signature, method, host, target, meaning)
+
+    def check_once(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
+        """As `check`, and Unauthorized when the request came before, or may have come before this server was started.
+
+        NodeBusy when more such requests than can be remembered came within the window.
+        """
+        moment, mac = self._check(signature, method, host, target, meaning)
+        if moment < self._started_ms:
+            raise Unauthorized("the request was signed before this server was started; sign it anew")
+        self._once.add(mac, moment + 2 * self._max_skew_s * 1000, self._now_s() * 1000)
+
+    def _check(self, signature: str | None, method: str, host: str, target: str, meaning: bytes) -> tuple[int, str]:
+        """The signature's time in milliseconds, and its MAC."""
         if signature is None:
             raise Unauthorized("the request carries no cluster signature; give every service the same cluster key")
         version, _, rest = signature.partition(":")
-        moment, _, mac = rest.partition(":")
-        if version != "v1" or not (moment.isascii() and moment.isdigit() and len(moment) <= 15):
+        moment, _, mac = rest.rpartition(":")
+        made_ms, _, nonce = moment.partition(":")
+        is_number = made_ms.isascii() and made_ms.isdigit() and len(made_ms) <= 15
+        if version != "v1" or not is_number or len(nonce) != 2 * _NONCE_BYTES:
             raise Unauthorized("the cluster signature is malformed")
-        given, signed = mac.encode("utf-8", "replace"), _signed(method, target, moment, meaning)
+        given, signed = mac.encode("utf-8", "replace"), _signed(method, host, target, moment, meaning)
         # All keys are tried, whichever fits: how long it takes says nothing about them.
         if not sum([hmac.compare_digest(given, _mac(key, signed).encode()) for key in self._keys]):
             raise Unauthorized("the cluster signature does not match; give every service the same cluster key")
-        skew_s = abs(int(moment) / 1000 - self._now_s())
+        if not self._is_ours(host):
+            raise Unauthorized(
+                f"the request was signed for {host}, which is not this server; if it is, set ring_host to its host"
+            )
+        skew_s = abs(int(made_ms) / 1000 - self._now_s())
         if skew_s > self._max_skew_s:
             raise Unauthorized(f"the request was signed {skew_s:.0f} s away from our time; check the clocks")
+        return int(made_ms), mac
 
 
-def _signed(method: str, target: str, moment: str, meaning: bytes) -> bytes:
-    head = f"v1\n{method}\n{target}\n{moment}\n".encode("utf-8", "surrogatepass")
+class _Once:
+    """Signatures that were obeyed, each until its time is over."""
+
+    def __init__(self) -> None:
+        self._until_ms: OrderedDict[str, float] = OrderedDict()
+
+    def add(self, mac: str, until_ms: float, now_ms: float) -> None:
+        """Remember a signature; Unauthorized when it is known, NodeBusy when there is no room."""
+        while self._until_ms and next(iter(self._until_ms.values())) < now_ms:
+            self._until_ms.popitem(last=False)
+        if mac in self._until_ms:
+            raise Unauthorized("the request was obeyed before; sign it anew to have it done again")
+        if len(self._until_ms) >= MAX_ONCE:
+            raise NodeBusy(f"{MAX_ONCE} requests that are obeyed once came within minutes; try again later")
+        self._until_ms[mac] = until_ms
+
+
+def authority(host: str, port: int) -> str:
+    """HOST:PORT as it stands in a URL and in `Host`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _signed(method: str, host: str, target: str, moment: str, meaning: bytes) -> bytes:
+    head = f"v1\n{method}\n{host}\n{target}\n{moment}\n".encode("utf-8", "surrogatepass")
     return head + hashlib.sha256(meaning).digest()
 
 

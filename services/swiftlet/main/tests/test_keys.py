@@ -59,16 +59,16 @@ async def test_a_key_is_changed_without_a_restart_and_tokens_follow(tmp_path: Pa
             await asyncio.to_thread(eventually, lambda: tuple(app[KEYS].ids()) == tuple(map(key_id, step)))  # noqa: B023
             assert await reported() == [key_id(key) for key in step]
             for other in (only_old, only_new):
-                keys.signing.check(other.sign("GET", "/"), "GET", "/")
+                keys.signing.check(other.sign("GET", "h:1", "/"), "GET", "h:1", "/")
             assert tokens.check(old_token) == ALICE
-            ClusterKey(step[0]).check(keys.signing.sign("GET", "/"), "GET", "/")
+            ClusterKey(step[0]).check(keys.signing.sign("GET", "h:1", "/"), "GET", "h:1", "/")
             assert Tokens([derive_key(step[0], TOKENS)]).check(tokens.issue(ALICE)[0]) == ALICE
 
         put(tmp_path / "key", NEW)
         await asyncio.to_thread(eventually, lambda: app[KEYS].ids() == [key_id(NEW)])
         await reported()
         with pytest.raises(Unauthorized):
-            keys.signing.check(only_old.sign("GET", "/"), "GET", "/")
+            keys.signing.check(only_old.sign("GET", "h:1", "/"), "GET", "h:1", "/")
         with pytest.raises(Unauthorized):
             tokens.check(old_token)
 
@@ -90,7 +90,7 @@ def test_damaged_keys_leave_the_last_good_ones_in_force(tmp_path: Path, damage: 
     assert reloading.look()
     keys.tell()
     assert keys.ids() == [key_id(NEW), key_id(OLD)]
-    ClusterKey(NEW).check(keys.signing.sign("GET", "/"), "GET", "/")
+    ClusterKey(NEW).check(keys.signing.sign("GET", "h:1", "/"), "GET", "h:1", "/")
     assert not reloading.look()
 
 

@@ -70,7 +70,11 @@ async def ask(
     cluster: ListingCluster, session: ClientSession, method: str, target: str, body: bytes, key: bytes = KEY
 ) -> tuple[int, str]:
     url = URL(f"http://127.0.0.1:{cluster.devices[0].port}{target}", encoded=True)
-    headers = {SIGNATURE_HEADER: ClusterKey(key).sign(method, target, body)} if key else {}
+    headers = (
+        {SIGNATURE_HEADER: ClusterKey(key).sign(method, f"127.0.0.1:{cluster.devices[0].port}", target, body)}
+        if key
+        else {}
+    )
     async with session.request(method, url, data=io.BytesIO(body), headers=headers) as response:
         return response.status, await response.text()
 

@@ -121,9 +121,12 @@ def test_a_signature_made_by_hand_is_accepted() -> None:
         "/v1/objects/d1/0/1/" + 32 * "0" + "?stream=1",
         b'{"name":"/a/c/o"}',
     )
-    text = f"v1\n{method}\n{target}\n1700000000123\n".encode() + hashlib.sha256(meaning).digest()
-    signature = f"v1:1700000000123:{hmac.new(key, text, hashlib.sha256).hexdigest()}"
-    ClusterKey(key, now_s=lambda: 1_700_000_059.0).check(signature, method, target, meaning)
+    text = (
+        f"v1\n{method}\nobject-1:6200\n{target}\n1700000000123:00112233445566ff\n".encode()
+        + hashlib.sha256(meaning).digest()
+    )
+    signature = f"v1:1700000000123:00112233445566ff:{hmac.new(key, text, hashlib.sha256).hexdigest()}"
+    ClusterKey(key, now_s=lambda: 1_700_000_059.0).check(signature, method, "object-1:6200", target, meaning)
 
 
 def test_a_row_made_by_hand_waits_in_the_outbox(tmp_path: Path) -> None:

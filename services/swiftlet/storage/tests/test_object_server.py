@@ -354,7 +354,7 @@ async def test_signature_covers_the_record(tmp_path: Path) -> None:
     async with serving(tmp_path, key=KEY) as served:
         target = object_path("d1", key_of(1))
         header = json_bytes(put_json(record(1), 4, None))
-        signature = KEY.sign("PUT", target, header)
+        signature = KEY.sign("PUT", f"127.0.0.1:{served.device.port}", target, header)
         url = f"http://127.0.0.1:{served.device.port}{target}"
         async with aiohttp.ClientSession(headers={"X-Swiftlet-Signature": signature}) as session:
             async with session.put(url, data=whole_body(moment=2)) as response:

@@ -39,7 +39,7 @@ def message(rows: list[Any], later: object = True) -> bytes:
 
 def as_objects(data: bytes) -> object:
     try:
-        (update,) = row_wire.updates_of(data, None)
+        (update,) = row_wire.updates_of(data, None, "")
     except SwiftletError as error:
         return type(error), str(error)
     place = update.number, update.device, update.partition, update.account, update.container, update.later
@@ -49,7 +49,7 @@ def as_objects(data: bytes) -> object:
 
 def as_packed(data: bytes) -> object:
     try:
-        (update,) = arrived(data, None)
+        (update,) = arrived(data, None, "")
     except SwiftletError as error:
         return type(error), str(error)
     return tuple(update)

@@ -94,9 +94,10 @@ async def test_an_update_that_fails_in_an_unexpected_way_is_answered_and_the_str
 
 
 def stranger(key: bytes) -> Callable[[Update], bytes]:
-    return lambda update: row_wire.message([row_wire.update_bytes(update)], ClusterKey(key))
+    return lambda update: row_wire.message([row_wire.update_bytes(update)], ClusterKey(key), HOST)
 
 
+HOST = "container-1:6300"
 UPDATE = Update(0, "d0", 0, "a", "c0", False, [row("o")])
 
 
@@ -110,7 +111,7 @@ UPDATE = Update(0, "d0", 0, "a", "c0", False, [row("o")])
         stranger(KEY)(replace(UPDATE, number=-1)),
         b"",
         b"\n\xff",
-        row_wire.message([b"7"], ClusterKey(KEY)),
+        row_wire.message([b"7"], ClusterKey(KEY), HOST),
     ],
     ids=["key", "container", "name", "partition", "number", "empty", "unsigned", "no-update"],
 )
@@ -122,7 +123,7 @@ async def test_what_is_no_message_of_ours_ends_the_stream_and_changes_nothing(
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await session.ws_connect(url)
         assert refused.value.status == 401
-        signature = {"X-Swiftlet-Signature": ClusterKey(KEY).sign("GET", row_wire.PATH)}
+        signature = {"X-Swiftlet-Signature": ClusterKey(KEY).sign("GET", HOST, row_wire.PATH), "Host": HOST}
         async with session.ws_connect(url, headers=signature) as socket:
             await socket.send_bytes(message)
             ended = await socket.receive(timeout=10)
@@ -263,7 +264,7 @@ async def test_too_much_for_a_message_goes_as_requests(cluster: ListingCluster) 
 
 async def test_an_update_that_meets_the_end_of_a_stream_goes_once_more() -> None:
     async def one_answer(socket: web.WebSocketResponse) -> None:
-        update = row_wire.updates_of((await socket.receive()).data, None)[0]
+        update = row_wire.updates_of((await socket.receive()).data, None, HOST)[0]
         await socket.send_bytes(row_wire.answers_bytes(row_wire.Answers(taken={update.number: True})))
         await socket.receive()
         await socket.close()
@@ -300,7 +301,7 @@ async def test_ends_garbage_and_silence_are_the_nodes_failures() -> None:
 
 async def test_rows_taken_when_a_stream_ends_count_as_lost() -> None:
     async def half(socket: web.WebSocketResponse) -> None:
-        update = row_wire.updates_of((await socket.receive()).data, None)[0]
+        update = row_wire.updates_of((await socket.receive()).data, None, HOST)[0]
         await socket.send_bytes(row_wire.answers_bytes(row_wire.Answers(taken={update.number: False})))
         await socket.close()
 

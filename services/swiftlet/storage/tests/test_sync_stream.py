@@ -169,7 +169,7 @@ async def test_a_stranger_is_not_let_in() -> None:
 async def connected(app: web.Application) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """A stream as somebody without our code would open it, with a signature that was overheard."""
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        headers = {"X-Swiftlet-Signature": KEY.sign("GET", sync_wire.PATH)}
+        headers = {"X-Swiftlet-Signature": KEY.sign("GET", "server:1", sync_wire.PATH), "Host": "server:1"}
         async with session.ws_connect(server.make_url(sync_wire.PATH), headers=headers) as socket:
             yield socket
 

@@ -23,6 +23,7 @@ from swiftlet.model import AccountInfo, Amounts
 from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.storage.object_put import parse_small
 from swiftlet.store.conformance import at, footer_of
+from swiftlet.transport import signing
 from swiftlet.transport.listing_wire import account_info_from_wire, account_info_to_wire
 from swiftlet.transport.object_messages import (
     delete_from,
@@ -144,26 +145,67 @@ class TestClusterKey:
         return ClusterKey(key, max_skew_s=60, now_s=lambda: now_s)
 
     def test_good(self) -> None:
-        signature = self.make().sign("PUT", "/v1/x?y=1", b"meaning")
-        self.make(now_s=1059).check(signature, "PUT", "/v1/x?y=1", b"meaning")
+        signature = self.make().sign("PUT", "h:1", "/v1/x?y=1", b"meaning")
+        self.make(now_s=1059).check(signature, "PUT", "h:1", "/v1/x?y=1", b"meaning")
 
     @pytest.mark.parametrize(
-        ("method", "target", "meaning"), [("GET", "/x", b"m"), ("PUT", "/y", b"m"), ("PUT", "/x", b"n")]
+        ("method", "host", "target", "meaning"),
+        [
+            ("GET", "h:1", "/x", b"m"),
+            ("PUT", "h:2", "/x", b"m"),
+            ("PUT", "h:1", "/y", b"m"),
+            ("PUT", "h:1", "/x", b"n"),
+        ],
     )
-    def test_other_request(self, method: str, target: str, meaning: bytes) -> None:
-        signature = self.make().sign("PUT", "/x", b"m")
+    def test_other_request(self, method: str, host: str, target: str, meaning: bytes) -> None:
+        signature = self.make().sign("PUT", "h:1", "/x", b"m")
         with pytest.raises(Unauthorized, match="does not match"):
-            self.make().check(signature, method, target, meaning)
+            self.make().check(signature, method, host, target, meaning)
+
+    def test_another_server(self) -> None:
+        """A request that was overheard is worth nothing at a server that it was not made for."""
+        signature, other = self.make().sign("POST", "h:1", "/x"), self.make()
+        other.answer_to(lambda host: host == "h:2")
+        with pytest.raises(Unauthorized, match="not this server"):
+            other.check(signature, "POST", "h:1", "/x")
+        other.check(self.make().sign("POST", "h:2", "/x"), "POST", "h:2", "/x")
+
+    def test_once(self) -> None:
+        now_s = 1000.0
+        key = ClusterKey(b"key", max_skew_s=60, now_s=lambda: now_s)
+        signature = key.sign("POST", "h:1", "/x", b"m")
+        key.check_once(signature, "POST", "h:1", "/x", b"m")
+        with pytest.raises(Unauthorized, match="obeyed before"):
+            key.check_once(signature, "POST", "h:1", "/x", b"m")
+        now_s += 1
+        key.check_once(key.sign("POST", "h:1", "/x", b"m"), "POST", "h:1", "/x", b"m")
+
+    def test_what_was_signed_before_the_start_may_have_been_obeyed(self) -> None:
+        signature = self.make(now_s=999).sign("POST", "h:1", "/x")
+        self.make().check(signature, "POST", "h:1", "/x")
+        with pytest.raises(Unauthorized, match="sign it anew"):
+            self.make().check_once(signature, "POST", "h:1", "/x")
+
+    def test_what_is_remembered_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(signing, "MAX_ONCE", 2)
+        now_s = 1000.0
+        key = ClusterKey(b"key", max_skew_s=60, now_s=lambda: now_s)
+        for target in ("/1", "/2"):
+            key.check_once(key.sign("POST", "h:1", target), "POST", "h:1", target)
+        with pytest.raises(NodeBusy):
+            key.check_once(key.sign("POST", "h:1", "/3"), "POST", "h:1", "/3")
+        now_s += 121
+        key.check_once(key.sign("POST", "h:1", "/3"), "POST", "h:1", "/3")
 
     @pytest.mark.parametrize("now_s", [939.0, 1061.0])
     def test_clocks_apart(self, now_s: float) -> None:
         with pytest.raises(Unauthorized, match="check the clocks"):
-            self.make(now_s=now_s).check(self.make().sign("GET", "/x"), "GET", "/x")
+            self.make(now_s=now_s).check(self.make().sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
 
     @pytest.mark.parametrize("signature", [None, "", "v1", "v1::", "v2:5:ab", "v1:5:ü", "v1:-5:ab", f"v1:{10**99}:a"])
     def test_malformed(self, signature: str | None) -> None:
         with pytest.raises(Unauthorized):
-            self.make().check(signature, "GET", "/x")
+            self.make().check(signature, "GET", "h:1", "/x")
 
     @pytest.mark.parametrize("keys", [(), (b"",), (b"key", b"")])
     def test_empty_key(self, keys: tuple[bytes, ...]) -> None:
@@ -173,15 +215,15 @@ class TestClusterKey:
     def test_the_first_key_signs_and_all_are_accepted(self) -> None:
         old, new, both = self.make(b"old"), self.make(b"new"), ClusterKey(b"old", b"new", now_s=lambda: 1000.0)
         for one in (old, new):
-            both.check(one.sign("GET", "/x"), "GET", "/x")
-        old.check(both.sign("GET", "/x"), "GET", "/x")
+            both.check(one.sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
+        old.check(both.sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
 
         both.use([b"new", b"old"])
-        new.check(both.sign("GET", "/x"), "GET", "/x")
-        both.check(old.sign("GET", "/x"), "GET", "/x")
+        new.check(both.sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
+        both.check(old.sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
         both.use([b"new"])
         with pytest.raises(Unauthorized, match="does not match"):
-            both.check(old.sign("GET", "/x"), "GET", "/x")
+            both.check(old.sign("GET", "h:1", "/x"), "GET", "h:1", "/x")
 
 
 @pytest.mark.parametrize(
