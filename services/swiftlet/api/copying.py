@@ -16,7 +16,7 @@ from urllib.parse import quote
 from swiftlet.api import slo
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import Call
-from swiftlet.api.links import LinkItself
+from swiftlet.api.links import ACCOUNT, LinkItself
 from swiftlet.api.metadata import OBJECT_META, canonical, check_object_items
 from swiftlet.api.problems import ApiError
 from swiftlet.api.ranges import parse_range
@@ -46,11 +46,7 @@ class _Copied:
 
 def named_object(call: Call, header: str, account_header: str) -> Path:
     """The object that a header such as `Destination: /container/object` names; 412 for what is no such thing."""
-    account = call.path.account
-    if account_header in call.request.headers:
-        account = decode(call.request.headers[account_header])
-        if not account or "/" in account:
-            raise ApiError(412, f"{account_header}: an account name cannot be empty or contain slashes")
+    account = named_account(call, account_header) or call.path.account
     value = call.request.headers[header].removeprefix("/")
     try:
         path = parse_path(f"/{quote(account, safe='')}/{value}")
@@ -61,6 +57,16 @@ def named_object(call: Call, header: str, account_header: str) -> Path:
     if path.container is None or path.obj is None:
         raise ApiError(412, _form(header))
     return path
+
+
+def named_account(call: Call, header: str) -> str | None:
+    """The account that a header such as `Destination-Account` names, if it is there; 412 for what is no such thing."""
+    if header not in call.request.headers:
+        return None
+    account = decode(call.request.headers[header])
+    if not account or "/" in account:
+        raise ApiError(412, f"{header}: an account name cannot be empty or contain slashes")
+    return account
 
 
 def _form(header: str) -> str:
@@ -86,7 +92,7 @@ async def prepare(new: NewObject) -> None:
     if isinstance(readable, slo.Manifest | slo.RawManifest):
         await _take_manifest(new, stored)
     elif isinstance(readable, LinkItself):
-        copy_link(new, stored, readable.link)
+        copy_link(new, stored, readable.link, named_account(call, ACCOUNT))
     else:
         await _take_bytes(new, readable)
     _describe(new, new.source, readable)

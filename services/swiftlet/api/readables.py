@@ -109,11 +109,11 @@ class Reader:
     depth: int = 1
     """How many things made of others this is in, itself included."""
 
-    def deeper(self) -> Reader:
-        """For what is read inside; BrokenSegment when that is too deep, as in a circle."""
-        if self.depth >= MAX_DEPTH:
+    def deeper(self, depth: int) -> Reader:
+        """For what is read inside a manifest at `depth`; BrokenSegment when that is too deep, as in a circle."""
+        if depth >= MAX_DEPTH:
             raise BrokenSegment(f"manifests are nested more than {MAX_DEPTH} deep")
-        return replace(self, depth=self.depth + 1)
+        return replace(self, depth=depth + 1)
 
     async def get(self, path: Path, start: int = 0, stop: int | None = None, newest: bool = False) -> Stored:
         """An object with its bytes `[start, stop)` on their way, or as much of them as there are."""

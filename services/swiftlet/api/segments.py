@@ -51,6 +51,8 @@ class Piece:
     segment: Segment
     start: int
     stop: int
+    depth: int = 1
+    """How many manifests within manifests lead to the segment, the outermost included."""
 
     @property
     def bytes(self) -> int:
@@ -110,7 +112,7 @@ async def pieces_of(
         if low < high:
             shift = segment.start - begin
             if not segment.nested:
-                yield Piece(segment, low + shift, high + shift)
+                yield Piece(segment, low + shift, high + shift, depth)
             elif depth >= MAX_DEPTH:
                 raise BrokenSegment(f"manifests are nested more than {MAX_DEPTH} deep at {segment.path}")
             else:

@@ -154,7 +154,7 @@ async def open_piece(reader: Reader, piece: Piece) -> Source:
         if segment.raw or not is_made_up(stored.info):
             check(segment, stored.info.etag, stored.info.size)
             return await stored.open(piece.start, piece.stop)
-        inside = reader.deeper()
+        inside = reader.deeper(piece.depth)
         readable = await inside.resolve(inside, stored)
     except BaseException:
         await stored.close()

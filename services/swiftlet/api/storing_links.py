@@ -18,11 +18,13 @@ def become_link(new: NewObject, link: Link) -> None:
     new.content_type = link.typed(check_content_type(new.content_type))
 
 
-def copy_link(new: NewObject, stored: Stored, link: Link) -> None:
+def copy_link(new: NewObject, stored: Stored, link: Link, account: str | None) -> None:
     """Have the new object be a copy of a link.
 
-    It names the same container and object, in its own account unless the link names the account, too.
+    It names the same container and object: in `account`, else in the account that the link names, else in its own.
     """
+    if account is not None:
+        link = replace(link, target=replace(link.target, account=account), foreign=True)
     target = link.target if link.foreign else replace(link.target, account=new.path.account)
     if target == new.path:
         raise ApiError(400, "Symlink cannot target itself")

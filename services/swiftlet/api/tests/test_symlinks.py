@@ -10,7 +10,8 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api.tests.large import WHOLE, md5, put_large
+from swiftlet.api.segments import MAX_DEPTH
+from swiftlet.api.tests.large import WHOLE, entry, md5, put_large, put_manifest
 from swiftlet.api.tests.proxy import SMALL, Answer, Proxy, proxy_of
 from swiftlet.api.tests.signing import KEY, temp_url
 from swiftlet.api.tests.versions import list_json, put
@@ -149,6 +150,24 @@ async def test_chains_up_to_the_limit(proxy: Proxy) -> None:
     answer = await proxy.call("GET", "c/l2")
     assert (answer.status, b"maximum allowed is 2" in answer.body) == (409, True)
     assert (await proxy.call("HEAD", "c/l2")).status == 409
+
+
+async def test_manifests_behind_links_count_for_the_depth_of_manifests(proxy: Proxy) -> None:
+    """Some name the manifest within them by a link and some by its name."""
+    await put(proxy, BODY)
+    inner = "o"
+    for number in range(MAX_DEPTH):
+        named = inner
+        if number % 3:
+            named = f"link{number}"
+            await made(proxy, f"c/{inner}", f"c/{named}")
+        inner = f"manifest{number}"
+        assert (await put_manifest(proxy, [entry(named)], inner)).status == 201
+        assert (await proxy.call("GET", f"c/{inner}")).body == BODY
+    for name in (inner, "link"):
+        await made(proxy, f"c/{inner}")
+        assert (await put_manifest(proxy, [entry(name)], "deepest")).status == 201
+        assert (await proxy.call("GET", "c/deepest")).status == 409
 
 
 async def test_the_newest_target_is_read(proxy: Proxy) -> None:
@@ -296,15 +315,19 @@ class TestCopies:
         await made(proxy)
         assert (await proxy.call("COPY", "c/link", {"Destination": "c/o"}, query="symlink=get")).status == 400
 
-    @pytest.mark.parametrize("named", [True, False])
-    async def test_of_a_link_to_another_account(self, proxy: Proxy, named: bool) -> None:
-        """It keeps the account that it names; where it names none, it leads to an object of its own account."""
+    @pytest.mark.parametrize("by", ["link", "copy", None])
+    async def test_of_a_link_to_another_account(self, proxy: Proxy, by: str | None) -> None:
+        """It leads to the account that the copy or the link names; where none is named, to an object of its own."""
+        named = by is not None
         other = proxy.token_of("other:user", Role.RESELLER_ADMIN)
         async with proxy.client.put("/v1/AUTH_other/d", headers=other) as answer:
             assert answer.status == 201
         await put(proxy, BODY)
-        await made(proxy, headers={"X-Symlink-Target-Account": ACCOUNT} if named else {})
-        headers = {**other, "Destination": "d/copy", "Destination-Account": "AUTH_other"}
+        name = {"X-Symlink-Target-Account": ACCOUNT}
+        await made(proxy, headers=name if by == "link" else {})
+        headers = {**other, "Destination": "d/copy", "Destination-Account": "AUTH_other"} | (
+            name if by == "copy" else {}
+        )
         assert (await proxy.anonymous("COPY", "c/link", headers, query="symlink=get")).status == 201
         async with proxy.client.get("/v1/AUTH_other/d/copy", headers=other) as answer:
             assert (answer.status, await answer.read() == BODY) == ((200, True) if named else (404, False))
