@@ -147,6 +147,12 @@ MEMORY_ARGS ?= .cache/bench-memory
 bench-memory: setup ## memory of all processes while 200 objects of 1 GiB are uploaded at once
 	@.venv/bin/python -m bench.dataplane.memory $(MEMORY_ARGS)
 
+# make soak MINUTES=30
+SOAK_ARGS ?= .cache/soak
+.PHONY: soak
+soak: setup ## requests that cost much, one kind after the other, and how long each keeps a worker from others, for MINUTES
+	@.venv/bin/python -m bench.soak.run $(SOAK_ARGS) --minutes $(MINUTES)
+
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
 	@.venv/bin/python -m bench.slo.run

@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from swiftlet.web.health import READINESS, Readiness, add_health_routes
+from swiftlet.web.loop_lag import watch_loop
 from swiftlet.web.malformed import log_without_bytes
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import around_requests, mark_response
@@ -40,6 +41,7 @@ def create_base_app(
     app[READINESS] = Readiness()
     app[STATUS] = StatusBoard(service)
     app.on_response_prepare.append(mark_response)
+    watch_loop(app, service)
     add_health_routes(app)
     add_status_route(app)
     return app

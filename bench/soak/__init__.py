@@ -1,0 +1,1 @@
+"""Requests that cost much, and what they keep a worker from."""
