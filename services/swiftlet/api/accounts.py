@@ -6,9 +6,11 @@ Accounts come into being with their first container or metadata; one that nobody
 from __future__ import annotations
 
 from dataclasses import astuple
+from functools import partial
 
 from aiohttp import web
 
+from swiftlet.api.concurrency import ROW_BYTES, beside
 from swiftlet.api.core import Call
 from swiftlet.api.finishing import accepted
 from swiftlet.api.listings import choose_type, describe, parse_listing, render
@@ -79,7 +81,8 @@ async def get(call: Call) -> web.Response:
     media_type = choose_type(call.query, call.request.headers.get("Accept"))
     info, rows = await _page(call, query)
     headers = account_headers(call, info) | describe(call.query, media_type)
-    return render(rows, media_type, "account", call.path.account, headers, lambda index: _policy_name(call, index))
+    names = partial(_policy_name, call)
+    return await beside(len(rows) * ROW_BYTES, render, rows, media_type, "account", call.path.account, headers, names)
 
 
 def _policy_name(call: Call, index: int) -> str | None:

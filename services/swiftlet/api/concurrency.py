@@ -10,6 +10,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 LARGE_BYTES = 64 * 1024
 """Work on more than this is done in a thread: other requests of the process get their turns meanwhile."""
+ROW_BYTES = 128
+"""About what a listing's row is in work, so that pages of more than some hundred rows are."""
 
 
 async def beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from swiftlet.api import version_listing
+from swiftlet.api.concurrency import ROW_BYTES, beside
 from swiftlet.api.core import Call
 from swiftlet.api.finishing import accepted
 from swiftlet.api.listings import FORMS, choose_type, describe, parse_listing, render, render_text
@@ -67,7 +68,7 @@ async def get(call: Call) -> web.Response:
     headers = container_headers(call, info) | describe(call.query, media_type)
     if isinstance(rows, bytes):
         return render_text(rows, headers)
-    return render(rows, media_type, "container", call.container, headers)
+    return await beside(len(rows) * ROW_BYTES, render, rows, media_type, "container", call.container, headers)
 
 
 async def _versions(call: Call) -> web.Response:

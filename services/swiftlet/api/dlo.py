@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from swiftlet.api.concurrency import beside
+from swiftlet.api.concurrency import ROW_BYTES, beside
 from swiftlet.api.content_types import split_link, split_mark
 from swiftlet.api.problems import ApiError
 from swiftlet.api.readables import OBJECT_MANIFEST, Reader, Stored, object_headers
@@ -28,9 +28,6 @@ from swiftlet.api.storing import NewObject
 from swiftlet.errors import InvalidName
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path, decode
-
-_ROW_BYTES = 128
-"""About what a row is in work: a page of a thousand rows is turned into segments in a thread."""
 
 
 async def prepare(new: NewObject) -> None:
@@ -138,7 +135,7 @@ async def list_page(reader: Reader, account: str, container: str, prefix: str, m
     query = ListingQuery(limit=_limit(reader), marker=marker, prefix=prefix)
     _, rows = await reader.call.api.listings.list_objects(account, container, query)
     found = [row for row in rows if not isinstance(row, Subdir)]
-    return await beside(len(found) * _ROW_BYTES, page_of, found, account, container)
+    return await beside(len(found) * ROW_BYTES, page_of, found, account, container)
 
 
 async def dynamic_large_object(reader: Reader, stored: Stored) -> DynamicLargeObject:

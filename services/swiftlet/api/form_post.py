@@ -11,6 +11,7 @@ that failed stay.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -150,6 +151,8 @@ class FormPost:
         document = Multipart(body.pieces(), _boundary_of(self._request)["boundary"])
         outcome, files = _Outcome(), 0
         while (part := await document.next_part()) is not None:
+            # What has come may hold many parts; others have their turns in between.
+            await asyncio.sleep(0)
             filename = part.parameters.get("filename") if part.disposition == "form-data" else None
             if not filename:
                 await self._take_field(document, part, before_files=not files)

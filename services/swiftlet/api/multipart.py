@@ -8,6 +8,7 @@ bytes that came, however they are cut into parts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ MAX_BOUNDARY = 200
 """Characters; RFC 2046 allows 70."""
 MAX_PART_HEADERS = 8192
 """Bytes of all headers of one part."""
+_MAX_PARAMETERS = 20
+"""Parameters of a header that count; browsers send two."""
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 _MAX_PADDING = 256
 """Bytes of white space behind a delimiter, or of empty lines before the first."""
 
@@ -141,7 +145,7 @@ def _parse_head(head: bytes) -> Part:
     headers: dict[str, str] = {}
     for line in filter(None, text.split("\r\n")):
         name, colon, value = line.partition(":")
-        if not colon or not name.strip() or any(ord(char) < 32 and char != "\t" for char in line):
+        if not colon or not name.strip() or _CONTROL.search(line):
             raise BadForm("a part has a malformed header")
         headers.setdefault(name.strip().lower(), value.strip())
     disposition, parameters = parse_parameters(headers.get("content-disposition", ""))
@@ -156,7 +160,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
     value, _, rest = header.partition(";")
     parameters: dict[str, str] = {}
     position = 0
-    while position < len(rest):
+    for _ in range(_MAX_PARAMETERS):
         equals = rest.find("=", position)
         if equals < 0:
             break

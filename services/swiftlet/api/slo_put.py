@@ -53,7 +53,7 @@ async def use_manifest(new: NewObject, raw: bytes) -> None:
         for text in _wrong(call, one, found[one.path], index == len(wanted) - 1)
     ]
     if wrong:
-        status = 503 if any(isinstance(f, SwiftletError) and status_of(f) >= 500 for f in found.values()) else 400
+        status = 503 if any(isinstance(fact, int) and fact >= 500 for fact in found.values()) else 400
         reason = "segments are not what the manifest says"
         raise ManyProblems(status, reason, wrong, report_type(call, "text/plain"), _ROOT)
     good = {path: fact for path, fact in found.items() if isinstance(fact, Found)}
@@ -70,14 +70,15 @@ def _become_manifest(new: NewObject, total: int, etag: str, stored: bytes) -> No
     new.shown["Etag"] = f'"{etag}"'
 
 
-async def _look_at_all(call: Call, wanted: list[Wanted]) -> dict[Path, Found | SwiftletError]:
-    found: dict[Path, Found | SwiftletError] = {}
+async def _look_at_all(call: Call, wanted: list[Wanted]) -> dict[Path, Found | int]:
+    """What is known of each object, or the status of the answer about one of which nothing is."""
+    found: dict[Path, Found | int] = {}
 
     async def look(path: Path) -> None:
         try:
             found[path] = await _look_at(call, path)
         except SwiftletError as error:
-            found[path] = error
+            found[path] = status_of(error)
 
     paths = dict.fromkeys(one.path for one in wanted if one.path is not None)
     await each(paths, look, call.api.options.limits.slo_concurrency)
@@ -94,11 +95,11 @@ async def _look_at(call: Call, path: Path) -> Found:
     return Found(readable.etag, readable.size, readable.content_type, readable.modified, nested)
 
 
-def _wrong(call: Call, one: Wanted, fact: Found | SwiftletError, last: bool) -> list[str]:
+def _wrong(call: Call, one: Wanted, fact: Found | int, last: bool) -> list[str]:
     """What is wrong with one segment, in the reference's words."""
     limits = call.api.options.limits
-    if isinstance(fact, SwiftletError):
-        return [status_line(status_of(fact))]
+    if isinstance(fact, int):
+        return [status_line(fact)]
     wrong = []
     span = (0, fact.size) if one.range is None else one.range.resolve(fact.size)
     if span is None:

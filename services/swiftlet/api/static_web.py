@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from swiftlet.api.access import SignedAccess, TokenAccess
+from swiftlet.api.concurrency import ROW_BYTES, beside
 from swiftlet.api.content_types import split_mark
 from swiftlet.api.core import Call
 from swiftlet.api.listings import says_yes
@@ -182,7 +183,8 @@ class _Visit:
         _, rows = await call.api.listings.list_objects(container.account, call.container, query)
         if prefix and not rows:
             raise NotFound(f"{call.path} does not exist")
-        return _page(listing_page(self.site, place, prefix, rows, self.url))
+        text = await beside(len(rows) * ROW_BYTES, listing_page, self.site, place, prefix, rows, self.url)
+        return _page(text)
 
     async def _error_page(self, error: SwiftletError) -> web.StreamResponse | None:
         """The site's own page for 401 and 404, if there is one that the visitor may read."""

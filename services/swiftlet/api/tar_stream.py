@@ -9,6 +9,7 @@ end in BadArchive before anything of the entry is used. Headers are bounded; dat
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tarfile
 from collections.abc import AsyncIterator, Mapping
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 BLOCK = 512
 MAX_EXTENDED = 1 << 20
 """Bytes of one extended header: a name, or metadata of one file."""
-MAX_GLOBAL_ITEMS = 1000
-"""Items of metadata for all entries that follow."""
+MAX_ITEMS = 1000
+"""Items of an extended header, and of all headers for the entries that follow."""
 _MAX_SIZE = 1 << 62
 _PIECE = 1 << 16
 _SPARSE = "GNU.sparse."
@@ -60,6 +61,8 @@ class TarStream:
         local: dict[str, str] = {}
         long_name: str | None = None
         while True:
+            # What has come may hold many entries; others have their turns in between.
+            await asyncio.sleep(0)
             await self._finish_entry()
             header = await self._header(begun=bool(local) or long_name is not None)
             if header is None:
@@ -155,7 +158,7 @@ _WITHOUT_DATA = {tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKT
 
 def _merged(known: dict[str, str], more: dict[str, str]) -> dict[str, str]:
     merged = known | more
-    if len(merged) > MAX_GLOBAL_ITEMS or sum(map(len, merged)) + sum(map(len, merged.values())) > MAX_EXTENDED:
+    if len(merged) > MAX_ITEMS or sum(map(len, merged)) + sum(map(len, merged.values())) > MAX_EXTENDED:
         raise BadArchive("there are too many global headers")
     return merged
 
@@ -175,5 +178,7 @@ def parse_pax(data: bytes) -> dict[str, str]:
         if not equals or not name:
             raise BadArchive("bad extended header")
         records[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        if len(records) > MAX_ITEMS:
+            raise BadArchive(f"an extended header has more than {MAX_ITEMS} items")
         position = end
     return records

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from swiftlet.api.concurrency import ROW_BYTES, beside
 from swiftlet.api.content_types import split_link
 from swiftlet.api.core import Call
 from swiftlet.api.listings import json_row, parse_listing
@@ -173,8 +174,12 @@ async def page(call: Call) -> tuple[ContainerInfo, str]:
     hidden: Sequence[ObjectRow | Subdir] = ()
     with suppress(NotFound):
         _, hidden = await call.api.listings.list_objects(account, versions_container(call.container), asked.hidden)
-    lines = islice(merge(asked, own, hidden), asked.query.limit)
-    return info, json.dumps([line.fields for line in lines])
+
+    def text() -> str:
+        lines = islice(merge(asked, own, hidden), asked.query.limit)
+        return json.dumps([line.fields for line in lines])
+
+    return info, await beside((len(own) + len(hidden)) * ROW_BYTES, text)
 
 
 def _takes_json(accept: str) -> bool:

@@ -10,6 +10,7 @@ from swiftlet.auth.failures import FailureLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
+from swiftlet.main.heap import look_for_garbage_seldom
 from swiftlet.main.hot_path import add_hot_path
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
@@ -48,6 +49,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         quotas=use_quotas(app, settings.quota),
         bodies=bodies_for(transport),
     )
+    app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
     add_hot_path(app, api, rings, transport, settings)
@@ -55,6 +57,10 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         interval_s = settings.proxy.tls_check_interval_s
         keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)
     return app
+
+
+async def _keep_what_is_there(_app: web.Application) -> None:
+    look_for_garbage_seldom()
 
 
 def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:

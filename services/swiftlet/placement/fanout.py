@@ -31,7 +31,11 @@ NODE_TROUBLE = (NodeError, DiskFull, DeviceFailed)
 
 @dataclass(slots=True)
 class Outcome(Generic[T]):
-    """What a fan-out learned: answers by replica index, considered refusals, and nodes in trouble."""
+    """What a fan-out learned: answers by replica index, considered refusals, and nodes in trouble.
+
+    Errors are kept without their tracebacks: those lead back to whoever holds the outcome, in a circle of which only
+    the garbage collector rids us, and then of thousands at a time.
+    """
 
     replies: list[tuple[int, Device, T]] = field(default_factory=list)
     refusals: list[tuple[Device, SwiftletError]] = field(default_factory=list)
@@ -75,12 +79,12 @@ class SlotRunner(Generic[T]):
                 reply = await operation(index, device)
             except NODE_TROUBLE as error:
                 self._health.failed(device)
-                self.outcome.troubles.append((device, error))
+                self.outcome.troubles.append((device, error.with_traceback(None)))
                 device = next(self._spares, None)
             except SwiftletError as error:
                 self._health.succeeded(device)
                 if _counts(device, self._plan.handoffs, error):
-                    self.outcome.refusals.append((device, error))
+                    self.outcome.refusals.append((device, error.with_traceback(None)))
                 if device.id not in self._plan.handoffs or not isinstance(error, NotFound):
                     return
                 device = next(self._spares, None)
@@ -159,11 +163,11 @@ async def read_each(
             reply = await operation(device)
         except NODE_TROUBLE as error:
             health.failed(device)
-            outcome.troubles.append((device, error))
+            outcome.troubles.append((device, error.with_traceback(None)))
         except SwiftletError as error:
             health.succeeded(device)
             if _counts(device, plan.handoffs, error):
-                outcome.refusals.append((device, error))
+                outcome.refusals.append((device, error.with_traceback(None)))
         else:
             health.succeeded(device)
             outcome.replies.append((index, device, reply))

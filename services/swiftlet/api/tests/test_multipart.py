@@ -159,6 +159,11 @@ def test_parameters(header: str, value: str, parameters: dict[str, str]) -> None
     assert parse_parameters(header) == (value, parameters)
 
 
+def test_of_many_parameters_the_first_count() -> None:
+    _, parameters = parse_parameters("form-data; " + "; ".join(f"p{number}=x" for number in range(1000)))
+    assert list(parameters) == [f"p{number}" for number in range(20)]
+
+
 @pytest.mark.parametrize(
     "text", [';="\\"' * 20_000, "a;" * 50_000, '"' * 100_000, "=" * 100_000, ';a="' + '\\"' * 50_000]
 )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from swiftlet.api import decompression
 from swiftlet.api.decompression import Allowance, BadCompression, TooLarge, decompressed
-from swiftlet.api.tar_stream import MAX_EXTENDED, BadArchive, Entry, TarStream, parse_pax
+from swiftlet.api.tar_stream import MAX_EXTENDED, MAX_ITEMS, BadArchive, Entry, TarStream, parse_pax
 
 PLENTY = Allowance(1 << 40, 1e6)
 _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=200).filter(
@@ -143,6 +143,12 @@ def test_records_that_are_none(data: bytes) -> None:
 
 def test_records() -> None:
     assert parse_pax(record("a", "b=\nc") + record("d", "")) == {"a": "b=\nc", "d": ""}
+
+
+def test_an_extended_header_has_few_items() -> None:
+    assert len(parse_pax(b"".join(record(f"n{number}", "x") for number in range(MAX_ITEMS)))) == MAX_ITEMS
+    with pytest.raises(BadArchive, match="more than 1000 items"):
+        parse_pax(b"".join(record(f"n{number}", "x") for number in range(MAX_ITEMS + 1)))
 
 
 async def unpack(data: bytes, kind: str, allowance: Allowance = PLENTY, step: int = 1000) -> bytes:
