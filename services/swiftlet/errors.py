@@ -24,6 +24,10 @@ class InvalidName(SwiftletError):
     """An account, container or object name that the API does not allow."""
 
 
+class EmptyName(InvalidName):
+    """A path with an account or container that has no name, and something behind it."""
+
+
 class NameTooLong(InvalidName):
     """A name over the API's limit."""
 

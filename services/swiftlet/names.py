@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from swiftlet.errors import InvalidName, NameTooLong
+from swiftlet.errors import EmptyName, InvalidName, NameTooLong
 
 MAX_ACCOUNT_NAME = 256
 """Bytes of UTF-8."""
@@ -50,16 +50,16 @@ def decode(text: str) -> str:
     try:
         name = unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidName("the path is not valid UTF-8 after percent-decoding") from error
+        raise InvalidName("Invalid UTF8 or contains NULL") from error
     if "\0" in name:
-        raise InvalidName("the path contains a NUL byte (%00)")
+        raise InvalidName("Invalid UTF8 or contains NULL")
     return name
 
 
 def _check(kind: str, name: str, limit: int) -> None:
     size = len(name.encode("utf-8"))
     if size > limit:
-        raise NameTooLong(f"{kind} name length of {size} bytes is longer than {limit}")
+        raise NameTooLong(f"{kind} name length of {size} longer than {limit}")
 
 
 def parse_path(raw: str) -> Path:
@@ -69,17 +69,17 @@ def parse_path(raw: str) -> Path:
     InvalidName with what is wrong: an empty account or container, a name over its limit, bad encoding.
     """
     if not raw.startswith("/"):
-        raise InvalidName("the path must begin with /v1/ACCOUNT")
+        raise InvalidName("Bad URL")
     pieces = raw[1:].split("/", 2)
     account = decode(pieces[0])
     if not account:
-        raise InvalidName("the account name in the path is empty")
+        raise EmptyName("the account in the path has no name") if len(pieces) > 1 else InvalidName("Bad URL")
     _check("Account", account, MAX_ACCOUNT_NAME)
     if len(pieces) == 1 or (len(pieces) == 2 and not pieces[1]):
         return Path(account)
     container = decode(pieces[1])
     if not container:
-        raise InvalidName("the container name in the path is empty")
+        raise EmptyName("the container in the path has no name")
     if "/" in container:
         raise InvalidName("a container name can't contain '/' (%2F)")
     _check("Container", container, MAX_CONTAINER_NAME)

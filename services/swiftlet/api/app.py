@@ -27,7 +27,7 @@ from swiftlet.api import (
     temp_url,
     tokens,
 )
-from swiftlet.api.access import Access, TokenAccess
+from swiftlet.api.access import Access, SignedAccess, TokenAccess
 from swiftlet.api.body import defer_continue
 from swiftlet.api.core import Call, SwiftApi, parse_query
 from swiftlet.api.deleted_accounts import refuse_deleted
@@ -159,6 +159,8 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
 async def _carry_out(call: Call) -> web.StreamResponse:
     """One request for one resource, whose kind of path is known to take the method."""
     path, method = call.path, call.request.method
+    if path.obj is None and isinstance(call.access, SignedAccess):
+        raise temp_url.Invalid  # A signature shows pages of a site, never the container's own listing.
     handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
     if path.obj is not None and put_object.is_copy(call):
         # It asks for what it reads and what it writes by itself, in this order.

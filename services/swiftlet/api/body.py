@@ -32,14 +32,19 @@ class Body:
         self.announced = request.content_length
         self.size = 0
         self._has_asked = False
-        chunked = "chunked" in request.headers.get("Transfer-Encoding", "").lower()
+        coding = request.headers.get("Transfer-Encoding", "").strip().lower()
+        chunked = coding == "chunked"
+        if "," in coding:
+            raise ApiError(501, "Unsupported Transfer-Coding header value specified in Transfer-Encoding header")
+        if coding and not chunked:
+            raise ApiError(400, "Invalid Transfer-Encoding header value")
         if self.announced is None and not chunked:
-            raise ApiError(411, "Missing Content-Length header: send it, or Transfer-Encoding: chunked")
+            raise ApiError(411, "Missing Content-Length header.")
         if self.announced is not None and self.announced > max_size:
             raise self._too_large(self.announced)
 
     def _too_large(self, size: int) -> ApiError:
-        return ApiError(413, f"Your request is too large: {size} bytes or more, at most {self._max_size} fit")
+        return ApiError(413, f"Your request is too large. It has {size} bytes or more, at most {self._max_size} fit")
 
     async def say_continue(self) -> None:
         """Ask for the body, if its sender waits for that; once."""

@@ -20,15 +20,29 @@ from swiftlet.api.versioning import bytes_of_versions, delete_versions_container
 from swiftlet.model import ContainerInfo, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
 
+POSTED = CONTAINER_SYSMETA + "Posted"
+"""The metadata item that says when the last POST was.
+
+It is no part of what decides whether a container is there, so that a POST which reaches only a replica that has missed
+a deletion brings no container back.
+"""
+
+
+def modified(info: ContainerInfo) -> Timestamp:
+    """When the last PUT or POST was."""
+    posted = info.metadata.get(POSTED)
+    return info.put_timestamp if posted is None else max(info.put_timestamp, Timestamp.parse(posted))
+
 
 def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
     """Totals, policy and metadata as response headers."""
+    at = modified(info)
     headers = {
         "X-Container-Object-Count": str(info.object_count),
         "X-Container-Bytes-Used": str(info.bytes_used),
         "X-Timestamp": info.created.normal,
-        "X-Put-Timestamp": info.put_timestamp.normal,
-        "Last-Modified": info.put_timestamp.http_date,
+        "X-Put-Timestamp": at.normal,
+        "Last-Modified": at.http_date,
         "X-Storage-Policy": call.api.options.policies.name_of(info.policy),
         "Accept-Ranges": "bytes",
     }
@@ -106,9 +120,10 @@ async def post(call: Call) -> web.Response:
     """POST /v1/{account}/{container}: merge metadata, 204."""
     refuse_unsupported(call.request.headers)
     changes = await mode_changes(call)
-    items = new_metadata(call) | changes
+    timestamp = call.api.clock.next()
+    items = new_metadata(call) | changes | {POSTED: timestamp.internal}
     bounds = bounds_of(CONTAINER_META, call.api.options.limits)
-    await call.api.listings.post_container(call.path.account, call.container, call.api.clock.next(), items, bounds)
+    await call.api.listings.post_container(call.path.account, call.container, timestamp, items, bounds)
     call.api.containers.forget(call.path.account, call.container)
     await settle(call, changes)
     return web.Response(status=204)

@@ -168,20 +168,19 @@ class Call:
 
 
 def parse_query(raw: str) -> dict[str, str]:
-    """The last value of each parameter, percent-decoded strictly; 400 on bad UTF-8 or NUL."""
+    """The last value of each parameter, percent-decoded strictly; 400 on bad UTF-8."""
     query: dict[str, str] = {}
     for piece in raw.split("&"):
         if piece:
             name, _, value = piece.partition("=")
-            query[_decode(name)] = _decode(value)
+            known = _decode(name, name)
+            query[known] = _decode(value, known)
     return query
 
 
-def _decode(text: str) -> str:
+def _decode(text: str, name: str) -> str:
     try:
-        plain = unquote_to_bytes(text.replace("+", " ").encode("utf-8", "surrogateescape")).decode("utf-8")
+        return unquote_to_bytes(text.replace("+", " ").encode("utf-8", "surrogateescape")).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ApiError(400, "a query parameter is not valid UTF-8") from error
-    if "\0" in plain:
-        raise ApiError(400, "a query parameter contains a NUL byte (%00)")
-    return plain
+        shown = name.encode("ascii", "backslashreplace").decode("ascii")[:128]
+        raise ApiError(400, f'"{shown}" parameter not valid UTF-8') from error

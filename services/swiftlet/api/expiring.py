@@ -24,7 +24,9 @@ DELETE_AFTER = "X-Delete-After"
 REMOVE = "X-Remove-Delete-At"
 LATE_S = 60.0
 """Seconds before its time from which on a finished upload is queued again: more than clocks may differ."""
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DIGITS = 18
+"""Numbers with more of them are later, or earlier, than any time."""
 
 
 def expiry_of(headers: Mapping[str, str], now_s: float) -> dict[str, str]:
@@ -39,12 +41,18 @@ def expiry_of(headers: Mapping[str, str], now_s: float) -> dict[str, str]:
         if not text:
             continue
         if not _WHOLE.fullmatch(text):
-            raise ApiError(400, f"Non-integer {name}: {text[:32]!r}; give whole seconds")
-        delete_at = int(base_s + int(text))
+            raise ApiError(400, f"Non-integer {name}")
+        delete_at = int(base_s + _seconds(text))
         if delete_at <= now_s:
-            raise ApiError(400, f"{name} in past: the time here is {int(now_s)}, an object can only go later")
+            raise ApiError(400, f"{name} in past")
         return {DELETE_AT: f"{min(delete_at, LATEST):010d}"}
     return {}
+
+
+def _seconds(text: str) -> int:
+    if len(text.lstrip("+-0")) > _DIGITS:
+        return -LATEST if text.startswith("-") else LATEST
+    return int(text)
 
 
 def now_s(api: SwiftApi) -> float:

@@ -54,6 +54,13 @@ def _version(number: str) -> Handler:
     return handle
 
 
+async def _choices(api: SwiftApi, request: web.Request) -> web.Response:
+    """300 with all versions, as whoever knows only the host asks for them."""
+    known = [versions(base_url(api, request))[number] for number in ("v3", "v2.0")]
+    headers = {"Vary": "X-Auth-Token", "Location": f"{base_url(api, request)}/v3/"}
+    return web.json_response({"versions": {"values": known}}, status=300, headers=headers)
+
+
 _V3_TOKENS: Mapping[str, Handler] = {
     "POST": _with_body(keystone_v3.log_in),
     "GET": keystone_v3.show,
@@ -61,6 +68,7 @@ _V3_TOKENS: Mapping[str, Handler] = {
     "DELETE": keystone_v3.revoke,
 }
 _PATHS: Mapping[str, Mapping[str, Handler]] = {
+    "/": dict.fromkeys(("GET", "HEAD"), _choices),
     "/v3": dict.fromkeys(("GET", "HEAD"), _version("v3")),
     "/v3/auth/tokens": _V3_TOKENS,
     "/v3/auth/catalog": dict.fromkeys(("GET", "HEAD"), keystone_v3.show_catalog),
@@ -78,7 +86,7 @@ def is_keystone(raw_path: str) -> bool:
 async def handle(api: SwiftApi, request: web.Request) -> web.Response:
     """Answer a request for one of Keystone's paths, errors included."""
     raw = request.rel_url.raw_path
-    methods = _PATHS.get(raw.rstrip("/"))
+    methods = _PATHS.get(raw.rstrip("/") or "/")
     try:
         if methods is None:
             raise ApiError(404, "of Keystone's API there are only tokens, at /v3/auth/tokens and /v2.0/tokens")

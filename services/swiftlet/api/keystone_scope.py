@@ -35,11 +35,13 @@ def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
 
 
 async def by_password(api: SwiftApi, request: web.Request, login: str, account: str | None, secret: str) -> Token:
-    """A new token for a user: `login` is `ACCOUNT:USER`, or a name in `account`; Unauthorized, TooManyFailures."""
+    """A new token for a user; Unauthorized, TooManyFailures.
+
+    `login` is `ACCOUNT:USER`, or a name in `account`, or the name of the only user who is called so. Where several are,
+    nobody is told.
+    """
     if ":" not in login:
-        if account is None:
-            raise ApiError(400, "say the project (tenant), or name the user ACCOUNT:USER: names are unique in accounts")
-        login = f"{account}:{login}"
+        login = f"{account or api.users.only_account_of(login) or ''}:{login}"
     try:
         user = await log_in(api, request, login, secret)
     except Unauthorized as error:

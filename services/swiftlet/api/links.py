@@ -115,6 +115,13 @@ class Arrival:
 Open = Callable[[Path], Awaitable[Stored]]
 
 
+def _other_etag(link: Link | None, own: str, wanted: str) -> str:
+    """Why a static link leads to nothing, in the reference's words."""
+    if link is not None:
+        return f"{TARGET_ETAG} headers do not match"
+    return f"Object Etag {own!r} does not match {TARGET_ETAG} header {wanted!r}"
+
+
 async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dynamic: bool = True) -> Arrival:
     """What a stored object leads to, itself when it is no link; the links on the way are closed.
 
@@ -130,7 +137,7 @@ async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dyn
         etag = stored.info.etag if link is None or link.etag is None else link.etag
         if wanted is not None and wanted != etag and not own:
             await stored.close()
-            raise ApiError(409, f"the target's ETag is {etag}, X-Symlink-Target-Etag asks for {wanted}")
+            raise ApiError(409, _other_etag(link, etag, wanted))
         if link is None or not (dynamic or link.etag is not None):
             return Arrival(stored, last)
         await stored.close()

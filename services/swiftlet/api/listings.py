@@ -35,20 +35,22 @@ def parse_limit(text: str, max_limit: int) -> int:
     """A page's length: `max_limit` for what is no number, 412 for more."""
     if not (text.isascii() and text.isdigit()):
         return max_limit
-    if len(text.lstrip("0")) > len(str(max_limit)) or int(text) > max_limit:
+    digits = text.lstrip("0") or "0"
+    if len(digits) > len(str(max_limit)) or int(digits) > max_limit:
         raise ApiError(412, f"Maximum limit is {max_limit}")
-    return int(text)
+    return int(digits)
 
 
 def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
     """A listing's parameters; 412 for a limit that is too large."""
-    limit = parse_limit(query.get("limit", ""), max_limit)
+    limit, delimiter = parse_limit(query.get("limit", ""), max_limit), query.get("delimiter", "")
     return ListingQuery(
         limit=limit,
         marker=query.get("marker", ""),
         end_marker=query.get("end_marker", ""),
         prefix=query.get("prefix", ""),
-        delimiter=query.get("delimiter", ""),
+        # No name that is listed holds a NUL, so that one delimits nothing.
+        delimiter="" if "\0" in delimiter else delimiter,
         path=query.get("path"),
         reverse=says_yes(query.get("reverse", "")),
     )

@@ -68,7 +68,10 @@ def refuse_unsupported(headers: Mapping[str, str]) -> None:
         if full in _UNSUPPORTED and value.strip():
             raise ApiError(501, f"{full} is not supported")
         if full == "X-Static-Large-Object":
-            raise ApiError(400, f"{full} is a reserved header; PUT a manifest with ?multipart-manifest=put")
+            raise ApiError(
+                400,
+                f"{full} is a reserved header. To create a static large object add query param multipart-manifest=put.",
+            )
 
 
 def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> dict[str, str]:
@@ -91,23 +94,20 @@ def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> d
 def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None:
     total = 0
     for full, value in items.items():
-        name_size = len(full) - len(prefix)
+        name_size = len(full.encode()) - len(prefix)
+        shown = prefix.lower() + full[len(prefix) :]
         value_size = utf8_size(full, value)
         if not name_size:
-            raise ApiError(400, f"Metadata name cannot be empty: write {prefix}NAME: value")
+            raise ApiError(400, "Metadata name cannot be empty")
         if name_size > limits.max_meta_name_length:
-            raise ApiError(
-                400, f"Metadata name too long: {full} has {name_size} bytes, {limits.max_meta_name_length} fit"
-            )
+            raise ApiError(400, f"Metadata name too long: {shown}")
         if value_size > limits.max_meta_value_length:
-            raise ApiError(
-                400, f"Metadata value longer than {limits.max_meta_value_length}: {full} has {value_size} bytes"
-            )
+            raise ApiError(400, f"Metadata value longer than {limits.max_meta_value_length}: {shown}")
         total += name_size + value_size
     if len(items) > limits.max_meta_count:
-        raise ApiError(400, f"Too many metadata items: {len(items)} given, at most {limits.max_meta_count}")
+        raise ApiError(400, f"Too many metadata items; max {limits.max_meta_count}")
     if total > limits.max_meta_overall_size:
-        raise ApiError(400, f"Total metadata too large: {total} bytes, at most {limits.max_meta_overall_size}")
+        raise ApiError(400, f"Total metadata too large; max {limits.max_meta_overall_size}")
 
 
 def bounds_of(prefix: str, limits: LimitsSection) -> MetadataBounds:
@@ -125,13 +125,13 @@ def utf8_size(name: str, value: str) -> int:
     try:
         return len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise ApiError(400, f"{name} is not valid UTF-8") from error
+        shown = "Metadata" if name.startswith(_META) else name
+        raise ApiError(400, f"{shown} must be valid UTF-8") from error
 
 
 def object_metadata(headers: Mapping[str, str], limits: LimitsSection) -> dict[str, str]:
     """Everything a PUT or POST of an object keeps: its own metadata and the well-known headers."""
     items = collect(headers, OBJECT_META, limits)
-    items = {name: value for name, value in items.items() if value}
     for name, value in headers.items():
         full = canonical(name)
         if full in OBJECT_HEADERS and value:

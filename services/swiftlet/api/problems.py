@@ -28,6 +28,7 @@ class ApiError(SwiftletError):
 
 _STATUS: dict[type[SwiftletError], int] = {
     errors.NameTooLong: 400,
+    errors.EmptyName: 404,
     errors.InvalidName: 412,
     errors.NotFound: 404,
     errors.Superseded: 409,
@@ -66,6 +67,9 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
         headers["WWW-Authenticate"] = f'Swift realm="{quoted}"'
     if status == 503:
         headers.setdefault("Retry-After", "1")
+    if isinstance(error, errors.NameTooLong):
+        # Its words are numbers alone, so that this is as good as plain text, and clients of Swift see what they expect.
+        headers["Content-Type"] = "text/html; charset=UTF-8"
     if isinstance(error, errors.TooManyFailures):
         headers["Retry-After"] = str(error.retry_after_s)
     return web.Response(status=status, reason=_REASONS.get(status), text=str(error), headers=headers)

@@ -123,7 +123,7 @@ async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]
             answer = await work()
         except SwiftletError as error:
             failures = error.failures if isinstance(error, ManyProblems) else ()
-            fields = {"Response Status": status_line(status_of(error)), "Response Body": str(error)}
+            fields = {"Response Status": status_line(status_of(error)), "Response Body": _reason(error)}
             fields |= error.fields if isinstance(error, ManyProblems) else {}
         else:
             fields = {"Response Status": status_line(answer.status), "Response Body": ""}
@@ -131,3 +131,16 @@ async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]
         return render_report(media_type, fields, failures, _ROOT)
 
     return await report_alive(call, 202, media_type, report, at_once=True)
+
+
+_REASONS = {
+    400: (
+        "Bad Request\nThe server could not comply with the request since it is either malformed or otherwise incorrect."
+    ),
+    503: "Service Unavailable\nThe server is currently unavailable. Please try again at a later time.",
+}
+"""In the reference's words, where what is wrong with each segment says more."""
+
+
+def _reason(error: SwiftletError) -> str:
+    return _REASONS.get(error.status, str(error)) if isinstance(error, ManyProblems) else str(error)

@@ -25,6 +25,7 @@ from swiftlet.api.problems import answer
 from swiftlet.api.resolver import reader_of, resolve
 from swiftlet.api.sending import send_head, send_one
 from swiftlet.api.temp_url import TempUrl, parse_temp_url
+from swiftlet.api.tokens import base_url
 from swiftlet.api.web_listing import Site, listing_disabled, listing_page
 from swiftlet.errors import Forbidden, NotFound, SwiftletError, Unauthorized
 from swiftlet.model import ListingQuery
@@ -164,8 +165,11 @@ class _Visit:
             raise NotFound(f"{self.call.path} does not exist")
 
     def _redirect(self) -> web.Response:
-        """301 to the same with a slash; parameters are left behind, those of a temporary URL too."""
-        target = f"/v1{self.call.path.quoted}/"
+        """301 to the same with a slash, absolute as the reference has it; parameters are left behind.
+
+        Where clients reach this proxy is `proxy.storage_url`, or else what they called it.
+        """
+        target = f"{base_url(self.call.api, self.call.request)}/v1{self.call.path.quoted}/"
         text = "The resource has moved; look below the directory instead.\n"
         return web.Response(status=301, text=text, headers={"Location": target})
 

@@ -40,7 +40,7 @@ class Invalid(ApiError):
 
     def __init__(self) -> None:
         """As the reference says it."""
-        super().__init__(401, "Temp URL invalid")
+        super().__init__(401, "401 Unauthorized: Temp URL invalid\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class TempUrl:
     ip_range: str | None = None
     filename: str | None = None
     inline: bool = False
+    given: str = ""
+    """`expires` as it came."""
 
     def messages(self, method: str, path: Path) -> list[str]:
         """The texts of which one must have been signed."""
@@ -62,11 +64,17 @@ class TempUrl:
         methods = _WORTH_A_HEAD if method == "HEAD" else (method,)
         return [f"{address}{one}\n{self.expires}\n{signed}" for one in methods]
 
-    def covers(self, path: Path, remote: str | None, now: float) -> bool:
-        """Whether it is still good, for this object and the client's address."""
-        if self.expires < now or path.obj is None or not path.obj.strip("/"):
+    def covers(self, method: str, path: Path, remote: str | None, now: float) -> bool:
+        """Whether it is still good, for this object and the client's address.
+
+        One with an empty prefix is good for reading the container itself, too, if that is a web site.
+        """
+        if self.expires < now or path.container is None:
             return False
-        if self.prefix is not None and not path.obj.startswith(self.prefix):
+        if path.obj is None:
+            if self.prefix != "" or method not in {"GET", "HEAD"}:
+                return False
+        elif not (path.obj.strip("/") and path.obj.startswith(self.prefix or "")):
             return False
         return self.ip_range is None or _in_range(remote, self.ip_range)
 
@@ -85,6 +93,7 @@ def parse_temp_url(query: Mapping[str, str]) -> TempUrl:
         query.get("temp_url_ip_range") or None,
         query.get("filename") or None,
         "inline" in query,
+        query.get("temp_url_expires", ""),
     )
 
 
@@ -118,7 +127,7 @@ async def admit(
         signature is None
         or request.method not in section.methods
         or not request.rel_url.raw_path.startswith("/v1/")
-        or not url.covers(path, request.remote, time.time())
+        or not url.covers(request.method, path, request.remote, time.time())
     ):
         raise Invalid
     assert path.container is not None
@@ -180,8 +189,8 @@ def disposition_of(url: TempUrl, path: Path, existing: str | None) -> str:
         return "inline"
     if existing:
         return existing.replace("\r", "%0D").replace("\n", "%0A")
-    assert path.obj is not None
-    return disposition("attachment", path.obj.rstrip("/").rpartition("/")[2])
+    name = path.obj if path.obj is not None else path.container or ""
+    return disposition("attachment", name.rstrip("/").rpartition("/")[2])
 
 
 def disposition(kind: str, filename: str) -> str:

@@ -83,8 +83,8 @@ def _parameters(url: TempUrl | None) -> str:
     if url is None or url.prefix is None:
         return ""
     pieces = [
-        f"temp_url_prefix={quote(url.prefix, safe='')}",
-        f"temp_url_expires={url.expires}",
+        f"temp_url_prefix={quote(url.prefix)}",
+        f"temp_url_expires={quote(url.given, safe='')}",
         f"temp_url_sig={quote(url.signature, safe='')}",
     ]
     if url.ip_range:

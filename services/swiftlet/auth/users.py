@@ -137,6 +137,11 @@ class Users:
         account, _, name = login.partition(":")
         return (account, name) in self._users
 
+    def only_account_of(self, name: str) -> str | None:
+        """The account of the only user of that name; None when there is no such user, or more than one."""
+        accounts = [account for account, user in self._users if user == name]
+        return accounts[0] if len(accounts) == 1 else None
+
     def still(self, token: Token) -> None:
         """Unauthorized when a token's user is gone, or has another secret or other roles than at the login.
 

@@ -26,9 +26,9 @@ class TempUrlSection(Section):
         description="Methods that a temporary URL may allow; HEAD comes with GET, PUT and POST.",
     )
     allowed_digests: tuple[Digest, ...] = Field(
-        default=("sha256", "sha512"),
+        default=("sha1", "sha256", "sha512"),
         min_length=1,
-        description="Hash functions of signatures. sha1 can be added for clients that know nothing else.",
+        description="Hash functions of signatures. sha1 is what many clients sign with; leave it out to forbid it.",
     )
     incoming_remove_headers: tuple[HeaderPattern, ...] = Field(
         default=("X-Timestamp",),
@@ -50,9 +50,9 @@ class FormPostSection(Section):
 
     enabled: bool = Field(default=True, description="Whether signed forms are accepted.")
     allowed_digests: tuple[Digest, ...] = Field(
-        default=("sha256", "sha512"),
+        default=("sha1", "sha256", "sha512"),
         min_length=1,
-        description="Hash functions of signatures. sha1 can be added for sites that know nothing else.",
+        description="Hash functions of signatures. sha1 is what many sites sign with; leave it out to forbid it.",
     )
 
 

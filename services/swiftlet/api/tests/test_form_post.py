@@ -68,7 +68,7 @@ async def names(proxy: Proxy) -> list[str]:
     return [row["name"] for row in json.loads((await proxy.call("GET", "c", query="format=json")).body)]
 
 
-@pytest.mark.parametrize("digest", ["sha256", "sha512"])
+@pytest.mark.parametrize("digest", ["sha1", "sha256", "sha512"])
 @pytest.mark.parametrize("encoded", [False, True])
 async def test_files_become_objects(proxy: Proxy, digest: str, encoded: bool) -> None:
     await prepare(proxy)
@@ -175,7 +175,7 @@ async def test_other_digests_paths_and_accounts_without_keys_are_401(proxy: Prox
     file = ("f", b"x", "")
     assert (await submit(proxy, signed(), file)).status == 401
     await prepare(proxy)
-    assert (await submit(proxy, signed(digest="sha1"), file)).status == 401
+    assert (await submit(proxy, signed(digest="md5"), file)).status == 401
     assert (await submit(proxy, signed("c/other/"), file)).status == 401
     assert (await submit(proxy, signed(""), file, path="")).status == 401
 
@@ -365,11 +365,11 @@ async def test_scripts_of_other_sites_may_read_the_answer(proxy: Proxy) -> None:
 
 
 async def test_settings(cluster: MemoryCluster, tmp_path: Directory) -> None:
-    async with proxy_of(cluster, tmp_path, formpost=FormPostSection(allowed_digests=("sha1",))) as proxy:
+    async with proxy_of(cluster, tmp_path, formpost=FormPostSection(allowed_digests=("sha512",))) as proxy:
         await prepare(proxy)
-        assert (await submit(proxy, signed(digest="sha1"), ("f", b"x", ""))).status == 201
+        assert (await submit(proxy, signed(digest="sha512"), ("f", b"x", ""))).status == 201
         assert (await submit(proxy, signed(), ("f", b"x", ""))).status == 401
-        assert (await (await proxy.client.get("/info")).json())["formpost"] == {"allowed_digests": ["sha1"]}
+        assert (await (await proxy.client.get("/info")).json())["formpost"] == {"allowed_digests": ["sha512"]}
     async with proxy_of(cluster, tmp_path, formpost=FormPostSection(enabled=False)) as proxy:
         await prepare(proxy)
         answer = await submit(proxy, signed(), ("f", b"x", ""))

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import structlog
 import yaml
+from yarl import URL
 
 from swiftlet.api.keystone import MAX_BODY
 from swiftlet.api.tests.proxy import SECRET, Proxy, proxy_of
 from swiftlet.auth.tokens import derive_key
-from swiftlet.auth.users import hash_secret
+from swiftlet.auth.users import Users, hash_secret
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 
 DEFAULT = {"id": "default"}
@@ -127,6 +128,7 @@ async def test_the_catalog_points_to_storage_url_or_to_the_host_asked(
         ("tester", {"project": {"name": "test", "domain": {"name": "Default"}}}, {"name": "Default"}),
         ("test:tester", None, None),
         ("test:tester", "unscoped", DEFAULT),
+        ("tester", None, DEFAULT),
     ],
 )
 async def test_ways_to_name_user_and_project(proxy: Proxy, name: str, scope: object, domain: object) -> None:
@@ -193,7 +195,6 @@ async def test_what_does_not_fit_is_401_without_a_word_on_what(proxy: Proxy, doc
         ({"auth": {"identity": {"methods": ["token"], "token": {}}}}, "auth.identity.token.id"),
         (by_password(scope={"system": {"all": True}}), "project"),
         (by_password(scope={"project": {}}), "auth.scope.project"),
-        (by_password(scope=None), "project"),
     ],
 )
 async def test_malformed_requests_are_400_and_name_the_field(proxy: Proxy, document: object, named: str) -> None:
@@ -258,7 +259,8 @@ async def test_version_2(proxy: Proxy) -> None:
     [
         ({"passwordCredentials": {"username": "tester", "password": "wrong"}, "tenantName": "test"}, 401),
         ({"passwordCredentials": {"username": "tester", "password": SECRET}, "tenantName": "admin"}, 401),
-        ({"passwordCredentials": {"username": "tester", "password": SECRET}}, 400),
+        ({"passwordCredentials": {"username": "tester", "password": "wrong"}}, 401),
+        ({"passwordCredentials": {"username": "nobody", "password": SECRET}}, 401),
         ({"passwordCredentials": {"username": "tester"}, "tenantName": "test"}, 400),
         ({"passwordCredentials": 5}, 400),
         ({"token": {"id": "AUTH_tk"}, "tenantName": "test"}, 401),
@@ -392,3 +394,32 @@ async def test_no_secret_is_logged(proxy: Proxy) -> None:
     assert [line["user"] for line in refused] == ["test:tester", "unknown"]
     for secret in ("mistyped secret", "wrong field", SECRET, token, _OTHER):
         assert secret not in text
+
+
+@pytest.mark.parametrize("path", ["/", "/?x"])
+async def test_who_knows_only_the_host_is_told_of_all_versions(proxy: Proxy, path: str) -> None:
+    async with proxy.client.get(path, allow_redirects=False) as answer:
+        assert answer.status == 300
+        known = (await answer.json())["versions"]["values"]
+    assert [one["id"] for one in known] == ["v3.14", "v2.0"]
+    for one in known:
+        link = one["links"][0]["href"]
+        assert link == str(proxy.client.make_url(f"/{one['id'].partition('.')[0] if 'v3' in one['id'] else 'v2.0'}/"))
+        async with proxy.client.get(URL(link).path) as answer:
+            assert (await answer.json())["version"] == one
+    async with proxy.client.post("/") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+async def test_a_name_that_several_users_have_needs_a_project(tmp_path: Directory) -> None:
+    file = tmp_path / "users.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            [
+                {"account": account, "user": user, "roles": [], "secret_hash": "x"}
+                for account, user in (("a", "one"), ("a", "both"), ("b", "both"))
+            ]
+        )
+    )
+    users = Users(file)
+    assert [users.only_account_of(name) for name in ("one", "both", "nobody")] == ["a", None, None]

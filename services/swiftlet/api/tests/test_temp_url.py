@@ -17,7 +17,7 @@ from swiftlet.settings.access import TempUrlSection
 
 ACCOUNT_KEY, CONTAINER_KEY = "X-Account-Meta-Temp-URL-Key", "X-Container-Meta-Temp-URL-Key"
 BODY = b"secret data"
-INVALID = b"Temp URL invalid"
+INVALID = b"401 Unauthorized: Temp URL invalid\n"
 
 
 async def prepare(proxy: Proxy) -> None:
@@ -92,7 +92,6 @@ async def test_refusals_tell_nothing(proxy: Proxy) -> None:
         temp_url("GET", expires=0),
         temp_url("GET", key="other"),
         temp_url("GET", "c/other"),
-        temp_url("GET", digest="sha1"),
         temp_url("GET", digest="md5", encoded=True),
         good.partition("&")[0],
         good.partition("&")[2],
