@@ -15,10 +15,10 @@ from swiftlet.api.account_cache import AccountCache
 from swiftlet.api.container_cache import ContainerCache
 from swiftlet.api.deleted_accounts import of_live_accounts
 from swiftlet.api.listings import says_yes
+from swiftlet.api.logins import Logins
 from swiftlet.api.problems import ApiError
 from swiftlet.api.rate_limits import RateLimits
 from swiftlet.api.revoking import Revocations
-from swiftlet.auth.failures import FailureLimit
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.errors import Superseded
@@ -83,7 +83,7 @@ class SwiftApi:
     objects: ClusterObjects
     tokens: Tokens
     users: Users
-    failures: FailureLimit
+    logins: Logins
     clock: TimestampClock
     options: ApiOptions
     quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))

@@ -8,7 +8,6 @@ from typing import Any
 from aiohttp import web
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.api.logins import log_in
 from swiftlet.api.problems import ApiError
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.auth.tokens import Token
@@ -43,7 +42,7 @@ async def by_password(api: SwiftApi, request: web.Request, login: str, account: 
     if ":" not in login:
         login = f"{account or api.users.only_account_of(login) or ''}:{login}"
     try:
-        user = await log_in(api, request, login, secret)
+        user = await api.logins.log_in(request, login, secret)
     except Unauthorized as error:
         raise Unauthorized(REFUSED) from error
     return api.tokens.fresh(user.identity, user.generation)

@@ -1,32 +1,92 @@
 """Checking who logs in, the same for all protocols: failures are limited, counted and logged, secrets never are.
 
-A name that nobody has is not logged either: it may be a secret that was typed in the wrong place.
+A secret is checked by threads of their own, few and with a bounded queue, because each check takes tens of
+milliseconds of processor time: who sends many logins holds up other logins, not the requests of others. A process knows
+a secret again that it has found right, without a check and without a count, so that nobody who guesses can lock out who
+logs in with the right one. What is left is a user's first login at a process from the very address at which that
+user's secret is being guessed.
+
+A name that nobody has is not logged: it may be a secret that was typed in the wrong place.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
-from swiftlet.api.core import SwiftApi
-from swiftlet.auth.users import User
-from swiftlet.errors import Unauthorized
+from swiftlet.auth.failures import LoginLimit
+from swiftlet.auth.users import User, Users
+from swiftlet.errors import NodeBusy, Unauthorized
 
+CHECKS_AT_ONCE = 2
+"""Threads that check secrets: 19 MiB each while they do."""
+MAX_WAITING = 64
+"""Logins that wait for such a thread; the last one waits for a second or two."""
 FAILED = Counter("swiftlet_logins_failed_total", "Logins refused: unknown user or wrong secret.")
 _log = structlog.get_logger("auth")
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-async def log_in(api: SwiftApi, request: web.Request, login: str, secret: str) -> User:
-    """The user `ACCOUNT:USER` by the secret; Unauthorized, TooManyFailures."""
-    subjects = (f"user {login[:512]}", f"address {request.remote}")
-    api.failures.admit(*subjects)
+
+class Logins:
+    """The logins of one process."""
+
+    def __init__(self, users: Users, limit: LoginLimit, trusted_proxies: Sequence[Network] = ()) -> None:
+        """`trusted_proxies` are networks of load balancers, whose `X-Forwarded-For` says where a request comes from."""
+        self._users = users
+        self._limit = limit
+        self._trusted = tuple(trusted_proxies)
+        self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="login")
+        self._checking = 0
+
+    async def log_in(self, request: web.Request, login: str, secret: str) -> User:
+        """The user `ACCOUNT:USER` by the secret; Unauthorized, TooManyFailures, NodeBusy."""
+        known = self._users.recognised(login, secret)
+        if known is not None:
+            return known
+        address = client_address(request, self._trusted)
+        attempt = self._limit.begin(login[:512], address)
+        if self._checking >= CHECKS_AT_ONCE + MAX_WAITING:
+            self._limit.forgive(attempt)
+            raise NodeBusy("too many logins are being checked; try again in a few seconds")
+        self._checking += 1
+        try:
+            checked = asyncio.get_running_loop().run_in_executor(self._threads, self._users.login, login, secret)
+            checked.add_done_callback(self._done)
+            user = await asyncio.shield(checked)
+        except Unauthorized:
+            FAILED.inc()
+            _log.info("login refused", user=login if self._users.knows(login) else "unknown", remote=address)
+            raise
+        self._limit.forgive(attempt)
+        return user
+
+    def _done(self, checked: asyncio.Future[User]) -> None:
+        self._checking -= 1
+        if not checked.cancelled():
+            checked.exception()  # Nobody may be waiting any more.
+
+
+def client_address(request: web.Request, trusted: Sequence[Network]) -> str:
+    """Where a request comes from: the connection's other end, or the last address that a trusted proxy vouches for."""
+    address = request.remote or "unknown"
+    forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
+    for before in reversed(forwarded.split(",")):
+        if not _is_in(address, trusted) or not before.strip():
+            break
+        address = before.strip()
+    return address
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
     try:
-        return await asyncio.to_thread(api.users.login, login, secret)
-    except Unauthorized:
-        api.failures.failed(*subjects)
-        FAILED.inc()
-        _log.info("login refused", user=login if api.users.knows(login) else "unknown", remote=request.remote)
-        raise
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(found in network for network in networks)

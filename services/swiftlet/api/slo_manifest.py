@@ -222,7 +222,7 @@ def load_entries(stored: bytes) -> list[dict[str, Any]]:
     """The entries of a stored manifest; 500 when it is damaged."""
     try:
         entries = json.loads(stored)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ApiError(500, "Unable to load SLO manifest") from error
     if not isinstance(entries, list):
         raise ApiError(500, "Unable to load SLO manifest")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from aiohttp import web
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.api.logins import log_in
 from swiftlet.errors import Unauthorized
 
 PATHS = frozenset({"/auth/v1.0", "/auth/v1.0/", "/auth/v1", "/auth/v1/"})
@@ -28,7 +27,7 @@ async def get(api: SwiftApi, request: web.Request) -> web.Response:
     secret = headers.get("X-Auth-Key") or headers.get("X-Storage-Pass")
     if not login or not secret:
         raise Unauthorized("send X-Auth-User: ACCOUNT:USER and X-Auth-Key: KEY")
-    user = await log_in(api, request, login, secret)
+    user = await api.logins.log_in(request, login, secret)
     identity = user.identity
     token, life_s = api.tokens.issue(identity, user.generation)
     answer = {

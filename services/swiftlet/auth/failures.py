@@ -1,21 +1,39 @@
-"""Slows down guessing: counts failed logins per user and per address within a sliding window.
+"""Slows down guessing: limits the logins that may fail, per user at an address and per address.
 
-The table is bounded: when it is full the entry that failed longest ago makes room. Two counters make it
-expensive to guess one user's secret from many addresses, or many users' from one.
+A login counts before its secret is checked, so that many at the same time are not more guesses than the limit allows.
+It counts no more once it has succeeded. Who guesses one user's secret uses up what that user may do wrong at the
+guesser's address, and nothing of what the user may do wrong elsewhere, nor what other users behind that address may.
+
+The table is bounded: when it is full the entry that was counted longest ago makes room.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from swiftlet.errors import TooManyFailures
 
+ADDRESS_FACTOR = 20
+"""An address may fail so many times more often than one user there: there may be many users behind it."""
+_IPV6_PREFIX = 64
+"""Whoever has one IPv6 address usually has all of this prefix."""
 
-class FailureLimit:
-    """At most `limit` failures per subject within `window_s` seconds; `clock` in monotonic seconds."""
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A login that has been counted."""
+
+    subjects: tuple[str, ...]
+    began_s: float
+
+
+class LoginLimit:
+    """At most `limit` failures of one user at one address within `window_s`; `clock` in monotonic seconds."""
 
     def __init__(
         self,
@@ -24,31 +42,54 @@ class FailureLimit:
         max_subjects: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Remember `max_subjects` users and addresses at the most."""
+        """Remember `max_subjects` pairs of users and addresses, and addresses, at the most."""
         self._limit = limit
         self._window_s = window_s
         self._max_subjects = max_subjects
         self._clock = clock
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._counted: OrderedDict[str, deque[float]] = OrderedDict()
 
-    def admit(self, *subjects: str) -> None:
-        """TooManyFailures while any of the subjects is over the limit."""
-        now = self._clock()
-        for subject in subjects:
-            times = self._failures.get(subject)
-            while times and times[0] <= now - self._window_s:
-                times.popleft()
-            if times is not None and not times:
-                del self._failures[subject]
-            elif times and len(times) >= self._limit:
-                wait_s = math.ceil(times[0] + self._window_s - now)
-                raise TooManyFailures(f"too many failed logins; try again in {wait_s} s", wait_s)
+    def begin(self, user: str, address: str) -> Attempt:
+        """Count a login; TooManyFailures when as many as are allowed have failed or are being checked."""
+        now_s, where = self._clock(), subject_of(address)
+        limits = {f"{where} {user}": self._limit, where: self._limit * ADDRESS_FACTOR}
+        for subject, limit in limits.items():
+            self._admit(subject, limit, now_s)
+        for subject in limits:
+            self._counted.setdefault(subject, deque()).append(now_s)
+            self._counted.move_to_end(subject)
+        while len(self._counted) > self._max_subjects:
+            self._counted.popitem(last=False)
+        return Attempt(tuple(limits), now_s)
 
-    def failed(self, *subjects: str) -> None:
-        """Count a failed login against each subject."""
-        for subject in subjects:
-            times = self._failures.setdefault(subject, deque(maxlen=self._limit))
-            times.append(self._clock())
-            self._failures.move_to_end(subject)
-        while len(self._failures) > self._max_subjects:
-            self._failures.popitem(last=False)
+    def _admit(self, subject: str, limit: int, now_s: float) -> None:
+        times = self._counted.get(subject)
+        if times is None:
+            return
+        while times and times[0] <= now_s - self._window_s:
+            times.popleft()
+        if not times:
+            del self._counted[subject]
+        elif len(times) >= limit:
+            wait_s = max(1, math.ceil(times[0] + self._window_s - now_s))
+            raise TooManyFailures(f"too many failed logins; try again in {wait_s} s", wait_s)
+
+    def forgive(self, attempt: Attempt) -> None:
+        """Count a login no more: it succeeded, or its secret was never checked."""
+        for subject in attempt.subjects:
+            times = self._counted.get(subject)
+            if times is not None and attempt.began_s in times:
+                times.remove(attempt.began_s)
+                if not times:
+                    del self._counted[subject]
+
+
+def subject_of(address: str) -> str:
+    """What an address counts as: itself, or its network if it is one of IPv6."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, _IPV6_PREFIX), strict=False))
+    return str(found)

@@ -133,14 +133,12 @@ class Tokens:
     def _verify(self, token: str) -> Token:
         """What a token says that one of the keys signed, expired or not."""
         payload, signature = self._split(token)
-        try:
-            # The first version had no fields behind the expiry.
-            key_id, account, user, roles, expires, *more = json.loads(payload)
-            key = self._keys[key_id]
-        except (ValueError, KeyError, TypeError) as error:
-            raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0") from error
-        if not hmac.compare_digest(hmac.new(key, payload, hashlib.sha256).digest(), signature):
-            raise Unauthorized("the token's signature is wrong; ask for a new one at /auth/v1.0")
+        # Nothing is parsed of what nobody here has written.
+        macs = [hmac.digest(key, payload, "sha256") for key in self._keys.values()]
+        if not any(hmac.compare_digest(mac, signature) for mac in macs):
+            raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0")
+        # The first version had no fields behind the expiry.
+        _, account, user, roles, expires, *more = json.loads(payload)
         return Token(Identity(account, user, frozenset(Role(role) for role in roles)), expires, *more[:3])
 
     @staticmethod

@@ -6,7 +6,8 @@ from aiohttp import web
 
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
-from swiftlet.auth.failures import FailureLimit
+from swiftlet.api.logins import Logins
+from swiftlet.auth.failures import LoginLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
@@ -38,12 +39,17 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
     listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
+    users = use_users(app, settings.auth)
     api = SwiftApi(
         listings=listings,
         objects=objects,
         tokens=use_tokens(app, settings.cluster, settings.auth.token_life_s),
-        users=use_users(app, settings.auth),
-        failures=FailureLimit(settings.auth.max_failures, settings.auth.failure_window_s),
+        users=users,
+        logins=Logins(
+            users,
+            LoginLimit(settings.auth.max_failures, settings.auth.failure_window_s),
+            settings.auth.trusted_networks,
+        ),
         clock=TimestampClock(),
         options=_options(settings, policies),
         quotas=use_quotas(app, settings.quota),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swiftlet.names import HashPath
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
@@ -244,10 +245,28 @@ class AuthSection(Section):
     max_failures: int = Field(
         default=10,
         ge=1,
-        description="Failed logins of one user or one address within failure_window_s after which more are refused "
-        "(429). Enough for typing errors, too few for guessing.",
+        description="Failed logins of one user at one address within failure_window_s after which more are refused "
+        "(429); all users at one address together may fail 20 times as often. Each process counts its own. Enough for "
+        "typing errors, too few for guessing.",
     )
     failure_window_s: Seconds = Field(default=60.0, description="Seconds over which failed logins are counted.")
+    trusted_proxies: list[str] = Field(
+        default=[],
+        description="Networks (CIDR) of load balancers whose X-Forwarded-For says which address a login comes from. Of "
+        "anybody else's header nothing is believed.",
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: list[str]) -> list[str]:
+        for text in value:
+            ipaddress.ip_network(text)
+        return value
+
+    @property
+    def trusted_networks(self) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+        """The networks of `trusted_proxies`."""
+        return [ipaddress.ip_network(text) for text in self.trusted_proxies]
 
 
 class QuotaSection(Section):

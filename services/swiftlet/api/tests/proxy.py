@@ -17,7 +17,8 @@ from yarl import URL
 
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
-from swiftlet.auth.failures import FailureLimit
+from swiftlet.api.logins import Logins
+from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users, hash_secret
@@ -152,7 +153,7 @@ async def proxy_of(
     users = root / "users.yaml"
     entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
     users.write_text(yaml.safe_dump([entry]))
-    tokens, clock = Tokens([b"k" * 32]), ManualClock()
+    tokens, clock, known = Tokens([b"k" * 32]), ManualClock(), Users(users)
     options = ApiOptions(
         limits or LimitsSection(),
         POLICIES,
@@ -166,8 +167,8 @@ async def proxy_of(
         listings=cluster.listings,
         objects=cluster.objects,
         tokens=tokens,
-        users=Users(users),
-        failures=FailureLimit(2, 60.0, clock=clock),
+        users=known,
+        logins=Logins(known, LoginLimit(2, 60.0, clock=clock)),
         clock=TimestampClock(now_ns=clock.ns),
         options=options,
     )
