@@ -61,6 +61,10 @@ class TooMuchMetadata(SwiftletError):
     """An account or container would have more metadata than its bounds allow, with what it has already."""
 
 
+class PageTooCostly(SwiftletError):
+    """A page of a listing would pass over too many names that are not in it."""
+
+
 class PolicyConflict(SwiftletError):
     """A container exists with another storage policy than the one asked for."""
 

@@ -35,6 +35,7 @@ _STATUS: dict[type[SwiftletError], int] = {
     errors.NotEmpty: 409,
     errors.PolicyConflict: 409,
     errors.TooMuchMetadata: 400,
+    errors.PageTooCostly: 400,
     errors.ChecksumMismatch: 422,
     errors.SizeMismatch: 400,
     errors.DiskFull: 507,

@@ -2,7 +2,8 @@
 
 Pure: rows come from a `fetch` callable that seeks in an ordered set of names. A page with a delimiter costs one
 seek per common prefix, however many names lie below it, and reads at most one row more than it answers with.
-(`path` shows no common prefixes, so there each one on that level costs a seek without adding to the page.)
+(`path` shows no common prefixes, so there each one on that level costs a seek without adding to the page: a page that
+would pass over too many is refused.)
 
 Names are compared by code point, which is the byte order of UTF-8. Every range is half-open, `low <= name < high`,
 with the successor of a string being the string and a NUL, which no name contains.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from swiftlet.errors import PageTooCostly
 from swiftlet.model import ListingQuery, Subdir
 
 
@@ -133,10 +135,15 @@ def _folded(start: Span, low: str, query: ListingQuery, fetch: Fetch[R]) -> list
     return page
 
 
+MAX_PASSED = 100_000
+"""Directories on one level that a page with `path` passes over: each costs a look, and none is in the page."""
+
+
 def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
     """The rows of one level of a pseudo-hierarchy: neither the level's own marker object nor what lies deeper."""
     page: list[R | Subdir] = []
     span: Span | None = start
+    passed = 0
     while span is not None and not span.empty and len(page) < query.limit:
         deeper, seen = None, 0
         wanted = query.limit - len(page)
@@ -150,6 +157,9 @@ def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> li
                 page.append(row)
             last = row.name
         if deeper is not None:
+            passed += 1
+            if passed > MAX_PASSED:
+                raise PageTooCostly(f"more than {MAX_PASSED} directories are on one level; use prefix and delimiter")
             span = _past_prefix_keeping(span, deeper, query.reverse)
         elif seen < wanted:
             break

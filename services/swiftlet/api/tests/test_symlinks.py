@@ -444,6 +444,23 @@ class TestLargeObjects:
         await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "v/p/"})
         assert (await proxy.call("GET", "c/dlo")).body == BODY + b"xyz"
 
+    async def test_a_copy_has_the_bytes_of_static_links(self, proxy: Proxy) -> None:
+        await put(proxy, BODY)
+        await made(proxy, "c/o", "c/p/1", {"X-Symlink-Target-Etag": md5(BODY)})
+        await put(proxy, b"xyz", "c/p/2")
+        await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "c/p/"})
+        assert (await proxy.call("PUT", "c/copy", {"X-Copy-From": "c/dlo"})).status == 201
+        assert (await proxy.call("GET", "c/copy")).body == BODY + b"xyz"
+
+    async def test_a_whole_of_static_links_has_their_bytes_in_ranges(self, proxy: Proxy) -> None:
+        await put(proxy, BODY)
+        for number in range(5):
+            await made(proxy, "c/o", f"c/p/{number}", {"X-Symlink-Target-Etag": md5(BODY)})
+        await put(proxy, b"", "c/dlo", {"X-Object-Manifest": "c/p/"})
+        whole = 5 * BODY
+        assert (await proxy.call("GET", "c/dlo", {"Range": "bytes=8-32"})).body == whole[8:33]
+        assert (await proxy.call("HEAD", "c/dlo")).headers["Content-Length"] == str(len(whole))
+
     async def test_a_large_object_is_not_deleted_through_a_link(self, proxy: Proxy) -> None:
         await put_large(proxy)
         await made(proxy, "c/big")
@@ -457,3 +474,21 @@ async def test_conditions_of_a_write_are_the_link_s(proxy: Proxy) -> None:
     assert (await proxy.call("PUT", "c/link", {"If-None-Match": "*"}, b"x")).status == 412
     assert (await proxy.call("PUT", "c/link", {"If-Match": EMPTY}, b"x")).status == 201
     assert (await proxy.call("GET", "c/link")).body == b"x"
+
+
+async def test_links_as_pages_of_a_web_site(proxy: Proxy) -> None:
+    opened = {"X-Container-Read": ".r:*,.rlistings", "X-Container-Meta-Web-Index": "index.html"}
+    assert (await proxy.call("POST", "c", opened)).status == 204
+    await put(proxy, b"<p>home", "c/page")
+    await made(proxy, "c/page", "c/index.html")
+    async with proxy.client.get(proxy.url("c/")) as answer:
+        assert (answer.status, await answer.read()) == (200, b"<p>home")
+
+
+async def test_a_list_of_names_deletes_links_and_not_their_targets(proxy: Proxy) -> None:
+    await put(proxy, BODY)
+    await made(proxy)
+    answer = await proxy.call("POST", "", {"Content-Type": "text/plain"}, b"c/link\n", "bulk-delete")
+    assert answer.status == 200
+    assert (await proxy.call("GET", "c/link")).status == 404
+    assert (await proxy.call("GET", "c/o")).body == BODY

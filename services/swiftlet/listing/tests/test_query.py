@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swiftlet.errors import PageTooCostly
 from swiftlet.listing.query import Span, beyond, list_page
 from swiftlet.model import ListingQuery, Subdir
 
@@ -152,3 +153,15 @@ def test_examples(query: ListingQuery, expected: list[str]) -> None:
 )
 def test_beyond(prefix: str, expected: str | None) -> None:
     assert beyond(prefix) == expected
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_level_of_many_directories_is_refused(monkeypatch: pytest.MonkeyPatch, reverse: bool) -> None:
+    """They cost a seek each and fill no page."""
+    monkeypatch.setattr("swiftlet.listing.query.MAX_PASSED", 5)
+    names = Names({f"d{number}/o" for number in range(5)} | {"a"})
+    assert shown(list_page(ListingQuery(path="", reverse=reverse), names)) == ["a"]
+    names = Names({f"d{number}/o" for number in range(6)} | {"a"})
+    with pytest.raises(PageTooCostly, match="use prefix and delimiter"):
+        list_page(ListingQuery(path="", reverse=reverse), names)
+    assert names.seeks == 6
