@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ]
     (data / "etc").mkdir()
     (data / "etc" / "users.yaml").write_text(yaml.safe_dump(users))
-    running = start_cluster(data, "--workers", "2", settings=SETTINGS)
+    running = start_cluster(data, "--workers", "2", "--key", suites.KEY, settings=SETTINGS)
     yield running
     assert running.stop() == 0
     shutil.rmtree(data)

@@ -65,8 +65,9 @@ _OBJECT: dict[str, Handler] = {
     "COPY": copy_object.copy,
 }
 _BULK: Mapping[str, Handler] = {bulk.EXTRACT: bulk_extract.extract, bulk.DELETE: bulk_delete.delete_all}
+INFO = "/info"
 _PLAIN: Mapping[str, PlainHandler] = {
-    "/info": info.get,
+    INFO: info.get,
     "/healthcheck": info.healthcheck,
 } | dict.fromkeys(tokens.PATHS, tokens.get)
 
@@ -121,6 +122,8 @@ async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
     if keystone.is_keystone(raw):
         return await keystone.handle(api, request)
     if raw in _PLAIN:
+        if request.method == "OPTIONS" and raw == INFO:
+            return web.Response(headers={"Allow": "HEAD, GET, OPTIONS"})
         if request.method not in {"GET", "HEAD"}:
             raise _not_allowed(request.method, ["GET", "HEAD"])
         return await _PLAIN[raw](api, request)

@@ -3,7 +3,8 @@
     .r:*  .r:HOST  .r:.DOMAIN  .r:-HOST     by the Referer header, in order, the last that fits decides; reading only
     .rlistings                              whom a referrer element lets read may also list
     ACCOUNT  ACCOUNT:USER                   users by the names they log in with; ACCOUNT:* is ACCOUNT
-    *:USER  *:*  *                          that user of any account; anybody with a valid token
+    *:USER  *:*                             that user of any account; anybody with a valid token
+    ACCOUNT:ID  *:ID                        users by what Keystone's tokens show as their id, which is ACCOUNT:USER
 
 https://docs.openstack.org/swift/latest/overview_acl.html. A Referer is whatever a client says: such elements keep
 nobody out who wants in.
@@ -97,4 +98,5 @@ def parse_acl(text: str) -> Acl:
 def names_of(identity: Identity) -> Iterable[str]:
     """The elements that name this user."""
     account, user = identity.tenant, identity.user
-    return (account, f"{account}:{user}", f"{account}:*", f"*:{user}", "*:*", "*")
+    identifier = f"{account}:{user}"
+    return (account, identifier, f"{account}:*", f"*:{user}", "*:*", f"{account}:{identifier}", f"*:{identifier}")

@@ -219,6 +219,11 @@ async def test_the_first_write_makes_an_account(proxy: Proxy) -> None:
     assert await call("GET", "/c") == 204
 
 
+async def test_options_of_info(proxy: Proxy) -> None:
+    async with proxy.client.options("/info") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (200, "HEAD, GET, OPTIONS")
+
+
 @pytest.mark.parametrize("path", ["", "c", "c/o"])
 async def test_other_methods_are_405(proxy: Proxy, path: str) -> None:
     answer = await proxy.call("PATCH", path)
