@@ -48,6 +48,8 @@ class Wanted:
     size: int | None = None
     range: RangeSpec | None = None
     data: bytes | None = None
+    written: str = ""
+    """The path as the client wrote it, with a slash before it or without one: reports name it so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def _backed(entry: Mapping[str, object], own: Path, limits: LimitsSection, last:
     spec = _range(entry.get("range"))
     if spec is not None and size is not None and spec.resolve(size) is None:
         raise _Wrong("unsatisfiable range")
-    return Wanted(path, None if etag is None else etag.strip('"'), size, spec)
+    return Wanted(path, None if etag is None else etag.strip('"'), size, spec, written=str(entry["path"]))
 
 
 def too_small(limits: LimitsSection) -> str:

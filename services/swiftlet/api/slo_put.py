@@ -47,7 +47,7 @@ async def use_manifest(new: NewObject, raw: bytes) -> None:
     wanted = await beside(len(raw), parse_manifest, raw, new.path, limits)
     found = await _look_at_all(call, wanted)
     wrong = [
-        (quote(f"/{one.path.container}/{one.path.obj}"), text)
+        (quote(one.written), text)
         for index, one in enumerate(wanted)
         if one.path is not None
         for text in _wrong(call, one, found[one.path], index == len(wanted) - 1)

@@ -392,6 +392,7 @@ class TestHeartbeat:
         ("entries", "headers", "status", "failures"),
         [
             ([entry("nowhere")], {}, "400 Bad Request", [["/c/nowhere", "404 Not Found"]]),
+            ([{"path": "c/no where"}], {}, "400 Bad Request", [["c/no%20where", "404 Not Found"]]),
             (b"x", {}, "400 Bad Request", []),
             ([entry("s/000")], {"ETag": "0" * 32}, "422 Unprocessable", []),
             ([entry("s/000")], {"If-None-Match": "*"}, "412 Precondition Failed", []),
