@@ -1,6 +1,7 @@
 """What of Swiftlet moves bytes rather than decides; `__init__.pyi` beside this says what there is."""
 
 from swiftlet_native._native import (
+    Changes,
     Front,
     Hasher,
     ObjectServer,
@@ -42,6 +43,7 @@ from swiftlet_native._native import (
 )
 
 __all__ = [
+    "Changes",
     "Front",
     "Hasher",
     "ObjectServer",

@@ -701,6 +701,22 @@ _Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, 
 owes its row to, as bits, the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
 
 @final
+class Changes:
+    """Counters in memory that this process shares with those that it forks: what one changes all see at the next look.
+
+    A slot beyond the last one counts from the first again.
+    """
+
+    def __new__(cls, slots: int, /) -> Changes:
+        """So many counters, all zero. OSError when the system has no memory left."""
+
+    def seen(self, slot: int, /) -> int:
+        """Where a counter stands."""
+
+    def tell(self, slot: int, /) -> None:
+        """Count a change."""
+
+@final
 class Front:
     """The thread that owns listening sockets: answers what there is a grant for, hands over all other
     connections.
@@ -711,6 +727,7 @@ class Front:
     def __new__(
         cls,
         secret: tuple[bytes, bytes],
+        changes: Changes,
         *,
         nonce: int,
         keepalive_s: float,
@@ -721,7 +738,8 @@ class Front:
         max_handed: int = 1024,
         max_served: int = 50000,
     ) -> Front:
-        """`secret`: what stands before and behind a name where it is hashed; `nonce`: in the timestamps made here.
+        """`secret`: what stands before and behind a name where it is hashed; `changes` end the grants that saw less of
+        them; `nonce`: in the timestamps made here.
         Above the first two limits connections wait to be accepted, above the last nothing is hot. OSError when the
         system has no thread or descriptor left.
         """
@@ -772,13 +790,15 @@ class Front:
         container: Buffer,
         policy: int,
         rows: list[int],
+        seen: tuple[int, int],
         valid_s: float,
         /,
     ) -> bool:
         """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash; or
         write small ones, each replica of which owes its row to the container replicas of `rows`, as bits.
 
-        `container` is `/account/container/`, decoded. False: there are too many.
+        `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
+        was decided. False: there are too many.
         """
 
     def has(self, write: bool, token: Buffer, prefix: Buffer, /) -> bool:

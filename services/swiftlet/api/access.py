@@ -1,13 +1,12 @@
 """Who may do what: the decision for each path that a request touches, its own, a copy's destination, a segment.
 
 A user's role in the own account decides without asking anybody. Only when it does not, the container's ACL is looked
-at, in what the proxy remembers of the container anyway, and then the account's ACL. A container that is not there has
+at, as the container was a second ago at the most, and then the account's ACL. A container that is not there has
 no ACL, so strangers learn nothing of what exists.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -19,9 +18,6 @@ from swiftlet.auth.acl import CONTAINER_READ, CONTAINER_WRITE, LISTINGS, Acl, pa
 from swiftlet.auth.identity import READ_METHODS, Identity, authorize, is_owner
 from swiftlet.errors import Forbidden, NotFound, Unauthorized
 from swiftlet.names import Path
-
-FRESH_S = 1.0
-"""Nobody is refused by what was known longer ago: an ACL or key that another process was just given counts at once."""
 
 _parsed = lru_cache(maxsize=256)(parse_acl)
 
@@ -53,27 +49,21 @@ class TokenAccess:
                 refused = error
             else:
                 return is_owner(self.identity, path.account)
-        needed = level_needed(method, path)
-        admitted: bool | None = False
-        for max_age_s in (math.inf, FRESH_S):
-            if admitted is not None:
-                admitted = await self._container_admits(method, path, max_age_s)
-            if admitted:
-                return False
-            level = await self._level(path.account, max_age_s)
-            if needed is not None and level >= needed:
-                return level is Level.ADMIN
+        if await self._container_admits(method, path):
+            return False
+        needed, level = level_needed(method, path), await self._level(path.account)
+        if needed is not None and level >= needed:
+            return level is Level.ADMIN
         raise refused
 
-    async def _container_admits(self, method: str, path: Path, max_age_s: float) -> bool | None:
-        """None when there is no such container, which need not be asked twice."""
+    async def _container_admits(self, method: str, path: Path) -> bool:
         reading = method in READ_METHODS
         if path.container is None or not (reading or path.obj is not None):
             return False
         try:
-            container = await self.containers.get(path.account, path.container, max_age_s)
+            container = await self.containers.fresh(path.account, path.container)
         except NotFound:
-            return None
+            return False
         text = container.metadata.get(CONTAINER_READ if reading else CONTAINER_WRITE)
         if not text:
             return False
@@ -81,10 +71,10 @@ class TokenAccess:
         listed = path.obj is not None or LISTINGS in acl.grantees
         return (listed and acl.admits_referrer(self.referer)) or acl.admits(self.identity)
 
-    async def _level(self, account: str, max_age_s: float) -> Level:
+    async def _level(self, account: str) -> Level:
         if self.identity is None:
             return Level.NONE
-        text = (await self.accounts.metadata(account, max_age_s)).get(ACCOUNT_ACL)
+        text = (await self.accounts.fresh(account)).get(ACCOUNT_ACL)
         return level_of(self.identity, text) if text else Level.NONE
 
 

@@ -10,7 +10,8 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from swiftlet.api.remembered import Remembered
+from swiftlet.api.fresh_cache import FreshCache
+from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo
 
@@ -24,32 +25,48 @@ class AccountCache:
         ttl_s: float,
         max_entries: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
+        changes: SharedChanges | None = None,
     ) -> None:
-        """`clock` in monotonic seconds."""
+        """`changes` are those of the processes that share them; `clock` in monotonic seconds."""
+
         self._fetch = fetch
-        self._known: Remembered[str, Mapping[str, str]] = Remembered(ttl_s, max_entries, clock)
+        self._changes = changes or SharedChanges(1)
+        self._cache: FreshCache[str, Mapping[str, str]] = FreshCache(
+            self._ask, self._changes.of_account, ttl_s, max_entries, clock
+        )
+        self._cache.differs = self._differs
         self.changed: Callable[[str], None] | None = None
         """Told of an account that is forgotten, or turns out to be different."""
 
+    async def _ask(self, account: str) -> Mapping[str, str]:
+        try:
+            return (await self._fetch(account)).metadata
+        except NotFound:
+            return {}
+
     async def metadata(self, account: str, max_age_s: float = math.inf) -> Mapping[str, str]:
         """The account's metadata, at most `ttl_s` and `max_age_s` old; Unavailable."""
-        known = self._known.get(account, max_age_s)
-        if known is not None:
-            return known
-        try:
-            found = (await self._fetch(account)).metadata
-        except NotFound:
-            found = {}
-        before = self._known.get(account)
-        self._known.put(account, found)
-        if before is not None and before != found:
-            self._tell(account)
-        return found
+        return await self._cache.get(account, max_age_s)
+
+    async def fresh(self, account: str) -> Mapping[str, str]:
+        """The metadata as others have changed it a second ago, or as it is remembered while nobody can be asked;
+        Unavailable.
+        """
+        return await self._cache.fresh(account)
+
+    def age_s(self, account: str) -> float:
+        """How long ago what is remembered was asked for."""
+        return self._cache.age_s(account)
 
     def forget(self, account: str) -> None:
-        """Ask again next time."""
-        self._known.forget(account)
+        """Have every process that shares the changes ask again; what is being asked for now counts as older."""
+        self._changes.account_changed(account)
+        self._cache.forget(account)
         self._tell(account)
+
+    def _differs(self, account: str, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        if before != now:
+            self._tell(account)
 
     def _tell(self, account: str) -> None:
         if self.changed is not None:

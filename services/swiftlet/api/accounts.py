@@ -105,7 +105,9 @@ async def post(call: Call) -> web.Response:
         await call.api.listings.post_account(call.path.account, call.api.clock.next(), items, bounds)
     except NotFound:
         await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items, bounds))
-    call.api.accounts.forget(call.path.account)
+    finally:
+        # Also of a change that too few replicas took: some have it.
+        call.api.accounts.forget(call.path.account)
     return web.Response(status=204)
 
 
@@ -114,8 +116,10 @@ async def put(call: Call) -> web.Response:
     refuse_unsupported(call.request.headers)
     account, items = call.path.account, new_metadata(call)
     bounds = bounds_of(ACCOUNT_META, call.api.options.limits)
-    created = await call.stamped(lambda timestamp: call.api.listings.put_account(account, timestamp, items, bounds))
-    call.api.accounts.forget(call.path.account)
+    try:
+        created = await call.stamped(lambda timestamp: call.api.listings.put_account(account, timestamp, items, bounds))
+    finally:
+        call.api.accounts.forget(call.path.account)
     return web.Response(status=201) if created else accepted()
 
 
@@ -125,5 +129,6 @@ async def delete(call: Call) -> web.Response:
         await call.stamped(lambda timestamp: call.api.listings.delete_account(call.path.account, timestamp))
     except NotEmpty:
         await ReaperQueue(call.api.listings, call.api.clock.next).delete(call.path.account)
-    call.api.accounts.forget(call.path.account)
+    finally:
+        call.api.accounts.forget(call.path.account)
     return web.Response(status=204)

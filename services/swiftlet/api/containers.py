@@ -108,10 +108,13 @@ async def put(call: Call) -> web.Response:
         created = await call.api.listings.put_container(*place, timestamp, items, policy, default, bounds)
         return created, timestamp
 
-    async with room_for_container(call.api, call.path.account, call.container) as room:
-        created, at = await call.stamped(make)
-        room.stored(at)
-    call.api.containers.forget(call.path.account, call.container)
+    try:
+        async with room_for_container(call.api, call.path.account, call.container) as room:
+            created, at = await call.stamped(make)
+            room.stored(at)
+    finally:
+        # Also of a change that too few replicas took: some have it.
+        call.api.containers.forget(call.path.account, call.container)
     await settle(call, {} if created else changes)
     return web.Response(status=201) if created else accepted()
 
@@ -123,8 +126,10 @@ async def post(call: Call) -> web.Response:
     timestamp = call.api.clock.next()
     items = new_metadata(call) | changes | {POSTED: timestamp.internal}
     bounds = bounds_of(CONTAINER_META, call.api.options.limits)
-    await call.api.listings.post_container(call.path.account, call.container, timestamp, items, bounds)
-    call.api.containers.forget(call.path.account, call.container)
+    try:
+        await call.api.listings.post_container(call.path.account, call.container, timestamp, items, bounds)
+    finally:
+        call.api.containers.forget(call.path.account, call.container)
     await settle(call, changes)
     return web.Response(status=204)
 

@@ -19,6 +19,7 @@ from swiftlet.api.logins import Logins
 from swiftlet.api.problems import ApiError
 from swiftlet.api.rate_limits import RateLimits
 from swiftlet.api.revoking import Revocations
+from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.errors import Superseded
@@ -89,6 +90,8 @@ class SwiftApi:
     quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))
     bodies: Bodies | None = None
     """Memory and threads for the bodies of large uploads; None: they are read and digested in the event loop."""
+    changes: SharedChanges = field(default_factory=SharedChanges)
+    """Of all processes that were forked from where this was made."""
     usage: RememberedUsage = field(init=False)
     revocations: Revocations = field(init=False)
     containers: ContainerCache = field(init=False)
@@ -99,9 +102,9 @@ class SwiftApi:
     def __post_init__(self) -> None:
         """Build the caches on top of the listings."""
         ttl_s = self.options.container_info_ttl_s
-        object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s))
+        object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s, changes=self.changes))
         live = of_live_accounts(self.listings.container_info, self.accounts)
-        object.__setattr__(self, "containers", ContainerCache(live, ttl_s))
+        object.__setattr__(self, "containers", ContainerCache(live, ttl_s, changes=self.changes))
         object.__setattr__(self, "revocations", Revocations(self.listings, self.clock))
         self.tokens.conditions = (self.users.still, self.revocations.check)
         object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))

@@ -7,13 +7,11 @@ a header.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from swiftlet.api.access import FRESH_S
 from swiftlet.api.core import SwiftApi
 from swiftlet.api.finishing import finish_with
 from swiftlet.api.problems import ApiError
@@ -57,7 +55,7 @@ async def options(api: SwiftApi, request: web.Request, path: Path, methods: Sequ
     origin = request.headers.get("Origin")
     if not origin or path.container is None:
         return web.Response(status=200, headers=headers)
-    section, metadata = api.options.cors, await _metadata(api, path, FRESH_S)
+    section, metadata = api.options.cors, await _metadata(api, path)
     asked = request.headers.get("Access-Control-Request-Method")
     if not _ORIGIN.fullmatch(origin) or not is_allowed(section, metadata, origin) or asked not in methods:
         raise ApiError(401, "this origin or method is not allowed here for scripts of other sites", headers)
@@ -72,10 +70,10 @@ async def options(api: SwiftApi, request: web.Request, path: Path, methods: Sequ
     return web.Response(status=200, headers=headers)
 
 
-async def _metadata(api: SwiftApi, path: Path, max_age_s: float = math.inf) -> Mapping[str, str]:
+async def _metadata(api: SwiftApi, path: Path) -> Mapping[str, str]:
     assert path.container is not None
     try:
-        return (await api.containers.get(path.account, path.container, max_age_s)).metadata
+        return (await api.containers.fresh(path.account, path.container)).metadata
     except NotFound:
         return {}
 

@@ -6,7 +6,6 @@ meanwhile is reaped all the same.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 
 from swiftlet.api.account_cache import AccountCache
@@ -16,19 +15,13 @@ from swiftlet.expiry.reaper import MARK
 from swiftlet.model import ContainerInfo
 from swiftlet.names import Path
 
-FRESH_S = 1.0
-"""Nobody is refused by what was known longer ago: the account may have been made again."""
-
 
 async def is_deleted(accounts: AccountCache, account: str) -> bool:
     """Whether it is marked."""
     try:
-        for max_age_s in (math.inf, FRESH_S):
-            if MARK not in await accounts.metadata(account, max_age_s):
-                return False
+        return MARK in await accounts.fresh(account)
     except SwiftletError:
         return False
-    return True
 
 
 async def refuse_deleted(accounts: AccountCache, method: str, path: Path) -> None:

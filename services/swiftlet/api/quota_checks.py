@@ -288,7 +288,7 @@ async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part
     """
     assert path.container is not None
     shown = main_container(path.container)
-    container = await api.containers.get(path.account, shown)
+    container = await api.containers.fresh(path.account, shown)
     metadata, other = container.metadata, versions_container(shown)
     if is_reserved(path):
         metadata, other = {name: value for name, value in metadata.items() if name == CONTAINER_BYTES}, shown
@@ -345,7 +345,7 @@ async def _held(hold: Hold) -> AsyncIterator[None]:
 async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, Mapping[str, str]]:
     """The level's limits of an account, and its metadata, which may have limits of its own."""
     try:
-        metadata = await api.accounts.metadata(account)
+        metadata = await api.accounts.fresh(account)
     except Unavailable:
         if quotas.precise:
             raise

@@ -29,10 +29,15 @@ class Remembered(Generic[K, V]):
             return entry[1]
         return None
 
-    def put(self, key: K, value: V) -> None:
-        """Remember from now on; one that is remembered longer makes room for it."""
+    def since(self, key: K) -> float | None:
+        """When it was put, by the clock; None for what is not remembered."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
+
+    def put(self, key: K, value: V, since_s: float | None = None) -> None:
+        """Remember from now on, or as of `since_s` by the clock; one that is remembered longer makes room for it."""
         self.forget(key)
-        self._entries[key] = (self._clock(), value)
+        self._entries[key] = (self._clock() if since_s is None else since_s, value)
         if len(self._entries) > self._max_entries:
             self._entries.popitem(last=False)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from swiftlet.api.access import TokenAccess
 from swiftlet.api.core import SwiftApi
 from swiftlet.api.expiry_changes import has_expiring
+from swiftlet.api.fresh_cache import FRESH_S
 from swiftlet.api.quota_checks import is_unlimited
 from swiftlet.api.static_web import site_of
 from swiftlet.api.versioning import archive_of, has_versions
@@ -18,7 +19,10 @@ from swiftlet.names import Path, parse_path
 from swiftlet.settings.sections import LimitsSection
 
 VALID_S = 1.0
-"""How long a grant to read holds."""
+"""How long a grant to read holds at the most."""
+_RENEWED_S = 0.74
+"""What a grant by an ACL rests on is asked for anew when it is older; it holds until that is `FRESH_S` old. Looks at
+which grants are used come several times in the difference."""
 WRITE_VALID_S = 0.5
 """How long a grant to write holds: what all proxies agree on is not remembered for much longer."""
 SMALL_BYTES = 64 * 1024
@@ -54,7 +58,8 @@ class Deciding:
         self._now = now
         self._max_age_s = api.options.container_info_ttl_s - VALID_S
         """What a grant rests on is not asked anew before the grant's end."""
-        agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s)
+        self._renewed_s = min(self._max_age_s, _RENEWED_S)
+        agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s, FRESH_S)
         self._write_max_age_s = agreed_s - WRITE_VALID_S
         if api.options.limits.max_header_size < _MAX_HEAD:
             # The front reads lines that would be refused.
@@ -66,8 +71,10 @@ class Deciding:
         """
         if (self._write_max_age_s if write else self._max_age_s) <= 0:
             return None
+        below = below_of(prefix)
+        if below is None:
+            return None
         try:
-            below = parse_path(prefix.removeprefix("/v1") + "o")
             return await (self._decide_write(token, below) if write else self._decide(token, below))
         except SwiftletError:
             # Refused, not there, not to be found out: the API says so to whoever asks.
@@ -83,7 +90,7 @@ class Deciding:
         known = api.tokens.read(token)
         container = await api.containers.get(path.account, below.container, self._write_max_age_s)
         # Quotas of the account are in its metadata.
-        await api.accounts.metadata(path.account, self._max_age_s)
+        await api.accounts.metadata(path.account, self._write_max_age_s)
         await TokenAccess(api.containers, api.accounts, known.identity, None).require("PUT", any_object)
         versioned = has_versions(container) or archive_of(api, container) is not None
         # What replaces an object that goes by itself takes it off the expirer's queue.
@@ -100,15 +107,29 @@ class Deciding:
         if token:
             known = api.tokens.read(token)
             identity, valid_s = known.identity, min(valid_s, known.expires - self._now())
-        container = await api.containers.get(path.account, below.container, self._max_age_s)
-        if not _by_role(identity, any_object):
-            await api.accounts.metadata(path.account, self._max_age_s)
+        if _by_role(identity, any_object):
+            container = await api.containers.get(path.account, below.container, self._max_age_s)
+        else:
+            container = await api.containers.get(path.account, below.container, self._renewed_s)
+            age_s = api.containers.age_s(path.account, below.container)
+            if identity is not None:
+                await api.accounts.metadata(path.account, self._renewed_s)
+                age_s = max(age_s, api.accounts.age_s(path.account))
+            valid_s = min(valid_s, FRESH_S - age_s)
         # Requests with a Referer are not hot.
         await TokenAccess(api.containers, api.accounts, identity, None).require("GET", any_object)
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
         if has_versions(container) or visited or valid_s <= 0:
             return None
         return Grant(path, container.policy, valid_s)
+
+
+def below_of(prefix: str) -> Path | None:
+    """An object below the prefix `/v1/ACCOUNT/CONTAINER/` as clients send it; None when there can be none."""
+    try:
+        return parse_path(prefix.removeprefix("/v1") + "o")
+    except SwiftletError:
+        return None
 
 
 def _have_room(limits: LimitsSection) -> bool:

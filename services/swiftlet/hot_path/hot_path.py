@@ -1,5 +1,8 @@
 """The hot path of one proxy process: grants for what is asked, renewed while they are used, withdrawn with changes.
 
+A grant ends as well with the next change of its account, or of a container in it, that any process of the proxy makes:
+the front looks at the counter of such changes (`api.shared_changes`) with each request.
+
 Fault model: the API may refuse, fail or not know at any time: then nothing is granted, and requests take the ordinary
 way. The front's thread may die: then the process has to end, for nobody would let clients in. Between a decision and
 its grant something may be withdrawn: then the decision does not count.
@@ -18,7 +21,7 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.hot_path.deciding import SMALL_BYTES, Deciding, Grant
+from swiftlet.hot_path.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.hot_path.door import Connection, Door
 from swiftlet.hot_path.making import Making
 from swiftlet.hot_path.records import TAKE_S, Records
@@ -117,6 +120,7 @@ class HotPath:
         settings, hash_path = self._settings, self._settings.hash_path
         return Front(
             (hash_path.prefix, hash_path.suffix),
+            self._api.changes.counters,
             nonce=random.getrandbits(NONCE_BITS),
             keepalive_s=keepalive_s,
             client_timeout_s=settings.client_timeout_s,
@@ -193,13 +197,16 @@ class HotPath:
             running.door.give_back(connection)
 
     async def _grant(self, running: _Running, write: bool, token: bytes, prefix: bytes) -> bool:
-        withdrawn = self._withdrawn
+        asked = below_of(prefix.decode("ascii"))
+        if asked is None:
+            return False
+        withdrawn, seen = self._withdrawn, self._api.changes.of_grants(asked.account)
         grant = await self._deciding.decide(token.decode("ascii"), prefix.decode("ascii"), write)
         if grant is None or withdrawn != self._withdrawn:
             return False
         running.routes.tell(grant.policy)
         rows = self._rows(grant) if write else []
-        return running.front.grant(write, token, prefix, grant.container, grant.policy, rows, grant.valid_s)
+        return running.front.grant(write, token, prefix, grant.container, grant.policy, rows, seen, grant.valid_s)
 
     def _rows(self, grant: Grant) -> list[int]:
         """Which container replicas each replica of an object owes its row to, as bits."""

@@ -7,6 +7,7 @@ from aiohttp import web
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.api.logins import Logins
+from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.auth.failures import LoginLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
@@ -29,8 +30,10 @@ from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions
 
 
-def create_app(settings: ProxySettings, certificates: Certificates | None = None) -> web.Application:
-    """The API server's application; keeps `certificates` up to date."""
+def create_app(
+    settings: ProxySettings, certificates: Certificates | None = None, changes: SharedChanges | None = None
+) -> web.Application:
+    """The API server's application; keeps `certificates` up to date, and shares `changes` with other processes."""
     app = create_base_app(settings.service, trust_request_ids=False)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
@@ -54,6 +57,7 @@ def create_app(settings: ProxySettings, certificates: Certificates | None = None
         options=_options(settings, policies),
         quotas=use_quotas(app, settings.quota),
         bodies=bodies_for(transport),
+        changes=changes or SharedChanges(),
     )
     app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
@@ -98,7 +102,8 @@ def certificates_of(section: ProxySection) -> Certificates | None:
 def run(settings: ProxySettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.proxy
-    certificates = certificates_of(section)
+    # Made here, before there are workers, so that all of them share them.
+    certificates, changes = certificates_of(section), SharedChanges()
     options = ServeOptions(
         drain_s=settings.drain_s,
         max_line_size=settings.limits.max_header_size,
@@ -106,4 +111,8 @@ def run(settings: ProxySettings) -> int:
         backlog=section.backlog,
         tls=certificates.context if certificates is not None else None,
     )
-    return serve_app(lambda: create_app(settings, certificates), section.host, section.port, options, section.workers)
+
+    def app() -> web.Application:
+        return create_app(settings, certificates, changes)
+
+    return serve_app(app, section.host, section.port, options, section.workers)

@@ -328,8 +328,9 @@ class ProxySection(NodeTimeouts):
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
-        description="Seconds that a worker remembers a container's policy, ACLs and existence. Changed ACLs take "
-        "effect everywhere within this time; 0 asks for every request.",
+        description="Seconds that a worker remembers a container's policy and existence. ACLs, keys and quotas are "
+        "asked for once a second while they are used, and remembered this long only while nobody can be asked; 0 asks "
+        "for every request.",
     )
     hot_path: bool = Field(
         default=True,

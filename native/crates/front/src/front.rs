@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
-use crate::grants::{Granted, Grants, Holder};
+use crate::changes::Changes;
+use crate::grants::{Granted, Grants, Holder, Seen};
 use crate::head::Method;
 use crate::made::{Batch, Made, batches};
 use crate::reactor::Reactor;
@@ -202,17 +203,17 @@ impl std::fmt::Debug for Front {
 }
 
 impl Front {
-    /// Start the thread.
+    /// Start the thread; changes that are counted, by any process, end grants.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
-    pub fn start(settings: Settings) -> io::Result<Self> {
+    pub fn start(settings: Settings, changes: Arc<Changes>) -> io::Result<Self> {
         let bell = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let shared = Arc::new(Shared {
             settings,
             commands: Mutex::default(),
             wake: bell()?,
-            grants: Mutex::default(),
+            grants: Mutex::new(Grants::new(changes)),
             policies: Mutex::default(),
             handed: Mutex::default(),
             ready: bell()?,
@@ -238,11 +239,11 @@ impl Front {
     }
 
     /// Whoever sends the token may read, or write, what is below the path, until `valid` from now; whether there was
-    /// room.
+    /// room. It ends before when what was `seen` changes.
     #[must_use]
-    pub fn grant(&self, holder: Holder, granted: Granted, valid: Duration) -> bool {
+    pub fn grant(&self, holder: Holder, granted: Granted, seen: Seen, valid: Duration) -> bool {
         let now = Instant::now();
-        self.shared.grants().add(holder, granted, now + valid, now)
+        self.shared.grants().add(holder, granted, seen, now + valid, now)
     }
 
     /// Whether there is such a grant.

@@ -4,14 +4,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::changes::Changes;
+
 /// Grants at one time; more are refused.
 pub const MAX_GRANTS: usize = 10_000;
 
 #[derive(Debug)]
 struct Grant {
     granted: Granted,
+    seen: Seen,
     until: Instant,
     used: bool,
+}
+
+/// A counter of changes, and where it stood before it was decided what a grant says.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Which counter.
+    pub slot: usize,
+    /// Where it stood.
+    pub at: u64,
 }
 
 /// What a grant says.
@@ -28,31 +40,39 @@ pub struct Granted {
 /// Whether to write, a token (none: empty), and a path's prefix; as sent.
 pub type Holder = (bool, Vec<u8>, Vec<u8>);
 
-/// Live grants by token and path.
-#[derive(Debug, Default)]
+/// Live grants by token and path. One ends at its time, when it is withdrawn, or with the next change that its counter
+/// counts, whichever process makes it.
+#[derive(Debug)]
 pub struct Grants {
+    changes: Arc<Changes>,
     live: HashMap<Holder, Grant>,
 }
 
 impl Grants {
+    /// None yet.
+    #[must_use]
+    pub fn new(changes: Arc<Changes>) -> Self {
+        Self { changes, live: HashMap::new() }
+    }
+
     /// Whoever sends the holder's token may read, or write, any object below its prefix until then; whether there was
     /// room.
-    pub fn add(&mut self, holder: Holder, granted: Granted, until: Instant, now: Instant) -> bool {
+    pub fn add(&mut self, holder: Holder, granted: Granted, seen: Seen, until: Instant, now: Instant) -> bool {
         if self.live.len() >= MAX_GRANTS && !self.live.contains_key(&holder) {
-            self.live.retain(|_, grant| now < grant.until);
+            self.live.retain(|_, grant| grant.holds(&self.changes, now));
             if self.live.len() >= MAX_GRANTS {
                 return false;
             }
         }
         // What is renewed was used before, not since.
-        self.live.insert(holder, Grant { granted, until, used: false });
+        self.live.insert(holder, Grant { granted, seen, until, used: false });
         true
     }
 
     /// The grant for a request; it counts as used.
     pub fn find(&mut self, holder: &Holder, now: Instant) -> Option<Granted> {
         let grant = self.live.get_mut(holder)?;
-        if now >= grant.until {
+        if !grant.holds(&self.changes, now) {
             self.live.remove(holder);
             return None;
         }
@@ -63,7 +83,7 @@ impl Grants {
     /// Whether there is one; it does not count as used.
     #[must_use]
     pub fn has(&self, holder: &Holder, now: Instant) -> bool {
-        self.live.get(holder).is_some_and(|grant| now < grant.until)
+        self.live.get(holder).is_some_and(|grant| grant.holds(&self.changes, now))
     }
 
     /// End those in an account, or all.
@@ -74,7 +94,7 @@ impl Grants {
 
     /// Whose grants were used since they were given; those that have ended are forgotten.
     pub fn used(&mut self, now: Instant) -> Vec<Holder> {
-        self.live.retain(|_, grant| now < grant.until);
+        self.live.retain(|_, grant| grant.holds(&self.changes, now));
         self.live.iter().filter(|(_, grant)| grant.used).map(|(holder, _)| holder.clone()).collect()
     }
 
@@ -88,6 +108,12 @@ impl Grants {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
+    }
+}
+
+impl Grant {
+    fn holds(&self, changes: &Changes, now: Instant) -> bool {
+        now < self.until && changes.seen(self.seen.slot) == self.seen.at
     }
 }
 
@@ -109,11 +135,33 @@ mod tests {
         Granted { container: container.as_bytes().into(), policy, rows: Arc::new([]) }
     }
 
+    const SEEN: Seen = Seen { slot: 0, at: 0 };
+
+    fn grants() -> Grants {
+        Grants::new(Arc::new(Changes::new(2).expect("memory")))
+    }
+
+    #[test]
+    fn a_change_that_its_counter_counts_ends_it() {
+        let (mut grants, now) = (grants(), Instant::now());
+        let end = now + Duration::from_secs(1);
+        let (one, two) = (holder("t", "/v1/a/c/"), holder("t", "/v1/b/c/"));
+        assert!(grants.add(one.clone(), granted("/a/c/", 0), SEEN, end, now));
+        assert!(grants.add(two.clone(), granted("/b/c/", 0), Seen { slot: 1, at: 0 }, end, now));
+        grants.changes.tell(0);
+        assert!(!grants.has(&one, now) && grants.has(&two, now));
+        assert_eq!(grants.find(&one, now), None);
+        assert!(grants.add(one.clone(), granted("/a/c/", 0), SEEN, end, now), "decided before the change");
+        assert_eq!(grants.find(&one, now), None);
+        assert!(grants.add(one.clone(), granted("/a/c/", 0), Seen { slot: 0, at: 1 }, end, now));
+        assert!(grants.find(&one, now).is_some());
+    }
+
     #[test]
     fn exactly_this_token_and_path_until_the_end() {
-        let (mut grants, now) = (Grants::default(), Instant::now());
+        let (mut grants, now) = (grants(), Instant::now());
         let end = now + Duration::from_secs(1);
-        assert!(grants.add(holder("t", "/v1/a/c/"), granted("/a/c/", 3), end, now));
+        assert!(grants.add(holder("t", "/v1/a/c/"), granted("/a/c/", 3), SEEN, end, now));
         assert_eq!(grants.find(&holder("t", "/v1/a/c/"), now).map(|granted| granted.policy), Some(3));
         let write = (true, b"t".to_vec(), b"/v1/a/c/".to_vec());
         for other in [holder("u", "/v1/a/c/"), holder("", "/v1/a/c/"), holder("t", "/v1/a/%63/"), write] {
@@ -125,10 +173,10 @@ mod tests {
 
     #[test]
     fn withdrawn_by_account() {
-        let (mut grants, now) = (Grants::default(), Instant::now());
+        let (mut grants, now) = (grants(), Instant::now());
         let end = now + Duration::from_secs(1);
         for (prefix, container) in [("/v1/a/c/", "/a/c/"), ("/v1/%61/d/", "/a/d/"), ("/v1/ab/c/", "/ab/c/")] {
-            assert!(grants.add(holder("t", prefix), granted(container, 0), end, now));
+            assert!(grants.add(holder("t", prefix), granted(container, 0), SEEN, end, now));
         }
         grants.withdraw(Some(b"a"));
         assert_eq!(grants.len(), 1);
@@ -139,28 +187,28 @@ mod tests {
 
     #[test]
     fn used_since_the_renewal() {
-        let (mut grants, now) = (Grants::default(), Instant::now());
+        let (mut grants, now) = (grants(), Instant::now());
         let end = now + Duration::from_secs(1);
         let (one, two) = (holder("t", "/v1/a/c/"), holder("t", "/v1/a/d/"));
-        grants.add(one.clone(), granted("/a/c/", 0), end, now);
-        grants.add(two, granted("/a/d/", 0), end, now);
+        grants.add(one.clone(), granted("/a/c/", 0), SEEN, end, now);
+        grants.add(two, granted("/a/d/", 0), SEEN, end, now);
         assert!(grants.used(now).is_empty());
         grants.find(&one, now);
         assert_eq!(grants.used(now), vec![one.clone()]);
-        grants.add(one, granted("/a/c/", 0), end, now);
+        grants.add(one, granted("/a/c/", 0), SEEN, end, now);
         assert!(grants.used(now).is_empty());
     }
 
     #[test]
     fn bounded() {
-        let (mut grants, now) = (Grants::default(), Instant::now());
+        let (mut grants, now) = (grants(), Instant::now());
         let (soon, later) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
         for number in 0..MAX_GRANTS {
-            assert!(grants.add(holder("t", &number.to_string()), granted("/a/c/", 0), soon, now));
+            assert!(grants.add(holder("t", &number.to_string()), granted("/a/c/", 0), SEEN, soon, now));
         }
-        assert!(!grants.add(holder("t", "more"), granted("/a/c/", 0), later, now));
-        assert!(grants.add(holder("t", "0"), granted("/a/c/", 0), soon, now));
-        assert!(grants.add(holder("t", "more"), granted("/a/c/", 0), later, soon));
+        assert!(!grants.add(holder("t", "more"), granted("/a/c/", 0), SEEN, later, now));
+        assert!(grants.add(holder("t", "0"), granted("/a/c/", 0), SEEN, soon, now));
+        assert!(grants.add(holder("t", "more"), granted("/a/c/", 0), SEEN, later, soon));
         assert_eq!(grants.len(), 1);
     }
 }

@@ -5,6 +5,7 @@
 //! decided elsewhere, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`] is the thread around them.
 
 pub mod answer;
+mod changes;
 mod connection;
 mod date;
 mod front;
@@ -17,7 +18,8 @@ mod reactor;
 mod routes;
 mod storing;
 
+pub use changes::Changes;
 pub use front::{Front, Handed, Served, Settings};
-pub use grants::{Granted, Grants};
+pub use grants::{Granted, Grants, Seen};
 pub use made::{Batch, Made};
 pub use routes::{Device, Policy, Unusable};

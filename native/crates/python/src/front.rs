@@ -1,14 +1,15 @@
 //! The clients' side for Python: grants and rings in, connections and records out. Nothing here is called per hot request.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use swiftlet_front::grants::{Granted, Holder};
+use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
-use swiftlet_front::{Batch, Device, Front as Inner, Policy, Served, Settings};
+use swiftlet_front::{Batch, Changes as Counters, Device, Front as Inner, Policy, Served, Settings};
 use swiftlet_store::model::Key;
 
 use crate::buffer::Bytes;
@@ -51,6 +52,31 @@ fn holder(write: bool, token: &Bytes, prefix: &Bytes) -> Holder {
     (write, token.as_slice().to_vec(), prefix.as_slice().to_vec())
 }
 
+/// Counters of changes that forked processes share.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct Changes(Arc<Counters>);
+
+#[pymethods]
+impl Changes {
+    #[new]
+    #[pyo3(signature = (slots, /))]
+    fn new(slots: usize) -> PyResult<Self> {
+        Ok(Self(Arc::new(Counters::new(slots).map_err(os_error)?)))
+    }
+
+    /// Where a counter stands.
+    #[pyo3(signature = (slot, /))]
+    fn seen(&self, slot: usize) -> u64 {
+        self.0.seen(slot)
+    }
+
+    /// Count a change.
+    #[pyo3(signature = (slot, /))]
+    fn tell(&self, slot: usize) {
+        self.0.tell(slot);
+    }
+}
+
 /// The thread that answers hot requests.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct Front(Inner);
@@ -59,10 +85,11 @@ pub(crate) struct Front(Inner);
 impl Front {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all of them are settings, named where they are given")]
-    #[pyo3(signature = (secret, *, nonce, keepalive_s, client_timeout_s, answer_timeout_s, store_timeout_s,
+    #[pyo3(signature = (secret, changes, *, nonce, keepalive_s, client_timeout_s, answer_timeout_s, store_timeout_s,
                         max_connections = 8192, max_handed = 1024, max_served = 50000))]
     fn new(
         secret: (Vec<u8>, Vec<u8>),
+        changes: PyRef<'_, Changes>,
         nonce: u16,
         keepalive_s: f64,
         client_timeout_s: f64,
@@ -83,7 +110,7 @@ impl Front {
             max_handed,
             max_served,
         };
-        Ok(Self(Inner::start(settings).map_err(os_error)?))
+        Ok(Self(Inner::start(settings, Arc::clone(&changes.0)).map_err(os_error)?))
     }
 
     /// Accept connections from a listening socket.
@@ -152,7 +179,7 @@ impl Front {
     }
 
     /// A grant; whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, rows, valid_s, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, rows, seen, valid_s, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -162,10 +189,12 @@ impl Front {
         container: Bytes,
         policy: u16,
         rows: Vec<u32>,
+        seen: (usize, u64),
         valid_s: f64,
     ) -> PyResult<bool> {
         let granted = Granted { container: container.as_slice().into(), policy, rows: rows.into() };
-        Ok(self.0.grant(holder(write, &token, &prefix), granted, seconds(valid_s)?))
+        let seen = Seen { slot: seen.0, at: seen.1 };
+        Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
 
     /// Whether there is such a grant.

@@ -27,7 +27,7 @@ mod _native {
     #[pymodule_export]
     use super::copies::{read_copies, take_copies};
     #[pymodule_export]
-    use super::front::Front;
+    use super::front::{Changes, Front};
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
     #[pymodule_export]

@@ -18,6 +18,7 @@ from yarl import URL
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.api.logins import Logins
+from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Tokens
@@ -144,9 +145,10 @@ async def proxy_of(
     storage_url: str | None = None,
     limits: LimitsSection | None = None,
     may_be_hot: bool = False,
+    changes: SharedChanges | None = None,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
-    """A proxy of this cluster; several share what is stored and nothing else.
+    """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
 
     One that `may_be_hot` has the devices replaced by native ones, if reads are to come through the front.
     """
@@ -171,6 +173,7 @@ async def proxy_of(
         logins=Logins(known, LoginLimit(2, 60.0, clock=clock)),
         clock=TimestampClock(now_ns=clock.ns),
         options=options,
+        changes=changes or SharedChanges(),
     )
     app = create_base_app("proxy", trust_request_ids=False)
     add_api_routes(app, api)

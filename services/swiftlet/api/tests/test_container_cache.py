@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from swiftlet.api.container_cache import ContainerCache
+from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerInfo
 from swiftlet.timestamp import Timestamp
@@ -21,7 +22,9 @@ class Cluster:
         self.held = asyncio.Event()
         self.held.set()
         self.error: Exception | None = None
-        self.cache = ContainerCache(self.fetch, ttl_s=60.0, clock=lambda: self.now_s)
+        self.metadata: dict[str, str] = {}
+        self.changes = SharedChanges()
+        self.cache = ContainerCache(self.fetch, ttl_s=60.0, clock=lambda: self.now_s, changes=self.changes)
 
     async def fetch(self, account: str, container: str) -> ContainerInfo:
         self.asked += 1
@@ -29,7 +32,7 @@ class Cluster:
         await self.held.wait()
         if self.error is not None:
             raise self.error
-        return ContainerInfo(account, container, Timestamp(1), Timestamp(1), count, 0, 0, {})
+        return ContainerInfo(account, container, Timestamp(1), Timestamp(1), count, 0, 0, self.metadata)
 
     async def count(self, max_age_s: float) -> int:
         return (await self.cache.get("a", "c", max_age_s)).object_count
@@ -118,3 +121,80 @@ async def test_what_was_forgotten_while_it_was_asked_for_is_not_remembered(clust
     cluster.held.set()
     assert [await before, await after] == [1, 2]
     assert await cluster.count(1.0) == 2
+
+
+async def test_what_another_process_has_changed_is_asked_for_again(cluster: Cluster) -> None:
+    other = Cluster()
+    other.cache = ContainerCache(other.fetch, ttl_s=60.0, clock=lambda: other.now_s, changes=cluster.changes)
+    assert await cluster.count(60.0) == 1
+    other.cache.forget("a", "c")
+    assert cluster.cache.known("a", "c") is None
+    assert await cluster.count(60.0) == 2
+    assert await cluster.count(60.0) == 2
+    for account, container in (("a", "d"), ("b", "c")):
+        other.cache.forget(account, container)
+    assert await cluster.count(60.0) == 2, "another container has changed"
+    cluster.held.clear()
+    before = asyncio.create_task(cluster.count(0.0))
+    await cluster.quiet()
+    other.cache.forget("a", "c")
+    after = asyncio.create_task(cluster.count(60.0))
+    await cluster.quiet()
+    cluster.held.set()
+    assert [await before, await after] == [3, 4], "who asks after the change does not take the older answer"
+    assert await cluster.count(60.0) == 4
+
+
+class TestFresh:
+    """What is used all the time is asked for once a second; while nobody answers, what is known counts."""
+
+    async def test_asked_for_ahead(self, cluster: Cluster) -> None:
+        for _ in range(100):
+            await cluster.cache.fresh("a", "c")
+            await cluster.quiet()
+            cluster.now_s += 0.1
+        assert 10 <= cluster.asked <= 15
+
+    async def test_older_than_a_second_is_not_taken(self, cluster: Cluster) -> None:
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1
+        cluster.now_s += 1.0
+        assert (await cluster.cache.fresh("a", "c")).object_count == 2
+
+    async def test_while_nobody_answers(self, cluster: Cluster) -> None:
+        await cluster.cache.fresh("a", "c")
+        cluster.error = Unavailable("nobody is there")
+        cluster.now_s += 5.0
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1
+        cluster.held.clear()
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1, "without waiting again"
+        cluster.held.set()
+        cluster.error = None
+        await cluster.quiet()
+        assert (await cluster.cache.fresh("a", "c")).object_count == 3
+        cluster.error = NotFound("it was deleted")
+        cluster.now_s += 5.0
+        with pytest.raises(NotFound):
+            await cluster.cache.fresh("a", "c")
+        cluster.error = Unavailable("nobody is there")
+        with pytest.raises(Unavailable):
+            await cluster.cache.fresh("a", "c")
+
+    async def test_who_is_silent_is_waited_for_for_a_moment(self, cluster: Cluster) -> None:
+        await cluster.cache.fresh("a", "c")
+        cluster.held.clear()
+        cluster.now_s += 5.0
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1
+        cluster.held.set()
+
+    async def test_a_change_elsewhere_is_told(self, cluster: Cluster) -> None:
+        told: list[str] = []
+        cluster.cache.changed = told.append
+        await cluster.cache.fresh("a", "c")
+        cluster.now_s += 1.0
+        await cluster.cache.fresh("a", "c")
+        assert told == [], "totals are none"
+        cluster.metadata = {"X-Container-Read": ".r:*"}
+        cluster.now_s += 1.0
+        await cluster.cache.fresh("a", "c")
+        assert told == ["a"]

@@ -110,7 +110,7 @@ async def test_a_container_that_was_recreated_with_another_policy_is_found_again
         third.clock.now = proxy.clock.now + 1
         info = await proxy.cluster.listings.container_info(ACCOUNT, CONTAINER)
         outdated = type(info)(ACCOUNT, "c", at(1), at(1), 0, 0, 0, {})
-        third.api.containers._known.put((ACCOUNT, CONTAINER), outdated)
+        third.api.containers.remember(outdated)
         assert (await third.call("DELETE", "c/o")).status == 204
         assert (await third.call("GET", "c/o")).status == 404
         assert proxy.cluster.info(proxy.cluster.primaries()[0], PATH, policy=1) is None
@@ -126,7 +126,7 @@ async def test_a_deletion_in_this_process_is_known_at_once(proxy: Proxy, monkeyp
 
     monkeypatch.setattr(proxy.cluster.listings, "delete_container", meanwhile)
     assert (await proxy.call("DELETE", "c")).status == 204
-    assert proxy.api.containers._known.get((ACCOUNT, CONTAINER)) is None
+    assert proxy.api.containers.known(ACCOUNT, CONTAINER) is None
 
 
 async def test_ranges_of_an_object_that_is_replaced_meanwhile(proxy: Proxy, cluster: MemoryCluster) -> None:

@@ -96,7 +96,8 @@ async def test_rests_on_nothing_that_ends_before_it(
 ) -> None:
     async with proxy_of(cluster, tmp_path, ttl_s=10.0) as proxy:
         now = [1000.0]
-        monkeypatch.setattr(proxy.api.containers._known, "_clock", lambda: now[0])
+        for clocked in (proxy.api.containers._cache, proxy.api.containers._cache._known):
+            monkeypatch.setattr(clocked, "_clock", lambda: now[0])
         deciding = Deciding(proxy.api)
         assert await deciding.decide(token(proxy), PREFIX) is not None
         with cluster.databases_down(*cluster.container_devices()):
@@ -104,6 +105,25 @@ async def test_rests_on_nothing_that_ends_before_it(
             assert await deciding.decide(token(proxy), PREFIX) is not None
             now[0] += 0.2
             assert await deciding.decide(token(proxy), PREFIX) is None, "it is asked for again, and nobody answers"
+
+
+async def test_by_an_acl_holds_until_that_is_a_second_old(
+    cluster: MemoryCluster, tmp_path: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with proxy_of(cluster, tmp_path) as proxy:
+        await proxy.call("POST", "c", {"X-Container-Read": "other:sue,.r:*"})
+        now, sue = [1000.0], token(proxy, "other:sue")
+        for cache in (proxy.api.containers._cache, proxy.api.accounts._cache):
+            for clocked in (cache, cache._known):
+                monkeypatch.setattr(clocked, "_clock", lambda: now[0])
+        deciding = Deciding(proxy.api)
+        for asked in (sue, ""):
+            for later_s, valid_s in ((0.0, 1.0), (0.5, 0.5), (0.3, 1.0)):
+                now[0] += later_s
+                grant = await deciding.decide(asked, PREFIX)
+                assert grant is not None
+                assert grant.valid_s == pytest.approx(valid_s), (asked, later_s)
+            now[0] += 10.0
 
 
 @pytest.mark.parametrize(

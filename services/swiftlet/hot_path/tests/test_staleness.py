@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from pathlib import Path as Directory
 
 import pytest
 
 from swiftlet.api.tests.large import put_manifest, put_segments
+from swiftlet.api.tests.proxy import proxy_of
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.hot_path.deciding import VALID_S
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
-from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 
 pytestmark = pytest.mark.usefixtures("cluster")
 OF_ONE_ANSWER = {"Date", "X-Trans-Id", "X-Openstack-Request-Id"}
@@ -78,6 +80,22 @@ async def test_acl_withdrawn(hot: Hot) -> None:
         await hot.read(headers=sue)
         assert (await hot.proxy.call("POST", "c", {"X-Container-Read": ""})).status == 204
         assert (await hot.proxy.call("GET", "c/o", sue)).status == 403
+
+
+async def test_acl_withdrawn_by_another_process_of_the_proxy(
+    hot: Hot, cluster: MemoryCluster, tmp_path: Directory
+) -> None:
+    """Nobody tells the front: it sees the counter of changes that both processes share."""
+    await put(hot)
+    async with proxy_of(cluster, tmp_path, changes=hot.proxy.api.changes) as other:
+        other.clock.now = time.time()
+        for _ in range(3):
+            assert (await other.call("POST", "c", {"X-Container-Read": "other:sue"})).status == 204
+            sue = hot.proxy.token_of("other:sue")
+            assert (await hot.read(headers=sue)).body == b"data"
+            assert (await other.call("POST", "c", {"X-Container-Read": ""})).status == 204
+            assert (await hot.proxy.call("GET", "c/o", sue)).status == 403
+            other.clock.now += 1
 
 
 async def test_account_acl_withdrawn(hot: Hot) -> None:
