@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from swiftlet.api.problems import ApiError
 from swiftlet.model import MetadataBounds
 from swiftlet.settings.sections import LimitsSection
+from swiftlet.web.raw_heads import plain_name
 
 OBJECT_META = "X-Object-Meta-"
 CONTAINER_META = "X-Container-Meta-"
@@ -54,7 +55,11 @@ def canonical(name: str) -> str:
     Underscores in names of metadata are hyphens, as the reference has it (metadata header syntax); in those of other
     headers they stay, so that `X_Object_Manifest` is no other way to say `X-Object-Manifest`.
     """
-    full = "-".join(part.capitalize() for part in name.split("-"))
+    try:
+        plain = plain_name(name)
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "Metadata must be valid UTF-8") from error
+    full = "-".join(part.capitalize() for part in plain.split("-"))
     return canonical(full.replace("_", "-")) if "_" in full and full.startswith(_META) else full
 
 

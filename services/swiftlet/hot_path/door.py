@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 from swiftlet_native import Front
 
 from swiftlet.hot_path.pacing import Pace, Place
 from swiftlet.web.logs import get_logger
+from swiftlet.web.raw_heads import RawHandler
 
 _MAX_BOUNCES = 8
 """As often in a row a connection may come back unanswered and be given back at once."""
@@ -57,7 +57,7 @@ class Watcher(Protocol):
         ...
 
 
-class Connection(RequestHandler):
+class Connection(RawHandler):
     """A client's connection in aiohttp's hands."""
 
     def __init__(

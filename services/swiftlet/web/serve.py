@@ -25,6 +25,7 @@ from swiftlet.web.front import FRONT_DOOR, FrontDoor
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
+from swiftlet.web.raw_heads import take_raw_heads
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -102,6 +103,7 @@ async def serve(
         await runner.setup()
         assert runner.server is not None
         answer_without_target(runner.server)
+        take_raw_heads(runner.server)
         if door is not None and not _opened(door, runner.server, sockets, options.keepalive_s):
             door = None
         if door is None:

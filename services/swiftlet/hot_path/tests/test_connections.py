@@ -309,3 +309,16 @@ async def test_the_end(hot: Hot, raw: Raw, connect: Connect) -> None:
     late.writer.write(late.request())
     await asyncio.sleep(0.2)
     assert hot.connections == 0
+
+
+async def test_heads_with_bytes_beyond_ascii(raw: Raw) -> None:
+    """The front leaves them to Python, on a connection that was the front's before, and takes it back."""
+    client = raw
+    await client.heat()
+    name = "\u00e4"
+    assert await client.ask(f"X-Object-Meta-{name}: x", "Content-Length: 0", method="PUT", name=name) == (201, b"")
+    client.writer.write(client.request(method="HEAD", name=name))
+    head = await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert "X-Object-Meta-\u00c4: x\r\n".encode() in head
+    await client.heat()
