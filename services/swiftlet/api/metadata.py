@@ -82,7 +82,8 @@ def refuse_unsupported(headers: Mapping[str, str]) -> None:
 def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> dict[str, str]:
     """The items under a prefix by their full canonical names, checked against the limits; 400 names the item.
 
-    For accounts and containers an empty value, or `X-Remove-...`, removes an item: it is returned as "".
+    For accounts and containers an empty value, or `X-Remove-...`, removes an item: it is returned as "". For objects,
+    whose metadata every request replaces, an empty value is one, and `X-Remove-...` means nothing.
     """
     items: dict[str, str] = {}
     remove = "X-Remove-" + prefix.removeprefix("X-")
@@ -90,7 +91,7 @@ def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> d
         full = canonical(name)
         if full.startswith(prefix):
             items[full] = value.strip()
-        elif full.startswith(remove):
+        elif full.startswith(remove) and prefix != OBJECT_META:
             items[prefix + full[len(remove) :]] = ""
     _check(items, prefix, limits)
     return items

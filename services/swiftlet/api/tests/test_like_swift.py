@@ -352,6 +352,8 @@ class TestMetadata:
         copied = await proxy.call("COPY", "c/o", {"Destination": "c/copy", "X-Object-Meta-B": ""})
         assert copied.status == 201
         assert told(await proxy.call("HEAD", "c/copy"), *headers) == ["", ""]
+        assert (await proxy.call("POST", "c/copy", {"X-Remove-Object-Meta-A": "x"})).status == 202
+        assert told(await proxy.call("HEAD", "c/copy"), *headers) == [None, None]
 
     async def test_a_key_for_syncs_is_kept_for_owners(self, proxy: Proxy) -> None:
         assert (await proxy.call("POST", "c", {"X-Container-Sync-Key": ""})).status == 204
