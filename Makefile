@@ -89,6 +89,13 @@ sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS proc
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again
 
+# make listing-histories AUDIT_SEEDS=200 AUDIT_SEED=1000
+AUDIT_SEEDS ?= 200
+AUDIT_SEED ?= 0
+.PHONY: listing-histories
+listing-histories: setup ## AUDIT_SEEDS random histories of writes with kills from AUDIT_SEED on: listings equal objects, damaged rows are mended
+	@AUDIT_SEEDS=$(AUDIT_SEEDS) AUDIT_SEED=$(AUDIT_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_listing_audit_history.py
+
 # make rows ROW_SEEDS=200 ROW_SEED=1000
 ROW_SEEDS ?= 200
 ROW_SEED ?= 0

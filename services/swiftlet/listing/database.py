@@ -31,7 +31,7 @@ from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.head import Head, read_head, write_head
 from swiftlet.listing.metadata_room import check_room
 from swiftlet.listing.query import list_page
-from swiftlet.listing.row_tables import NOTHING, Change, Packed, R, RowTables
+from swiftlet.listing.row_tables import NOTHING, Change, Column, Packed, R, RowTables
 from swiftlet.listing.schema import loaded, stored
 from swiftlet.model import DatabaseKind, DatabaseState, ListingQuery, MetadataBounds, MetadataItem, Subdir
 from swiftlet.timestamp import ZERO, Timestamp
@@ -231,6 +231,16 @@ class Database(RowTables[R]):
             self._count(change)
             self.undo_lost_deletion()
         return change.changed
+
+    def replace_all(self, changes: Iterable[tuple[R, R]]) -> int:
+        """Put each second row in the place of the first, where that is still exactly what is there; how many."""
+        wanted = {old.name: (self.pack(old), self.pack(new)) for old, new in changes if old.name == new.name}
+        found = self._find(list(wanted))
+        now: dict[Column, Packed] = {name: new for name, (old, new) in wanted.items() if found.get(name) == old}
+        if now:
+            self._count(self._replace(found, now, len(now)))
+            self.undo_lost_deletion()
+        return len(now)
 
     def _count(self, change: Change) -> None:
         """Totals and set hash after a change of rows."""

@@ -122,6 +122,30 @@ async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, ro
     await store.write(id, lambda database: database.merge(rows, forgotten), max(1, len(rows)), create=name)
 
 
+async def replace_rows(store: ListingStore, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
+    """Put second rows in the place of first ones, where those are there unchanged; how many. NotFound."""
+
+    def replace(database: AnyDb) -> int:
+        assert isinstance(database, ContainerDb)
+        return database.replace_all(changes)
+
+    return await store.write(id, replace, max(1, len(changes)))
+
+
+async def find_rows(store: ListingStore, id: DatabaseId, names: Sequence[str]) -> tuple[list[ObjectRow], str]:
+    """The rows and markers of these names, and the first split point beyond which others have them; NotFound.
+
+    NotFound also where the container was deleted.
+    """
+
+    def find(database: AnyDb) -> tuple[list[ObjectRow], str]:
+        assert isinstance(database, ContainerDb)
+        database.require()
+        return database.find_all(names), min(database.points(), default="")
+
+    return await store.read(id, find)
+
+
 def merged(one: ListingRow, other: ListingRow) -> ListingRow:
     """What remains of two replicas' rows of one name."""
     if isinstance(one, ObjectRow) and isinstance(other, ObjectRow):

@@ -95,6 +95,10 @@ class RowTables(ABC, Generic[R]):
         found = self._find([name]).get(name)
         return None if found is None else self.unpack(found)
 
+    def find_all(self, names: Sequence[str]) -> list[R]:
+        """The rows and markers of those names that have one."""
+        return [self.unpack(row) for row in self._find(names).values()]
+
     def _find(self, names: Sequence[str]) -> dict[Column, Packed]:
         """The rows and markers of these names."""
         found: dict[Column, Packed] = {}

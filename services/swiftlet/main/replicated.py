@@ -9,6 +9,7 @@ from aiohttp import web
 
 from swiftlet.errors import SettingsError, Unavailable
 from swiftlet.main.expirer import use_expirer
+from swiftlet.main.listing_audit import use_objects_audit, use_rows_audit
 from swiftlet.main.neighbours import LocalDevices, make_neighbours
 from swiftlet.main.nodes import use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
@@ -76,6 +77,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
     transport = use_object_transport(app, settings.cluster, section, settings.service)
     if not by_hand:
         use_expirer(app, settings, rings, policies, transport)
+        use_objects_audit(app, settings, rings, policies, transport)
     names = {policy.index: policy.name for policy in policies}
     replicator = _replicator(settings, section.devices, rings.objects, list(names), transport)
     return Work(
@@ -100,6 +102,8 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
         lambda kind: database_ring(rings, kind),
         Patience(IMPATIENT if by_hand else patience_of(section.database_interval_s)),
     )
+    if not by_hand:
+        use_rows_audit(app, settings, rings, transport)
     indexes = list(POLICIES.values())
     replicator = _replicator(
         settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, wares

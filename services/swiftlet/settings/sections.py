@@ -542,6 +542,18 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         default=5.0,
         description="The same of rounds over databases: how long a listing may lack what only another replica has.",
     )
+    listing_audit_interval_s: float = Field(
+        default=3600.0,
+        ge=0.0,
+        description="Seconds between two passes of the listing audit, which compares containers' rows with objects in "
+        "both directions and puts right what differs; 0 for none. Databases that have not changed are looked at once "
+        "a week.",
+    )
+    listing_audit_rows_per_s: float = Field(
+        default=100.0,
+        ge=0.0,
+        description="Rows, or objects, that the listing audit looks at in a second at most; 0 for no limit.",
+    )
     concurrency: int = Field(
         default=4,
         ge=1,

@@ -261,6 +261,8 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("POST", f"{database}/pages", server.sync.page_digests, small),
         ("POST", f"{database}/compare", server.sync.compare_rows, large),
         ("POST", f"{database}/rows", server.sync.merge_rows, large),
+        ("POST", f"{database}/replace", server.sync.replace_rows, large),
+        ("POST", f"{database}/find", server.sync.find_rows, large),
         ("POST", f"{database}/forget", server.sync.forget_database, small),
     ]
     # Before what it would be a kind of databases for.

@@ -18,7 +18,7 @@ from aiohttp import web
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseId, DatabaseKind
+from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
 from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import Answer, answered, read_signed
 from swiftlet.storage.listing_answers import answer_databases
@@ -95,6 +95,18 @@ class SyncRoutes:
         pages = await replica.page_digests(self._store(request), _id(request), after, upto)
         return {"pages": [wire.page_digest_to_wire(*page) for page in pages]}
 
+    async def replace_rows(self, request: web.Request, fields: Answer) -> Answer:
+        """`replaced`: how many rows were still as the request says."""
+        id = _container_id(request)
+        changes = [_change(change) for change in _bounded(array(fields, "changes"))]
+        return {"replaced": await replica.replace_rows(self._store(request), id, changes)}
+
+    async def find_rows(self, request: web.Request, fields: Answer) -> Answer:
+        """`rows` of the names that have one, and the first split `point`."""
+        names = [wire.checked_name(name, "an object's name") for name in _bounded(array(fields, "names"))]
+        rows, point = await replica.find_rows(self._store(request), _container_id(request), names)
+        return {"rows": [wire.object_row_to_wire(row) for row in rows], "point": point}
+
     async def forget_database(self, request: web.Request, fields: Answer) -> Answer:
         """`gone`: whether it was taken off the device."""
         store, id = self._store(request), _id(request)
@@ -144,7 +156,10 @@ class SyncRoutes:
 
 def rows_of(fields: Answer) -> list[Any]:
     """The rows in a request, not yet looked at; WireError when there are too many."""
-    rows = array(fields, "rows")
+    return _bounded(array(fields, "rows"))
+
+
+def _bounded(rows: list[Any]) -> list[Any]:
     if len(rows) > wire.MAX_UPDATE_ROWS:
         raise WireError(f"{len(rows)} rows in one request; send at most {wire.MAX_UPDATE_ROWS}")
     return rows
@@ -153,6 +168,22 @@ def rows_of(fields: Answer) -> list[Any]:
 def _id(request: web.Request) -> DatabaseId:
     info = request.match_info
     return wire.id_from_wire(info["kind"], info["partition"], info["digest"])
+
+
+def _container_id(request: web.Request) -> DatabaseId:
+    id = _id(request)
+    if id.kind is not DatabaseKind.CONTAINER:
+        raise WireError(f"{id} is no container's database, and has no objects' rows")
+    return id
+
+
+def _change(change: object) -> tuple[ObjectRow, ObjectRow]:
+    if not isinstance(change, list) or len(change) != 2:
+        raise WireError("a change is not [row, row]")
+    old, new = map(wire.object_row_from_wire, change)
+    if old.name != new.name:
+        raise WireError("a change is not about one name")
+    return old, new
 
 
 def _kind(request: web.Request) -> DatabaseKind:

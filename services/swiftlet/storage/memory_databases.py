@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState, ObjectRow
 from swiftlet.ring.model import Device
 from swiftlet.storage.listing_answers import answer_databases
 from swiftlet.storage.listing_index import ListingIndex
@@ -65,6 +65,14 @@ class MemoryDatabases(ABC):
     async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
         """See `ListingSyncTransport.page_digests`."""
         return await self._ask(device, lambda store: replica.page_digests(store, id, after, upto))
+
+    async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
+        """See `ListingSyncTransport.replace_rows`."""
+        return await self._ask(device, lambda store: replica.replace_rows(store, id, changes))
+
+    async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
+        """See `ListingSyncTransport.find_rows`."""
+        return await self._ask(device, lambda store: replica.find_rows(store, id, names))
 
     async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
         """See `ListingSyncTransport.forget_database`."""

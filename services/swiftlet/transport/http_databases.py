@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState, ObjectRow
 from swiftlet.ring.model import Device
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.http_claims import well_formed
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
-from swiftlet.transport.wire import WireError, array, flag
+from swiftlet.transport.wire import WireError, array, flag, number, text
 
 MAX_PARTITION = (1 << 32) - 1
 """The highest number of a partition."""
@@ -62,6 +62,19 @@ class HttpDatabases(ABC):
         answer = await self._call(device, "POST", database_path(device, id, "pages"), {}, body)
         with well_formed(device):
             return [wire.page_digest_from_wire(page) for page in array(answer, "pages")]
+
+    async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
+        """See `ListingSyncTransport.replace_rows`."""
+        body = {"changes": [[wire.object_row_to_wire(old), wire.object_row_to_wire(new)] for old, new in changes]}
+        answer = await self._call(device, "POST", database_path(device, id, "replace"), {}, body)
+        with well_formed(device):
+            return number(answer, "replaced")
+
+    async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
+        """See `ListingSyncTransport.find_rows`."""
+        answer = await self._call(device, "POST", database_path(device, id, "find"), {}, {"names": list(names)})
+        with well_formed(device):
+            return [wire.object_row_from_wire(row) for row in array(answer, "rows")], text(answer, "point")
 
     async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
         """See `ListingSyncTransport.forget_database`."""

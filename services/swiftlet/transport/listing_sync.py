@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, RowPage
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ListingRow, ObjectRow, RowPage
 from swiftlet.ring.model import Device
 
 
@@ -37,6 +37,20 @@ class ListingSyncTransport(Protocol):
 
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
         """Merge rows there, whatever the database's state; durable on return."""
+        ...
+
+    async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
+        """Put the second row of each pair in the place of the first, where that is there unchanged; how many were.
+
+        Durable on return; NotFound.
+        """
+        ...
+
+    async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
+        """A container's rows and markers of these names, and its first split point ("" for none); NotFound.
+
+        Rows above the split point are in shards, and not among them.
+        """
         ...
 
     # What servers know that take part in sync sessions.

@@ -1,0 +1,176 @@
+"""Rows in real databases are damaged in every way, and one pass of the audit puts them right."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path as Directory
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from swiftlet.model import ObjectRow
+from swiftlet.names import Path
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
+from swiftlet.ring.model import Device
+from swiftlet.sync.audit.tests.auditing import Auditors, container_id, rows_of
+from swiftlet.timestamp import Timestamp
+
+NAMES = [f"o{number}" for number in range(12)]
+SIZE = len(b"data")
+
+
+@pytest.fixture
+async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+    """A container with a few objects, all of them listed."""
+    async with memory_cluster(tmp_path) as made:
+        await made.make_container()
+        for name in NAMES:
+            await made.put(10, path=Path(ACCOUNT, CONTAINER, name))
+        yield made
+
+
+async def damage(cluster: MemoryCluster, name: str, row: ObjectRow, *devices: Device) -> None:
+    """Make a replica's row (all of them, if none is named) another one."""
+    for device in devices or cluster.container_devices():
+        seen = (await rows_of(cluster, device))[name]
+        changes = [(seen, row)]
+        assert await cluster.listing_transport.replace_rows(device, container_id(cluster), changes) == 1
+
+
+async def assert_right(cluster: MemoryCluster, names: list[str]) -> None:
+    """All replicas list exactly these objects, each as its devices have it, and count them right."""
+    for device in cluster.container_devices():
+        rows = await rows_of(cluster, device)
+        assert sorted(rows) == sorted(names)
+        for name, row in rows.items():
+            path = Path(ACCOUNT, CONTAINER, name)
+            assert row == ObjectRow.of(name, await cluster.objects.head(path, 0, newest=True))
+        info = await cluster.listing_transport.container_info(device, cluster.container_partition(), ACCOUNT, CONTAINER)
+        assert (info.object_count, info.bytes_used) == (len(names), SIZE * len(names))
+
+
+def lose(cluster: MemoryCluster, device: Device, path: Path) -> None:
+    """Take an object off a device."""
+    key = cluster.key(path)
+    entry = cluster.entry(device, key)
+    assert entry is not None
+    assert cluster.store(device).remove(key, entry)
+
+
+def counted(what: str, kind: str) -> float:
+    """What a metric says."""
+    return REGISTRY.get_sample_value(f"swiftlet_listing_audit_{what}_total", {"kind": kind}) or 0.0
+
+
+async def test_nothing_is_wrong_in_a_cluster_that_is_well(cluster: MemoryCluster) -> None:
+    assert await Auditors(cluster).run_once() == 0
+    await assert_right(cluster, NAMES)
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("size", {"size": 99_999}),
+        ("size", {"size": 1}),
+        ("etag", {"etag": "f" * 32}),
+        ("etag", {"etag": "0" * 32}),
+        ("content-type", {"content_type": "zzz/zzz"}),
+        ("content-type", {"content_type": "aaa/aaa"}),
+        ("etag", {"timestamp": at(20), "etag": "0" * 32}),
+        ("time", {"meta_timestamp": at(20)}),
+        ("missing", {"timestamp": at(9), "deleted": True}),
+        ("missing", {"timestamp": at(20), "deleted": True}),
+    ],
+)
+async def test_a_damaged_row_is_put_right(
+    cluster: MemoryCluster, kind: str, changes: dict[str, Any], everywhere: bool
+) -> None:
+    device = cluster.container_devices()[0]
+    row = replace((await rows_of(cluster, device))["o3"], **changes).plain
+    await damage(cluster, "o3", row, *([] if everywhere else [device]))
+    auditors, before = Auditors(cluster), (counted("wrong", kind), counted("mended", kind))
+    assert await auditors.run_once() > 0
+    assert (counted("wrong", kind), counted("mended", kind)) > before
+    await assert_right(cluster, NAMES)
+    assert await auditors.run_once() == 0
+    await assert_right(cluster, NAMES)
+
+
+@pytest.mark.parametrize("tombstones", [True, False])
+async def test_a_ghost_goes(cluster: MemoryCluster, tombstones: bool) -> None:
+    partition = cluster.container_partition()
+    row = ObjectRow("ghost", at(30), 7, "e", "t")
+    path = Path(ACCOUNT, CONTAINER, "ghost")
+    for device in cluster.container_devices():
+        await cluster.listing_transport.update_rows(device, partition, ACCOUNT, CONTAINER, [row])
+    if tombstones:
+        for device in cluster.primaries(path):
+            cluster.place_tombstone(device, 31, path)
+    auditors = Auditors(cluster)
+    assert await auditors.run_once() > 0
+    await assert_right(cluster, NAMES)
+    assert await auditors.run_once() == 0
+
+
+async def test_a_minority_takes_nothing_back(cluster: MemoryCluster) -> None:
+    """Rows stay while one primary does not answer, or while what was written is young, or a handoff has it."""
+    path = Path(ACCOUNT, CONTAINER, "o5")
+    for device in cluster.primaries(path)[:2]:
+        lose(cluster, device, path)
+    auditors = Auditors(cluster)
+    with cluster.down(cluster.primaries(path)[2]):
+        assert sum([await rows.run_once() for rows in auditors.rows]) == 0
+    assert await auditors.run_once() == 0
+    last = cluster.primaries(path)[2]
+    cluster.place(cluster.handoffs(path)[0], 10, path=path)
+    lose(cluster, last, path)
+    assert sum([await rows.run_once() for rows in Auditors(cluster).rows]) == 0
+    for device in cluster.container_devices():
+        assert "o5" in await rows_of(cluster, device)
+
+
+async def test_young_rows_are_left_alone(cluster: MemoryCluster) -> None:
+    row = ObjectRow("young", Timestamp.at(99_950), 7, "e", "t")
+    for device in cluster.container_devices():
+        await cluster.listing_transport.update_rows(device, cluster.container_partition(), ACCOUNT, CONTAINER, [row])
+    auditors = Auditors(cluster)
+    assert await auditors.run_once() == 0
+    auditors.now_s += 60
+    assert await auditors.run_once() > 0
+    await assert_right(cluster, NAMES)
+
+
+async def test_objects_of_a_deleted_container_are_not_listed_again(cluster: MemoryCluster) -> None:
+    stamp = at(50)
+    gone = [ObjectRow(name, stamp, deleted=True) for name in NAMES]
+    for device in cluster.container_devices():
+        place = device, cluster.container_partition(), ACCOUNT, CONTAINER
+        await cluster.listing_transport.update_rows(*place, gone)
+        await cluster.listing_transport.delete_container(*place, at(60))
+    before = REGISTRY.get_sample_value("swiftlet_listing_audit_orphans_total") or 0.0
+    assert await Auditors(cluster).run_once() == 0
+    assert REGISTRY.get_sample_value("swiftlet_listing_audit_orphans_total") > before  # type: ignore[operator]
+
+
+async def test_a_write_during_the_audit_wins(cluster: MemoryCluster) -> None:
+    """The row changes between the look and the replacement: it stays as the write made it."""
+    device = cluster.container_devices()[0]
+    seen = (await rows_of(cluster, device))["o1"]
+    await damage(cluster, "o1", replace(seen, size=99_999))
+    auditors = Auditors(cluster)
+    original = cluster.listing_transport.replace_rows
+    written: list[bool] = []
+
+    async def late(*arguments: object) -> int:
+        if not written:
+            written.append(True)
+            await cluster.put(20, b"more", path=Path(ACCOUNT, CONTAINER, "o1"))
+        return await original(*arguments)  # type: ignore[arg-type]
+
+    cluster.listing_transport.replace_rows = late  # type: ignore[method-assign, assignment]
+    await auditors.run_once()
+    await assert_right(cluster, NAMES)
+    assert await auditors.run_once() == 0

@@ -1,0 +1,98 @@
+"""What is to be done about one name: its row on one side, what the objects' devices hold on the other. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from swiftlet.model import ObjectRow
+from swiftlet.timestamp import Timestamp
+
+
+class Wrong(Enum):
+    """In which way a row is wrong; the value is the metric's label."""
+
+    GHOST = "ghost"
+    """It is listed, and there is no such object."""
+    MISSING = "missing"
+    """There is an object, and no live row."""
+    SIZE = "size"
+    ETAG = "etag"
+    CONTENT_TYPE = "content-type"
+    TIME = "time"
+    """Only its timestamps differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A row that says something newer than what is listed, or as new and stronger: it is merged like a write's."""
+
+    row: ObjectRow
+    wrong: Wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A row that merging can't put right, because it claims more than any device holds.
+
+    It is replaced where it is exactly as it was seen, so that a write that comes meanwhile loses nothing.
+    """
+
+    seen: ObjectRow
+    row: ObjectRow
+    wrong: Wrong
+
+
+class Settled(Enum):
+    """Nothing is to be done now."""
+
+    FINE = "fine"
+    UNDECIDED = "undecided"
+    """The row says more than those devices that answered; whether it is wrong only all of them can tell."""
+
+
+Verdict = Merge | Replace | Settled
+
+
+def judge(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
+    """What to do about a listed `row` (None: no row, no marker), when devices together hold `truth` (None: nothing).
+
+    `complete`: every device that could hold something newer has answered. What a device holds that is newer than the
+    row is listed on the word of that one device, as each device brings the rows of its own writes. To take back what
+    a row says needs all of them.
+    """
+    if truth is None or truth.deleted:
+        return _judge_absent(row, truth, complete)
+    if row is None:
+        return Merge(truth, Wrong.MISSING)
+    if row == truth:
+        return Settled.FINE
+    if row.merged(truth) == truth:
+        return Merge(truth, _difference(row, truth))
+    return Replace(row, truth, _difference(row, truth)) if complete else Settled.UNDECIDED
+
+
+def _judge_absent(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
+    if row is None or row.deleted:
+        return Settled.FINE
+    if truth is not None and row.merged(truth).deleted:
+        return Merge(truth, Wrong.GHOST)
+    if not complete:
+        return Settled.UNDECIDED
+    # A deletion wins over a write of the same timestamp, and over no newer one.
+    return Merge(ObjectRow(row.name, row.timestamp, deleted=True), Wrong.GHOST)
+
+
+def newest(*rows: ObjectRow | None) -> Timestamp:
+    """The newest timestamp that any of the rows names, of whichever field."""
+    return max(max(row.modified, row.content_type_timestamp) for row in rows if row is not None)
+
+
+def _difference(row: ObjectRow, truth: ObjectRow) -> Wrong:
+    if row.deleted:
+        return Wrong.MISSING
+    if row.size != truth.size:
+        return Wrong.SIZE
+    if row.etag != truth.etag:
+        return Wrong.ETAG
+    return Wrong.CONTENT_TYPE if row.content_type != truth.content_type else Wrong.TIME
