@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.errors import NodeBusy, NodeTimeout, NodeUnreachable, NotFound, SwiftletError
 from swiftlet.model import DatabaseId, DatabaseKind, Kind, ListingQuery, ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import ListingTransport, ObjectTransport
@@ -107,10 +107,7 @@ class ObjectsAudit:
                 key, place, row = answer
                 containers.setdefault(place, []).append((key, row))
         for (account, container), rows in containers.items():
-            try:
-                await self._container(Path(account, container), rows)
-            except SwiftletError as error:
-                _log.info("rows can't be looked up now", container=f"/{account}/{container}", error=str(error))
+            await self._container(Path(account, container), rows)
         LOOKED_AT.labels("objects").inc(len(keys))
         if self._settings.rows_per_s:
             await asyncio.sleep(max(0.0, len(keys) / self._settings.rows_per_s - (time.monotonic() - begun)))
@@ -119,6 +116,11 @@ class ObjectsAudit:
         try:
             info = await self._transport.head(device, key)
         except NotFound:
+            return None
+        except (NodeUnreachable, NodeTimeout, NodeBusy):
+            raise
+        except SwiftletError as error:
+            _log.info("an object can't be read here, and is left to its other devices", key=key.hex, error=str(error))
             return None
         _, account, container, name = info.name.split("/", 3)
         return key, (account, container), ObjectRow.of(name, info)
@@ -136,6 +138,8 @@ class ObjectsAudit:
                 wrong |= await self._replica(path, id, holder, stored)
             except NotFound:
                 unknown += 1
+            except SwiftletError as error:
+                _log.info("rows can't be looked up now", container=str(path), device=holder.name, error=str(error))
         if 2 * unknown > len(holders):
             ORPHANS.inc(len(stored))
             return

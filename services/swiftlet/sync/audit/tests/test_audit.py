@@ -174,3 +174,16 @@ async def test_a_write_during_the_audit_wins(cluster: MemoryCluster) -> None:
     await auditors.run_once()
     await assert_right(cluster, NAMES)
     assert await auditors.run_once() == 0
+
+
+async def test_replicas_that_answer_are_mended_while_one_does_not(cluster: MemoryCluster) -> None:
+    devices = cluster.container_devices()
+    row = replace((await rows_of(cluster, devices[0]))["o2"], timestamp=at(9), deleted=True).plain
+    await damage(cluster, "o2", row)
+    auditors = Auditors(cluster)
+    with cluster.databases_down(devices[0]):
+        assert sum([await objects.run_once([0]) for objects in auditors.objects]) > 0
+    for device in devices[1:]:
+        assert "o2" in await rows_of(cluster, device)
+    assert await auditors.run_once() > 0
+    await assert_right(cluster, NAMES)
