@@ -103,6 +103,12 @@ ROW_SEED ?= 0
 rows: setup ## random histories of PUT, POST, DELETE and COPY with failing servers: listings say what objects there are
 	@ROW_SEEDS=$(ROW_SEEDS) ROW_SEED=$(ROW_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_owed_rows_history.py
 
+# make stale-reads READS=100000
+READS ?= 20000
+.PHONY: stale-reads
+stale-reads: setup ## READS reads under overwrites while object servers are killed, or stopped, one at a time: none may be stale
+	@READS=$(READS) .venv/bin/python -m pytest -q -s e2e/standalone/test_stale_reads.py
+
 # make splits SPLIT_SECONDS=900 SEED=3
 SPLIT_SECONDS ?= 300
 .PHONY: splits

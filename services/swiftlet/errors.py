@@ -44,6 +44,10 @@ class NotFound(SwiftletError):
         self.timestamp = timestamp
 
 
+class Unproved(SwiftletError):
+    """What the device has may be older than what was acknowledged while it was away; ask another replica first."""
+
+
 class Superseded(SwiftletError):
     """A write lost against a newer version that is already here; `timestamp` is that version's."""
 

@@ -168,6 +168,41 @@ class Run(Protocol):
         ...
 
 
+MAX_PLACES = 2048
+"""Partitions in one `Verdict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said to a device about its partitions, each a policy and a number; together up to `MAX_PLACES`."""
+
+    doubted: Sequence[tuple[int, int]] = ()
+    """These missed a write that was acknowledged."""
+    proved: Sequence[tuple[int, int]] = ()
+    """These were compared since `epoch` was read, and lack nothing."""
+    epoch: int = 0
+    whole: bool = False
+    """Whether nothing that belongs on the device lacks anything, by comparisons since `epoch` was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A device may lack something that was acknowledged."""
+
+    epoch: int
+    """What a proof has to name that begins now."""
+    age_s: float
+    """Seconds since the youngest doubt began."""
+
+
+class DoubtTransport(Protocol):
+    """What devices have missed, and what is proved to be there again."""
+
+    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+        """Tell a device of its partitions; what is in doubt after that, None when nothing is."""
+        ...
+
+
 class SyncTransport(Protocol):
     """What devices hold, in the terms of sync sessions: entries in suffixes of partitions."""
 
@@ -197,7 +232,7 @@ class SyncTransport(Protocol):
         ...
 
 
-class ObjectTransport(SyncTransport, Protocol):
+class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
     """Objects on other nodes' devices."""
 
     async def put(
@@ -218,18 +253,32 @@ class ObjectTransport(SyncTransport, Protocol):
         """Begin a large object; returns once the device said that it will take it (it may say Superseded, DiskFull)."""
         ...
 
-    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> GetStream:
-        """Read bytes `[start, stop)`; a `stop` beyond the end is the end. NotFound with the tombstone's timestamp."""
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> GetStream:
+        """Read bytes `[start, stop)`; a `stop` beyond the end is the end. NotFound with the tombstone's timestamp.
+
+        With `proved` Unproved instead, whatever the device has, while the partition is in doubt.
+        """
         ...
 
-    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
-        """Describe an object; NotFound as with `get`."""
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
+        """Describe an object; NotFound and Unproved as with `get`."""
         ...
 
     async def post(
-        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: RowUpdate | None = None,
+        *,
+        proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata; NotFound, Superseded. The row carries the changed content type and time to the listing."""
+        """Replace metadata; NotFound, Superseded. The row carries the changed content type and time to the listing.
+
+        With `proved` Unproved instead of NotFound while the partition is in doubt.
+        """
         ...
 
     async def delete(

@@ -80,9 +80,9 @@ fn node(root: &Path) {
         Entry { digest: [3; 16], kind: EntryKind::Data, timestamp: 5, meta_timestamp: 6, content_type_timestamp: 0 };
     let requests = [
         Request::Put { key, meta, footer: Some(footer.clone()), row: 3 },
-        Request::Get { key, start: 0, stop: 7 },
-        Request::Head(key),
-        Request::Post { key, meta: post, row: 0 },
+        Request::Get { key, start: 0, stop: 7, proved: true },
+        Request::Head { key, proved: true },
+        Request::Post { key, meta: post, row: 0, proved: true },
         Request::Delete { key, timestamp: 7, name: b"/a/c/o".to_vec(), row: 1 },
         Request::Remove { key, entry },
         Request::Policies,

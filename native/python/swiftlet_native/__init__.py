@@ -2,6 +2,7 @@
 
 from swiftlet_native._native import (
     Changes,
+    Doubts,
     Front,
     Hasher,
     ObjectServer,
@@ -44,6 +45,7 @@ from swiftlet_native._native import (
 
 __all__ = [
     "Changes",
+    "Doubts",
     "Front",
     "Hasher",
     "ObjectServer",

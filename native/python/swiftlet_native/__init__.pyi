@@ -566,12 +566,12 @@ class ObjectWire:
         """Whether a version would be taken."""
 
     @staticmethod
-    def get(device: str, place: _Place, start: int, stop: int, /) -> _Message:
-        """Read bytes `[start, stop)`."""
+    def get(device: str, place: _Place, start: int, stop: int, proved: bool, /) -> _Message:
+        """Read bytes `[start, stop)`; `proved`: Unproved instead while the partition is in doubt."""
 
     @staticmethod
-    def head(device: str, place: _Place, /) -> _Message:
-        """Describe."""
+    def head(device: str, place: _Place, proved: bool, /) -> _Message:
+        """Describe; `proved` as of `get`."""
 
     @staticmethod
     def post(
@@ -583,6 +583,7 @@ class ObjectWire:
         metadata: _Pairs,
         content_type: bytes | None,
         content_type_timestamp: int,
+        proved: bool,
         /,
     ) -> _Message:
         """Merge metadata."""
@@ -640,6 +641,41 @@ class ObjectWire:
         """The body of ENTRIES."""
 
 @final
+class Doubts:
+    """Which partitions of a device may lack something that was acknowledged while the device could not hear of it.
+
+    Nothing is in doubt at first. A proof counts only against doubts that are not younger than the epoch that was read
+    before its comparison began.
+    """
+
+    def __new__(cls) -> Doubts:
+        """Of one device."""
+
+    def watch(self) -> None:
+        """From now on the whole device is in doubt whenever the process has stood still. OSError without a thread."""
+
+    def doubt_all(self) -> None:
+        """The whole device is in doubt."""
+
+    def doubt(self, places: list[tuple[int, int]], /) -> None:
+        """These are in doubt: policy and partition; the whole device when they are too many."""
+
+    def pending(self) -> tuple[int, float] | None:
+        """The epoch, and the seconds since the youngest doubt began; None when there is no doubt."""
+
+    def prove(self, epoch: int, places: list[tuple[int, int]], /) -> None:
+        """These were compared since the epoch was read, and lack nothing."""
+
+    def prove_all(self, epoch: int, /) -> None:
+        """Nothing that belongs on the device lacks anything."""
+
+    def has(self, policy: int, partition: int, /) -> bool:
+        """Whether a partition may lack something."""
+
+    def counts(self) -> tuple[bool, int, int]:
+        """Whether the whole device is in doubt, partitions proved since then, partitions in doubt by themselves."""
+
+@final
 class ObjectServer:
     """Object servers of one process over stores that are open: requests are answered by native threads.
 
@@ -663,9 +699,10 @@ class ObjectServer:
         socket_directory: PathLike[str] | str | None = None,
         rdma: bool = False,
         silence_s: float = 1.5,
+        doubts: Mapping[str, Doubts] | None = None,
     ) -> ObjectServer:
-        """`stores` by device name; `unused`: devices that can't be used, and why. `aggregate_below` as the stores' is,
-        `silence_s` as `TransportNode`'s.
+        """`stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
+        used, and why. `aggregate_below` as the stores' is, `silence_s` as `TransportNode`'s.
 
         OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
         """

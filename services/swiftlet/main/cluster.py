@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
+from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.fanout import drain_background
@@ -48,6 +49,12 @@ def use_cluster(
         waits.straggler_wait_s,
         write_timeout_s=timeouts.answer_timeout_s,
     )
+
+    async def telling(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(objects.missed.run):
+            yield
+
+    app.cleanup_ctx.append(telling)
     return listings, objects, rows
 
 

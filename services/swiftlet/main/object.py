@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from aiohttp import web
+from swiftlet_native import Doubts
 
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.keys import use_keys
@@ -52,6 +53,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     is_local = local_devices(section)
     rows = RowLanes(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
+    doubts = {name: doubted() for name in stores}
     outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
@@ -63,7 +65,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     app.cleanup_ctx.append(closing)
     native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
     if native and cluster.object_transport != "http":
-        use_native_server(app, settings, native, unused)
+        use_native_server(app, settings, native, unused, doubts)
     elif cluster.rdma == "required":
         raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
     key = use_keys(app, cluster).signing
@@ -71,15 +73,30 @@ def create_app(settings: ObjectSettings) -> web.Application:
     owed = {name: NativeOwed(store) for name, store in native.items()}
     placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
     server = ObjectServer(
-        stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed, placed=placed
+        stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed, placed=placed, doubts=doubts
     )
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
     return app
 
 
+def doubted() -> Doubts:
+    """What a device may have missed that was just opened: anything. OSError without a thread.
+
+    Its replicator proves that it has all, or brings it.
+    """
+    doubts = Doubts()
+    doubts.doubt_all()
+    doubts.watch()
+    return doubts
+
+
 def use_native_server(
-    app: web.Application, settings: ObjectSettings, stores: Mapping[str, NativeStore], unused: Mapping[str, str]
+    app: web.Application,
+    settings: ObjectSettings,
+    stores: Mapping[str, NativeStore],
+    unused: Mapping[str, str],
+    doubts: Mapping[str, Doubts],
 ) -> None:
     """Serve native stores over the native transport too, while `app` runs.
 
@@ -103,6 +120,7 @@ def use_native_server(
             rdma=cluster.rdma,
             silence_s=cluster.peer_silence_s,
         ),
+        {name: doubts[name] for name in stores},
     )
     keys.follow(server.set_keys)
     app.on_shutdown.append(server.leave)

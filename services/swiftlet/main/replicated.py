@@ -24,6 +24,7 @@ from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_na
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
 from swiftlet.sync.databases.wares import databases_by
 from swiftlet.sync.pacing import Pace
+from swiftlet.sync.proving import Proving
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.sync.wares import Wares
@@ -79,7 +80,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         use_expirer(app, settings, rings, policies, transport)
         use_objects_audit(app, settings, rings, policies, transport)
     names = {policy.index: policy.name for policy in policies}
-    replicator = _replicator(settings, section.devices, rings.objects, list(names), transport)
+    replicator = _replicator(settings, section.devices, rings.objects, list(names), transport, Proving(transport))
     return Work(
         replicator,
         rings,
@@ -135,6 +136,7 @@ def _replicator(
     ring: Callable[[int], Ring],
     indexes: Sequence[int],
     wares: ObjectTransport | Wares,
+    proving: Proving | None = None,
 ) -> Replicator:
     section = settings.replicator
     local = LocalDevices(addresses)
@@ -148,6 +150,7 @@ def _replicator(
         pace=Pace(section.concurrency, section.bytes_per_s),
         neighbours=make_neighbours(settings, addresses, transport, known),
         mode=ROUND_MODES[section.mode],
+        proving=proving,
     )
 
 

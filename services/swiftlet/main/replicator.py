@@ -88,6 +88,7 @@ async def _rounds(work: Work) -> None:
             work.rings.versions() == seen
             and time.monotonic() < next_round
             and not replicator.neighbours.somebody_is_back
+            and not await replicator.proof_is_due(work.indexes())
         ):
             await replicator.neighbours.wait_for_back(max(0.0, min(_LOOK_S, next_round - time.monotonic())))
 

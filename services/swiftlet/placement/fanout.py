@@ -5,6 +5,9 @@ device's considered answer (superseded, not empty, ...) and is handed back as su
 does not have something proves little, since it may just not have been needed when that was written. The next device
 is asked; the handoff's "not found" counts only if it holds a tombstone.
 
+A device that may have missed a write says `Unproved`: the next one is asked, and the caller decides what the answers of
+the others are worth without it.
+
 Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone.
 A write that did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the
 replicas converge to either outcome later.
@@ -17,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, SwiftletError, Unavailable
+from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import ReadPlan, WritePlan
 from swiftlet.ring.model import Device
@@ -40,10 +43,12 @@ class Outcome(Generic[T]):
     replies: list[tuple[int, Device, T]] = field(default_factory=list)
     refusals: list[tuple[Device, SwiftletError]] = field(default_factory=list)
     troubles: list[tuple[Device, SwiftletError]] = field(default_factory=list)
+    unproved: list[tuple[Device, SwiftletError]] = field(default_factory=list)
+    """Who may have missed something, and leaves the answer to others."""
 
     def snapshot(self) -> Outcome[T]:
         """A copy that later answers do not change."""
-        return Outcome(list(self.replies), list(self.refusals), list(self.troubles))
+        return Outcome(list(self.replies), list(self.refusals), list(self.troubles), list(self.unproved))
 
     def refused_by(self, kind: type[E]) -> list[E]:
         """Refusals of one kind."""
@@ -51,7 +56,7 @@ class Outcome(Generic[T]):
 
     def unavailable(self, what: str, needed: int) -> Unavailable:
         """The 503 of this outcome: how many replicas were needed, how many answered, what ailed the others."""
-        answers = [*self.troubles, *self.refusals]
+        answers = [*self.troubles, *self.unproved, *self.refusals]
         ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
         answered = len(self.replies) + len(self.refusals)
         return Unavailable(f"{what}: {needed} replicas must answer, {answered} did ({ailments})")
@@ -80,6 +85,10 @@ class SlotRunner(Generic[T]):
             except NODE_TROUBLE as error:
                 self._health.failed(device)
                 self.outcome.troubles.append((device, error.with_traceback(None)))
+                device = next(self._spares, None)
+            except Unproved as error:
+                self._health.unproved(device)
+                self.outcome.unproved.append((device, error.with_traceback(None)))
                 device = next(self._spares, None)
             except SwiftletError as error:
                 self._health.succeeded(device)
@@ -164,6 +173,9 @@ async def read_each(
         except NODE_TROUBLE as error:
             health.failed(device)
             outcome.troubles.append((device, error.with_traceback(None)))
+        except Unproved as error:
+            health.unproved(device)
+            outcome.unproved.append((device, error.with_traceback(None)))
         except SwiftletError as error:
             health.succeeded(device)
             if _counts(device, plan.handoffs, error):
@@ -171,6 +183,7 @@ async def read_each(
         else:
             health.succeeded(device)
             outcome.replies.append((index, device, reply))
-        if good_enough(outcome):
+        if good_enough(outcome) or (outcome.unproved and index + 1 == len(plan.first)):
+            # A handoff may be older than a primary that has missed something.
             break
     return outcome

@@ -10,7 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from swiftlet.placement.metrics import MOVED_READS
 from swiftlet.ring.model import Device
+
+UNPROVED_S = 1.0
+"""How long a device that may have missed writes is asked last before it is asked in its turn again."""
 
 
 @dataclass(slots=True)
@@ -28,6 +32,7 @@ class NodeHealth:
         self._interval_s = interval_s
         self._clock = clock
         self._failures: dict[int, _Failures] = {}
+        self._unproved: dict[int, float] = {}
 
     def failed(self, device: Device) -> None:
         """Count a failure."""
@@ -39,6 +44,19 @@ class NodeHealth:
         """Forget earlier failures."""
         if self._failures:
             self._failures.pop(device.id, None)
+
+    def unproved(self, device: Device) -> None:
+        """It has said that it may have missed something."""
+        MOVED_READS.inc()
+        self._unproved[device.id] = self._clock() + UNPROVED_S
+
+    def behind(self) -> frozenset[int]:
+        """Ids of devices that have said so lately: they answer, but reads ask them last."""
+        if self._unproved:
+            now = self._clock()
+            self._unproved = {id_: until for id_, until in self._unproved.items() if until > now}
+            return frozenset(self._unproved)
+        return frozenset()
 
     def suppressed(self, device: Device) -> bool:
         """Whether plans should ask others first; forgets what lies longer back than the interval."""

@@ -17,3 +17,16 @@ SETTLED = Counter(
     "(too many at once). What is lost or dropped is delivered a second time.",
     ["outcome"],
 )
+MOVED_READS = Counter(
+    "swiftlet_unproved_reads_total",
+    "Reads and POSTs that a device left to others because it may have missed writes.",
+)
+NEWEST_READS = Counter(
+    "swiftlet_newest_reads_total",
+    "Reads that compared what all replicas have, because none that may not have missed a write had the object.",
+)
+MISSED = Counter(
+    "swiftlet_missed_writes_total",
+    "Replicas of acknowledged writes that their devices did not confirm; each device is told of the partition.",
+)
+MISSED_TOLD = Counter("swiftlet_missed_told_total", "Partitions that devices were told to have missed writes of.")

@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from swiftlet.errors import NotFound, SwiftletError, Unavailable
+from swiftlet.errors import NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
-from swiftlet.placement.fanout import SlotRunner, read_each, write_all
+from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.metrics import NEWEST_READS
+from swiftlet.placement.missed import Missed
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
@@ -71,7 +73,10 @@ class ClusterObjects:
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
     ) -> None:
-        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped."""
+        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped.
+
+        `missed.run` has to run beside it, for devices to be told what they missed.
+        """
         self._rings = rings
         self._transport = transport
         self._rows = rows
@@ -79,7 +84,8 @@ class ClusterObjects:
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
         self._write_timeout_s = write_timeout_s
-        self.runs = ClusterRuns(rings, transport, health)
+        self.missed = Missed(transport, health)
+        self.runs = ClusterRuns(rings, transport, health, self.is_suppressed)
 
     def key(self, path: Path, policy: int) -> ObjectKey:
         """The object's place in the policy's ring as it is now."""
@@ -104,7 +110,7 @@ class ClusterObjects:
         key = self.key(path, policy)
 
         async def operation(device: Device, row: RowUpdate) -> WriteReply:
-            return await self._transport.post(device, key, record, row)
+            return await self._transport.post(device, key, record, row, proved=True)
 
         return await self._write(path, key, record.timestamp, operation)
 
@@ -140,9 +146,20 @@ class ClusterObjects:
                 delivery.begin(row)
 
         outcome = await write_all(plan, told, self._health, self._post_quorum_wait_s, begin)
+        self._note_missed(key, outcome)
         existed = acknowledged(outcome, plan.quorum, str(path))
         missing = await delivery.finish(row, functools.partial(self._row_as_it_is, path, key))
         return Written(existed, missing)
+
+    def _note_missed(self, key: ObjectKey, outcome: Outcome[WriteReply]) -> None:
+        """Remember which primaries have not confirmed a write that some device has."""
+        if not outcome.replies:
+            return
+        done = {device.id for _, device, _ in outcome.replies}
+        done.update(device.id for device, _ in outcome.refusals)
+        for device in self._rings.objects(key.policy).primaries(key.partition):
+            if device.id not in done:
+                self.missed.note(device, key.policy, key.partition)
 
     async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
         """What is newest in the rows of what these devices hold; the error of one of them when none can say."""
@@ -181,7 +198,8 @@ class ClusterObjects:
         begun.set()
 
         new_row = functools.partial(row_of, path, record)
-        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row)
+        note = functools.partial(self._note_missed, key)
+        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row, note)
         if len(outcome.replies) < plan.quorum:
             await upload.abort()
             raise refusal(outcome, plan.quorum, str(path))
@@ -195,8 +213,8 @@ class ClusterObjects:
 
         bound = _Bound()
 
-        async def operation(device: Device) -> ObjectInfo:
-            info = await self._transport.head(device, key)
+        async def operation(device: Device, proved: bool) -> ObjectInfo:
+            info = await self._transport.head(device, key, proved=proved)
             bound.check(info)
             return info
 
@@ -218,8 +236,8 @@ class ClusterObjects:
         key = self.key(path, policy)
         bound = _Bound(_age((await self._newest(path, key))[0])) if newest else _Bound()
 
-        async def operation(device: Device) -> tuple[Device, GetStream]:
-            stream = await self._transport.get(device, key, start, stop)
+        async def operation(device: Device, proved: bool) -> tuple[Device, GetStream]:
+            stream = await self._transport.get(device, key, start, stop, proved=proved and not newest)
             try:
                 bound.check(stream.info, version)
             except SwiftletError:
@@ -231,8 +249,8 @@ class ClusterObjects:
         return Download(self, key, device, stream, start, stop)
 
     def is_suppressed(self, device: Device) -> bool:
-        """Whether others are asked before a device, because it has failed lately."""
-        return self._health.suppressed(device)
+        """Whether others are asked before a device: it has failed lately, or does not know yet what it missed."""
+        return self._health.suppressed(device) or self.missed.waits(device)
 
     def failed(self, device: Device) -> None:
         """Remember that a device failed in the middle of a read."""
@@ -258,10 +276,12 @@ class ClusterObjects:
             raise outcome.unavailable(info.name, 1)
         return outcome.replies[0][2]
 
-    async def _newest(self, path: Path, key: ObjectKey) -> tuple[ObjectInfo, Device]:
-        """The newest that any replica has; the handoffs are asked too: an acknowledged write may be mostly there.
+    async def _newest(self, path: Path, key: ObjectKey, strict: bool = True) -> tuple[ObjectInfo, list[Device]]:
+        """The newest that any replica has, and who has it; the handoffs are asked too: an acknowledged write may be
+        mostly there.
 
         A quorum of the primaries must answer. A handoff may be older than all of them, so it can't stand in for one.
+        Unless it has to be `strict`, tombstones of handoffs count besides, and whoever has the object is believed.
         """
         plan = plan_read(self._rings.objects(key.policy), key.partition)
         devices = plan.devices
@@ -275,20 +295,26 @@ class ClusterObjects:
             raise odd[0]
         primary = [a for a, d in zip(answers, devices, strict=True) if d.id not in plan.handoffs]
         answered = sum(isinstance(a, ObjectInfo | NotFound) for a in primary)
-        if answered < plan.quorum:
+        handoff = [a for a, d in zip(answers, devices, strict=True) if d.id in plan.handoffs]
+        buried = sum(isinstance(a, NotFound) and a.timestamp is not None for a in handoff)
+        if answered < plan.quorum and (strict or not (found or answered + buried >= plan.quorum)):
             raise Unavailable(f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest")
         if not found or (gone and max(gone) >= max(info.timestamp for info, _ in found)):
             raise NotFound(f"{path} does not exist", max(gone, default=None))
-        return max(found, key=lambda pair: _age(pair[0]))
+        newest = max((info for info, _ in found), key=_age)
+        return newest, [device for info, device in found if _age(info) == _age(newest)]
 
     async def _first_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device], Awaitable[T]], bound: _Bound
+        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: _Bound
     ) -> T:
-        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+        behind = self._health.behind() | self.missed.behind(key.policy, key.partition)
+        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed, behind=behind)
 
         async def bounded(device: Device) -> T:
+            if device.id in self.missed.behind(key.policy, key.partition):
+                raise Unproved(f"{device.name} has missed a write of the partition")
             try:
-                return await operation(device)
+                return await operation(device, True)
             except NotFound as absence:
                 bound.met(absence)
                 raise
@@ -299,7 +325,23 @@ class ClusterObjects:
         absent = outcome.refused_by(NotFound)
         if len(absent) >= plan.quorum:
             raise NotFound(f"{path} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
+        if outcome.unproved:
+            return await self._newest_copy(path, key, operation, bound)
         raise outcome.unavailable(str(path), plan.quorum)
+
+    async def _newest_copy(
+        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: _Bound
+    ) -> T:
+        """From whoever has the newest, for want of a device that can't have missed anything."""
+        NEWEST_READS.inc()
+        info, devices = await self._newest(path, key, strict=False)
+        bound.newest = max(bound.newest, _age(info))
+        outcome = await read_each(
+            ReadPlan(devices, 1), lambda device: operation(device, False), self._health, lambda o: bool(o.replies)
+        )
+        if not outcome.replies:
+            raise outcome.unavailable(str(path), 1)
+        return outcome.replies[0][2]
 
 
 def _age(info: ObjectInfo) -> tuple[Timestamp, Timestamp]:

@@ -36,7 +36,9 @@ def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
     if superseded and len(superseded) + len(outcome.replies) >= quorum:
         return max(superseded, key=lambda error: error.timestamp)
     absent = outcome.refused_by(NotFound)
-    if len(absent) >= quorum:
+    # That a device has nothing which may have missed a write counts only if all have answered, and none has anything.
+    silent = 0 if outcome.replies or outcome.troubles else len(outcome.unproved)
+    if len(absent) + silent >= quorum:
         return NotFound(f"{what} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
     others = [e for _, e in outcome.refusals if not isinstance(e, Superseded | NotFound)]
     if len(others) >= quorum:

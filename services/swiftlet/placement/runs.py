@@ -13,6 +13,7 @@ import functools
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from swiftlet.errors import Unproved
 from swiftlet.model import ObjectKey
 from swiftlet.peers import Marks, ObjectTransport, Run, RunEnd, RunPart
 from swiftlet.placement.fanout import NODE_TROUBLE
@@ -28,18 +29,22 @@ STAY_BYTES = 4 << 20
 class ClusterRuns:
     """Runs over objects of all policies."""
 
-    def __init__(self, rings: Rings, transport: ObjectTransport, health: NodeHealth) -> None:
-        """Of one proxy."""
+    def __init__(
+        self, rings: Rings, transport: ObjectTransport, health: NodeHealth, is_suppressed: Callable[[Device], bool]
+    ) -> None:
+        """Of one proxy; `is_suppressed`: devices that others are asked before."""
         self._rings = rings
         self._transport = transport
         self._health = health
+        self._is_suppressed = is_suppressed
 
     def plan(self) -> RunPlan:
         """For the parts of one run, which begins soon."""
         return RunPlan(self._rings, self._usable)
 
     def _usable(self, device: Device) -> bool:
-        return not self._health.suppressed(device) and self._transport.runs(device)
+        suppressed = self._is_suppressed(device) or device.id in self._health.behind()
+        return not suppressed and self._transport.runs(device)
 
     def open(self, parts: Sequence[RunPart], marks: Marks) -> ClusterRun:
         """Begin a run."""
@@ -127,6 +132,8 @@ class ClusterRun:
             yield chunk
         for device in {part.device.id: part.device for part in self._parts[: self.end.done]}.values():
             self._health.succeeded(device)
+        if isinstance(self.end.error, Unproved):
+            self._health.unproved(self._parts[self.end.done].device)
         if isinstance(self.end.error, NODE_TROUBLE):
             self._health.failed(self._parts[self.end.done].device)
 

@@ -51,8 +51,12 @@ class Upload:
         write_timeout_s: float,
         delivery: RowDelivery,
         row_of: Callable[[PutFooter], ObjectRow],
+        note_missed: Callable[[Outcome[WriteReply]], None] = lambda outcome: None,
     ) -> None:
-        """`outcome` holds the streams that opened; `delivery` is of the row that `row_of` the footer makes."""
+        """`outcome` holds the streams that opened; `delivery` is of the row that `row_of` the footer makes.
+
+        `note_missed` is called with what became of a version that some device may have.
+        """
         self._what = what
         self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
         self._history: Outcome[WriteReply] = Outcome([], list(outcome.refusals), list(outcome.troubles))
@@ -61,6 +65,7 @@ class Upload:
         self._write_timeout_s = write_timeout_s
         self._delivery = delivery
         self._row_of = row_of
+        self._note_missed = note_missed
 
     async def write(self, chunk: bytes | memoryview) -> None:
         """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
@@ -106,6 +111,7 @@ class Upload:
                     self._delivery.begin(row)
 
         await asyncio.gather(*(one(slot) for slot in self._live))
+        self._note_missed(self._history)
         existed = acknowledged(self._history, self._quorum, self._what)
         return Written(existed, await self._delivery.finish(row))
 

@@ -14,10 +14,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError
+from swiftlet_native import Doubts
+
+from swiftlet.errors import (
+    NodeBusy,
+    NodeError,
+    NodeTimeout,
+    NodeUnreachable,
+    NotFound,
+    Superseded,
+    SwiftletError,
+    Unproved,
+)
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, Marks, RowFate, RowUpdate, RunEnd, RunPart, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowFate, RowUpdate, RunEnd, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
+from swiftlet.storage.doubts import judge
 from swiftlet.storage.memory_owed import MemoryOwed
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.storage.sync_copies import read_copies, take_copies
@@ -78,6 +90,8 @@ class MemoryObjectTransport:
         self._links: dict[str, Link] = {}
         self.has_runs = False
         """Whether devices may be asked for runs."""
+        self.doubts: dict[str, Doubts] = {}
+        """What devices may have missed, by address; nothing for those without."""
         self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
         """Where the rings of each device's server put it."""
 
@@ -194,9 +208,31 @@ class MemoryObjectTransport:
 
         return MemoryPutStream(device, self.link(device), writer, record, listed)
 
-    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> MemoryGetStream:
+    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+        """Tell a device of its partitions."""
+        await self._reach(device)
+        doubts = self.doubts.setdefault(device.address, Doubts())
+        judge(doubts, verdict)
+        pending = doubts.pending()
+        return None if pending is None else Pending(*pending)
+
+    def _check_proved(self, device: Device, key: ObjectKey) -> None:
+        """Unproved while the device may have missed a write of the partition."""
+        doubts = self.doubts.get(device.address)
+        if doubts is not None and doubts.has(key.policy, key.partition):
+            raise Unproved(f"{device.address} may have missed writes of partition {key.partition}")
+
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> MemoryGetStream:
         """Read bytes `[start, stop)`."""
-        reader = await self._call(device, lambda store: store.open(key))
+
+        def operation(store: Store) -> ObjectReader:
+            if proved:
+                self._check_proved(device, key)
+            return store.open(key)
+
+        reader = await self._call(device, operation)
         return MemoryGetStream(device, self.link(device), reader, start, stop)
 
     def runs(self, device: Device) -> bool:
@@ -207,17 +243,34 @@ class MemoryObjectTransport:
         """Begin a run."""
         return MemoryRun(self, parts, marks)
 
-    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
         """Describe an object."""
-        return await self._call(device, lambda store: store.stat(key))
+
+        def operation(store: Store) -> ObjectInfo:
+            if proved:
+                self._check_proved(device, key)
+            return store.stat(key)
+
+        return await self._call(device, operation)
 
     async def post(
-        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: RowUpdate | None = None,
+        *,
+        proved: bool = False,
     ) -> WriteReply:
         """Replace metadata."""
 
         def operation(store: Store) -> ObjectInfo:
-            store.post(key, record)
+            try:
+                store.post(key, record)
+            except NotFound:
+                if proved:
+                    self._check_proved(device, key)
+                raise
             return store.stat(key)
 
         self._admit(device, row)
@@ -421,7 +474,7 @@ class MemoryRun:
         for done, part in enumerate(self._parts):
             sent, info = 0, None
             try:
-                stream = await self._transport.get(part.device, part.key, part.start, part.stop)
+                stream = await self._transport.get(part.device, part.key, part.start, part.stop, proved=True)
                 if self._closed or not self._expected(part, stream.info):
                     self.end = RunEnd(done)
                     return

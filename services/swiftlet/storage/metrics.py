@@ -38,6 +38,11 @@ SENT = Counter("swiftlet_object_sent_bytes_total", "Bytes of object data given o
 DEVICE_TOTAL = Gauge("swiftlet_object_device_total_bytes", "Size of a device.", ["device"])
 DEVICE_FREE = Gauge("swiftlet_object_device_free_bytes", "Room left on a device.", ["device"])
 DEVICE_UP = Gauge("swiftlet_object_device_up", "1 while a device answers, 0 after it failed.", ["device"])
+DEVICE_UNPROVED = Gauge(
+    "swiftlet_object_device_unproved",
+    "1 while a device may have missed writes and is asked last, 0 when its replicator has proved that it has all.",
+    ["device"],
+)
 OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for their container server.", ["device"])
 OWED_ROWS = Gauge("swiftlet_object_owed_rows", "Listing rows that a device owes to containers.", ["device"])
 OWED_OLDEST = Gauge(

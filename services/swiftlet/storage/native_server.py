@@ -71,8 +71,10 @@ class NativeServer:
         unused: Mapping[str, str],
         keys: Sequence[bytes],
         settings: NativeServerSettings,
+        doubts: Mapping[str, swiftlet_native.Doubts] | None = None,
     ) -> None:
-        """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why. OSError.
+        """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why;
+        `doubts`: what those that serve may have missed. OSError.
 
         SettingsError when RDMA is required and does not work. Nobody is let in before `listen`.
         """
@@ -98,6 +100,7 @@ class NativeServer:
                 socket_directory=settings.socket_directory,
                 rdma=rdma,
                 silence_s=settings.silence_s,
+                doubts=dict(doubts or {}),
             )
 
         self._server, self._rdma = start(settings.rdma, make)

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import pytest
+from swiftlet_native import Doubts
 
 from swiftlet.errors import (
     ChecksumMismatch,
@@ -22,6 +23,7 @@ from swiftlet.errors import (
     NotFound,
     SizeMismatch,
     Superseded,
+    Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import MAX_SETTLED, GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
@@ -60,6 +62,8 @@ class Peer:
     rows: RowRecorder
     owed: OwedRows | None = None
     """What the device owes, if it owes its rows instead of bringing them."""
+    doubts: Doubts = field(default_factory=Doubts)
+    """What the device may have missed."""
 
     @property
     def fate(self) -> RowFate:
@@ -188,6 +192,30 @@ class ObjectTransportConformance(ABC):
         with pytest.raises(NotFound) as caught:
             await peer.transport.get(peer.device, key_of(1))
         assert caught.value.timestamp == at(3)
+
+    async def test_what_is_in_doubt_is_left_to_others(self, peer: Peer) -> None:
+        """Who asks for what is proved is told that it is not; others, and writers, are served as ever."""
+        there, absent, post = key_of(1), key_of(2), PostRecord(at(2), {"a": "b"})
+        partition = (there.policy, there.partition)
+        assert absent.partition == there.partition
+        await peer.put(there, 1, b"data")
+        assert (await peer.transport.head(peer.device, there, proved=True)).size == 4
+        for doubt in (peer.doubts.doubt_all, lambda: peer.doubts.doubt([partition])):
+            doubt()
+            with pytest.raises(Unproved):
+                await peer.transport.head(peer.device, there, proved=True)
+            with pytest.raises(Unproved):
+                await peer.transport.get(peer.device, there, proved=True)
+            with pytest.raises(Unproved):
+                await peer.transport.post(peer.device, absent, post, proved=True)
+            with pytest.raises(NotFound):
+                await peer.transport.post(peer.device, absent, post)
+            assert await peer.content(there) == b"data"
+            await peer.transport.post(peer.device, there, post, proved=True)
+            pending = peer.doubts.pending()
+            assert pending is not None
+            peer.doubts.prove(pending[0], [partition])
+            assert (await peer.transport.head(peer.device, there, proved=True)).size == 4
 
     async def test_superseded(self, peer: Peer) -> None:
         """Every kind of write can come too late; a stream hears it before its data."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from swiftlet.errors import NodeBusy
-from swiftlet.model import Usage
+from swiftlet_native import Doubts
+
+from swiftlet.errors import NodeBusy, NotFound, Unproved
+from swiftlet.model import ObjectKey, Usage
 from swiftlet.peers import RowUpdate
 from swiftlet.storage.device_status import DeviceStatus
+from swiftlet.storage.doubts import doubt_fields
 from swiftlet.storage.metrics import (
     DEVICE_FREE,
     DEVICE_TOTAL,
+    DEVICE_UNPROVED,
     DEVICE_UP,
     OUTBOX_LENGTH,
     OWED_OLDEST,
@@ -37,6 +41,8 @@ class ObjectDevice:
     status: DeviceStatus
     owed: OwedDelivery | None = None
     """Delivers what the store owes, if it is one that does."""
+    doubts: Doubts = field(default_factory=Doubts)
+    """What it may have missed."""
     _counted: dict[str, int] = field(default_factory=dict)
     """What the store had counted when it was last looked at."""
 
@@ -44,6 +50,19 @@ class ObjectDevice:
         """NodeBusy when a row that can't be delivered could not be kept either."""
         if row is not None and self.rows.outbox.full:
             raise NodeBusy(f"device {self.name} has too many listing rows waiting for their container servers")
+
+    def check_proved(self, key: ObjectKey) -> None:
+        """Unproved while the device may have missed a write of the partition."""
+        if self.doubts.has(key.policy, key.partition):
+            raise Unproved(f"device {self.name} may have missed writes of partition {key.partition}")
+
+    def absent(self, key: ObjectKey, error: NotFound) -> NotFound | Unproved:
+        """What there is to say of something that is not here: nothing while the partition is in doubt."""
+        try:
+            self.check_proved(key)
+        except Unproved as unproved:
+            return unproved
+        return error
 
     async def measure(self) -> None:
         """Look at the device; show what is found in the metrics and the status."""
@@ -56,6 +75,7 @@ class ObjectDevice:
         if usage is not None:
             DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
             DEVICE_FREE.labels(self.name).set(usage.free_bytes)
+        DEVICE_UNPROVED.labels(self.name).set(self.doubts.pending() is not None)
         self._take_counters()
 
     def _take_counters(self) -> None:
@@ -77,4 +97,5 @@ class ObjectDevice:
             "outbox": len(self.rows.outbox),
             "owed": None if owed is None else owed.count(),
             "owedOldestSeconds": None if owed is None else round(owed.oldest_s(), 3),
+            **doubt_fields(self.doubts),
         }

@@ -17,7 +17,7 @@ from swiftlet.storage.metrics import SENT
 from swiftlet.storage.object_device import ObjectDevice
 from swiftlet.storage.object_door import OUTCOME, at_work, json_answer, note_failure, object_key
 from swiftlet.store.protocol import ObjectReader, Store
-from swiftlet.transport.object_messages import HEAD_QUERY, info_json, parse_index
+from swiftlet.transport.object_messages import HEAD_QUERY, PROVED_QUERY, info_json, parse_index
 from swiftlet.transport.wire import FRAMES_TYPE, frame, json_bytes
 
 CHUNK_BYTES = 512 * 1024
@@ -55,6 +55,8 @@ async def get(device: ObjectDevice, request: web.Request, idle_s: float) -> web.
     query = request.query
     key = object_key(request)
     with at_work(device.pool):
+        if PROVED_QUERY in query:
+            device.check_proved(key)
         if HEAD_QUERY in query:
             return json_answer(info_json(await device.pool.run(device.store.stat, key)))
         start = parse_offset("start", query.get("start", "0"))

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from swiftlet_native import Doubts
 
 from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
 from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.storage.device_status import DeviceStatus
+from swiftlet.storage.doubts import doubt_fields, judge
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECLAIMED
 from swiftlet.storage.object_device import ObjectDevice
@@ -41,6 +43,7 @@ from swiftlet.storage.sync_stream import SyncDoor
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
+    JUDGE,
     MAX_SYNC_MESSAGE,
     PREFIX,
     REMOVE,
@@ -49,9 +52,11 @@ from swiftlet.transport.object_messages import (
     entry_from,
     entry_json,
     parse_index,
+    pending_json,
     post_from,
     reply_json,
     row_name,
+    verdict_from,
 )
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import FRAMES_TYPE, MAX_JSON_BODY, json_object
@@ -95,11 +100,13 @@ class ObjectServer:
         unused: Mapping[str, str] | None = None,
         owed: Mapping[str, OwedRows] | None = None,
         placed: Mapping[str, PlacedBy] | None = None,
+        doubts: Mapping[str, Doubts] | None = None,
     ) -> None:
         """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
 
         `now_s` is the wall clock. `unused` are devices that can't be used, and why; `owed` is what those of the
-        devices owe that owe their rows; `placed` is where rings put devices, for those that are in any.
+        devices owe that owe their rows; `placed` is where rings put devices, for those that are in any; `doubts` is
+        what devices may have missed, nothing for those without.
         """
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
@@ -109,6 +116,7 @@ class ObjectServer:
         self._unused = dict(unused or {})
         self._owed = owed or {}
         self._placed = placed or {}
+        self._doubts = doubts or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
         self.sync_door = SyncDoor(key, ObjectSync(self._devices, self._placed).respond)
         """Where replicators ask."""
@@ -120,12 +128,20 @@ class ObjectServer:
         times = OwedTimes(settings.row_wait_s, settings.outbox_interval_s, settings.reclaim_age_s)
         owed = self._owed.get(name)
         delivery = None if owed is None else OwedDelivery(name, store, owed, pool, sink, times, self._now_s)
-        return ObjectDevice(name, store, pool, rows, DeviceStatus(name), delivery)
+        doubts = self._doubts.get(name) or Doubts()
+        return ObjectDevice(name, store, pool, rows, DeviceStatus(name), delivery, doubts)
 
     def status(self) -> dict[str, object]:
         """The `devices` of the status report."""
+        unknown = dict.fromkeys(doubt_fields(Doubts()))
         unused = {
-            name: {**DeviceStatus(name, reason).fields(), "outbox": None, "owed": None, "owedOldestSeconds": None}
+            name: {
+                **DeviceStatus(name, reason).fields(),
+                "outbox": None,
+                "owed": None,
+                "owedOldestSeconds": None,
+                **unknown,
+            }
             for name, reason in self._unused.items()
         }
         return {**unused, **{name: device.fields() for name, device in self._devices.items()}}
@@ -207,6 +223,7 @@ class ObjectServer:
             web.delete(obj, self._route("delete", self._delete)),
             web.post(f"{obj}/{REMOVE}", self._route("remove", self._remove)),
             web.post(f"{device}/{SYNC}", self._route("sync", self._sync)),
+            web.post(f"{device}/{JUDGE}", self._route("judge", self._judge)),
             web.get(device, self._route("policies", self._policies), allow_head=False),
             web.get(f"{device}/{{policy}}", self._route("partitions", self._partitions), allow_head=False),
             web.get(target, self._route("suffix-hashes", self._suffix_hashes), allow_head=False),
@@ -240,9 +257,13 @@ class ObjectServer:
 
     async def _post(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         with at_work(device.pool):
-            record, row = post_from(await self._message(request))
+            record, row, proved = post_from(await self._message(request))
             device.check_outbox(row)
-            info = await device.pool.run(_post_and_stat, device.store, object_key(request), record)
+            key = object_key(request)
+            try:
+                info = await device.pool.run(_post_and_stat, device.store, key, record)
+            except NotFound as error:
+                raise (device.absent(key, error) if proved else error) from error
             return json_answer(reply_json(WriteReply(await _list_post(device, info, row))))
 
     async def _delete(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
@@ -261,6 +282,12 @@ class ObjectServer:
             if self._placed.get(device.name, nowhere)(key.policy).is_primary(key.partition):
                 return json_answer({"removed": False})
             return json_answer({"removed": await device.pool.run(device.store.remove, key, entry)})
+
+    async def _judge(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
+        with at_work(device.pool):
+            verdict = verdict_from(await self._message(request))
+            judge(device.doubts, verdict)
+            return json_answer(pending_json(device.doubts.pending()))
 
     async def _sync(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)
@@ -337,8 +364,9 @@ def create_object_app(
     row_sink: RowSink,
     settings: ObjectServerSettings | None = None,
     key: ClusterKey | None = None,
+    doubts: Mapping[str, Doubts] | None = None,
 ) -> web.Application:
     """An application with the object routes and nothing else."""
     app = web.Application(client_max_size=0)
-    add_object_routes(app, ObjectServer(devices, outboxes, row_sink, settings, key))
+    add_object_routes(app, ObjectServer(devices, outboxes, row_sink, settings, key, doubts=doubts))
     return app

@@ -36,6 +36,7 @@ from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import Progress
+from swiftlet.sync.proving import Proving
 from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.rounds import Round
 from swiftlet.sync.session.effects import Terms
@@ -72,12 +73,13 @@ class Replicator:
         pace: Pace | None = None,
         neighbours: Neighbours | None = None,
         mode: Mode = THOROUGH,
+        proving: Proving | None = None,
     ) -> None:
         """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
 
         `wares` is what is compared: objects, if it is a transport of such.
         `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
-        have defaults of their own. `mode` is the way of doing rounds.
+        have defaults of their own. `mode` is the way of doing rounds; `proving` is told what they prove.
         """
         self._local = local
         self._rings = rings
@@ -92,6 +94,7 @@ class Replicator:
         self._places: dict[tuple[int, int], Places] = {}
         self.progress = Progress(now_s=now_s)
         """Of the round that is going on."""
+        self._proving = proving
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
         self.standings = Standings()
@@ -109,6 +112,19 @@ class Replicator:
                     return True
         return False
 
+    async def proof_is_due(self, policies: Sequence[int]) -> bool:
+        """Whether a round should begin now because a local device is in doubt of what it has."""
+        if self._proving is None:
+            return False
+        return await self._proving.is_due(device for policy in policies for device in self._local_devices(policy))
+
+    def _has_ring(self, policy: int) -> bool:
+        try:
+            self._rings(policy)
+        except Unavailable:
+            return False
+        return True
+
     def _local_devices(self, policy: int) -> Sequence[Device]:
         try:
             return self._local(self._rings(policy))
@@ -120,20 +136,35 @@ class Replicator:
         began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
         self._wares.begin()
+        if self._proving is not None:
+            await self._proving.begin(device for policy in policies for device in self._local_devices(policy))
         begun = [found for policy in policies for found in await self._begin(policy, report)]
         driver = Driver(self._wares, report, self._now_s, self.neighbours, self._pace, self._outdated)
         work = Round(driver, self._terms, report, self.neighbours, self._pace, self.progress, self._outdated, selection)
         for share, held in begun:
             await work.look_ahead(share, held)
-        await work.work()
+        await self._work(work, [share for share, _ in begun])
         for share, _ in begun:
             await self._end(share, began_s, report)
+        if self._proving is not None:
+            complete = report.whole and selection is EVERYTHING and all(map(self._has_ring, policies))
+            await self._proving.end([share for share, _ in begun], began, complete)
         report.seconds = time.monotonic() - began
         self.progress.end(report)
         ROUNDS.inc()
         ROUND_SECONDS.observe(report.seconds)
         LAST_ROUND.set_to_current_time()
         return report
+
+    async def _work(self, work: Round, shares: Sequence[Share]) -> None:
+        """Hold the round's sessions, and tell what they prove meanwhile."""
+        telling = None if self._proving is None else asyncio.create_task(self._proving.telling(shares))
+        try:
+            await work.work()
+        finally:
+            if telling is not None:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
 
     def _terms(self, share: Share) -> Terms:
         return Terms(share.policy, share.ring.version, self._mode, self._reclaim_age_s, rules=self._wares.rules)

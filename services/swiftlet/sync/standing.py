@@ -24,6 +24,9 @@ class Standing:
         self._behind: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
         self._unchecked: set[int] = set()
+        self._concerned: set[int] = set()
+        self.proved: set[int] = set()
+        """Partitions that were compared with all peers since the round began, and lack nothing here."""
 
     @property
     def behind(self) -> int:
@@ -35,6 +38,11 @@ class Standing:
         """Partitions of which not all other primaries could be compared."""
         return len(self._unchecked)
 
+    @property
+    def is_proved(self) -> bool:
+        """Whether that is so of all that the round began with."""
+        return self._concerned <= self.proved
+
     def is_checked(self, partition: int) -> bool:
         """Whether a partition was compared with all peers when it was last looked at, under this ring."""
         return self._ring is not None and partition not in self._unchecked
@@ -45,6 +53,7 @@ class Standing:
         Under another ring than before nothing counts as checked.
         """
         concerned = set(held) | set(assigned)
+        self._concerned, self.proved = concerned, set()
         self.held, self.misplaced = len(held), misplaced
         if ring is not self._ring:
             self._ring, self._unchecked = ring, concerned
@@ -57,12 +66,15 @@ class Standing:
         """A comparison that is still going on found that many records to be lacking in these partitions."""
         for partition in partitions:
             _set(self._behind, partition, lacking[partition])
+            if lacking[partition]:
+                self.proved.discard(partition)
 
     def compared(self, partition: int, *, behind: int = 0, unsent: int = 0, checked: bool = True) -> None:
         """A partition was compared: what is still lacking here, what is still lacking there, whether with all peers."""
         _set(self._behind, partition, behind)
         _set(self._unsent, partition, unsent)
         (self._unchecked.discard if checked else self._unchecked.add)(partition)
+        (self.proved.add if checked and not behind else self.proved.discard)(partition)
 
     def compared_all(self, partitions: Collection[int], *, checked: bool) -> None:
         """Partitions of which nothing was found to be lacking on either side were compared, or could not be."""
@@ -71,8 +83,10 @@ class Standing:
                 del found[partition]
         if checked:
             self._unchecked.difference_update(partitions)
+            self.proved.update(partitions)
         else:
             self._unchecked.update(partitions)
+            self.proved.difference_update(partitions)
 
     def unreadable(self, assigned: Iterable[int]) -> None:
         """The device could not be asked what it holds."""

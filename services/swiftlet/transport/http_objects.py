@@ -20,7 +20,7 @@ import aiohttp
 
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import Marks, RowUpdate, Run, RunPart, WriteReply
+from swiftlet.peers import Marks, Pending, RowUpdate, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
@@ -28,7 +28,9 @@ from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, nod
 from swiftlet.transport.node_streams import NoStreams
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
+    JUDGE,
     MAX_SYNC_MESSAGE,
+    PROVED_QUERY,
     REMOVE,
     STREAM_QUERY,
     SYNC,
@@ -41,9 +43,11 @@ from swiftlet.transport.object_messages import (
     info_from,
     numbers_from,
     object_path,
+    pending_from,
     post_json,
     put_json,
     reply_from,
+    verdict_json,
 )
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.sync_streams import WITHOUT_STREAM, SyncStreams
@@ -125,9 +129,11 @@ class HttpObjectTransport:
                 response.close()
         return HttpPutStream(device, response, pipe, size, self._client.settings)
 
-    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> HttpGetStream:
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> HttpGetStream:
         """Read bytes `[start, stop)`."""
-        query = f"?start={start}" + ("" if stop is None else f"&stop={stop}")
+        query = f"?start={start}" + ("" if stop is None else f"&stop={stop}") + _proved(proved)
         idle_s = self._client.settings.idle_timeout_s
         response = await self._client.start(device, "GET", object_path(device.device, key) + query)
         try:
@@ -150,16 +156,23 @@ class HttpObjectTransport:
         """NodeError."""
         raise NodeError(f"{parts[0].device.address} is not asked for runs over HTTP")
 
-    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
         """Describe an object."""
-        answer = await self._client.call(device, "GET", f"{object_path(device.device, key)}?{HEAD_QUERY}=1")
+        target = f"{object_path(device.device, key)}?{HEAD_QUERY}=1{_proved(proved)}"
+        answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: info_from(answer))
 
     async def post(
-        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: RowUpdate | None = None,
+        *,
+        proved: bool = False,
     ) -> WriteReply:
         """Replace metadata."""
-        return await self._write(device, "POST", object_path(device.device, key), post_json(record, row))
+        return await self._write(device, "POST", object_path(device.device, key), post_json(record, row, proved))
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
@@ -197,6 +210,12 @@ class HttpObjectTransport:
         answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: [entry_from(value) for value in array(json_object(answer), "entries")])
 
+    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+        """Tell a device of its partitions."""
+        body = json_bytes(verdict_json(verdict))
+        answer = await self._client.call(device, "POST", device_path(device.device, JUDGE), body, body)
+        return _parse(device, lambda: pending_from(json_object(answer)))
+
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session; NodeError from a server that knows none.
 
@@ -230,6 +249,10 @@ class HttpObjectTransport:
         """Close cached connections."""
         await self._streams.close()
         await self._client.close()
+
+
+def _proved(proved: bool) -> str:
+    return f"&{PROVED_QUERY}=1" if proved else ""
 
 
 async def _pieces(head: bytes, body: bytes, end: bytes) -> AsyncIterator[bytes | memoryview]:

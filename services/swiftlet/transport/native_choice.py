@@ -23,7 +23,18 @@ from swiftlet_native import TransportPeer
 
 from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import GetStream, Marks, ObjectTransport, PutStream, RowUpdate, Run, RunPart, WriteReply
+from swiftlet.peers import (
+    GetStream,
+    Marks,
+    ObjectTransport,
+    Pending,
+    PutStream,
+    RowUpdate,
+    Run,
+    RunPart,
+    Verdict,
+    WriteReply,
+)
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import NotMade
@@ -146,9 +157,11 @@ class ChoosingObjectTransport:
         """Begin a large object."""
         return await self._either(device, lambda way: way.open_put(device, key, record, size, row))
 
-    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> GetStream:
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> GetStream:
         """Read bytes `[start, stop)`."""
-        return await self._either(device, lambda way: way.get(device, key, start, stop))
+        return await self._either(device, lambda way: way.get(device, key, start, stop, proved=proved))
 
     def runs(self, device: Device) -> bool:
         """Whether the device is spoken to natively."""
@@ -161,15 +174,21 @@ class ChoosingObjectTransport:
         """
         return self._native.open_run(parts, marks)
 
-    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
         """Describe an object."""
-        return await self._either(device, lambda way: way.head(device, key))
+        return await self._either(device, lambda way: way.head(device, key, proved=proved))
 
     async def post(
-        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: RowUpdate | None = None,
+        *,
+        proved: bool = False,
     ) -> WriteReply:
         """Replace metadata."""
-        return await self._either(device, lambda way: way.post(device, key, record, row))
+        return await self._either(device, lambda way: way.post(device, key, record, row, proved=proved))
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
@@ -196,6 +215,10 @@ class ChoosingObjectTransport:
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
         """What the device holds in a suffix."""
         return await self._either(device, lambda way: way.entries(device, policy, partition, suffix))
+
+    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+        """Tell a device of its partitions; always over HTTP."""
+        return await self._http.judge(device, verdict)
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session; these always go over HTTP."""

@@ -29,7 +29,7 @@ from swiftlet.native_values import (
     raw_pairs,
     settled_parts,
 )
-from swiftlet.peers import MAX_SETTLED, Marks, RowFate, RowUpdate, Run, RunPart, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowFate, RowUpdate, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import Reading, Writing
@@ -84,9 +84,12 @@ class NativeObjectTransport:
         writing = await self._client.upload(device, _put(device, key, record, None, row), size)
         return NativePutStream(device, writing, size)
 
-    async def get(self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None) -> NativeGetStream:
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> NativeGetStream:
         """Read bytes `[start, stop)`."""
-        message = _made(device, ObjectWire.get, place(key), start, _END if stop is None else max(0, stop))
+        end = _END if stop is None else max(0, stop)
+        message = _made(device, ObjectWire.get, place(key), start, end, proved)
         reading = await self._client.read(device, message)
         try:
             parts, known = _parsed(device, ObjectWire.found, reading.header)
@@ -105,13 +108,19 @@ class NativeObjectTransport:
         """Begin a run."""
         return self._client.open_run(parts, marks)
 
-    async def head(self, device: Device, key: ObjectKey) -> ObjectInfo:
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
         """Describe an object."""
-        header, _ = await self._client.ask(device, _made(device, ObjectWire.head, place(key)))
+        header, _ = await self._client.ask(device, _made(device, ObjectWire.head, place(key), proved))
         return info_of(_parsed(device, ObjectWire.found, header)[0])
 
     async def post(
-        self, device: Device, key: ObjectKey, record: PostRecord, row: RowUpdate | None = None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: RowUpdate | None = None,
+        *,
+        proved: bool = False,
     ) -> WriteReply:
         """Replace metadata."""
         content_type = None if record.content_type is None else raw(record.content_type)
@@ -125,6 +134,7 @@ class NativeObjectTransport:
             raw_pairs(record.metadata),
             content_type,
             record.content_type_timestamp.value if content_type is not None else 0,
+            proved,
         )
         header, _ = await self._client.ask(device, message)
         return _written(device, header)
@@ -164,6 +174,10 @@ class NativeObjectTransport:
         message = _made(device, ObjectWire.entries, policy, partition, int(suffix, 16))
         _, body = await self._client.ask(device, message)
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
+
+    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+        """NodeError, as `ask`."""
+        raise NodeError(f"{device.address} is not told of its partitions over the native transport")
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """NodeError: these questions are not among the native transport's, and go over HTTP where there is a choice."""

@@ -14,7 +14,7 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
-from swiftlet.peers import RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_PLACES, Pending, RowFate, RowUpdate, Verdict, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
@@ -22,7 +22,11 @@ PREFIX = "/v1/objects"
 """Where the object routes stand; below it `/<device>[/<policy>[/<partition>[/<suffix or digest>]]]`."""
 HEAD_QUERY = "head"
 """`GET <object>?head` answers with the info alone, as JSON; HTTP's own HEAD could not carry it."""
+PROVED_QUERY = "proved"
+"""`GET <object>?proved=1` is answered Unproved while the partition is in doubt."""
 REMOVE = "remove"
+JUDGE = "judge"
+"""`POST <device>/judge` says what a device has missed and what is proved."""
 SYNC = "sync"
 MAX_SYNC_MESSAGE = 1 << 20
 """Bytes of a sync session's question, and of its answer."""
@@ -123,9 +127,10 @@ def row_name(name: str, row: RowUpdate) -> str:
     return name[len(prefix) :]
 
 
-def post_json(record: PostRecord, row: RowUpdate | None) -> dict[str, Any]:
+def post_json(record: PostRecord, row: RowUpdate | None, proved: bool = False) -> dict[str, Any]:
     """A POST."""
     return {
+        "proved": proved,
         "timestamp": record.timestamp.value,
         "metadata": dict(record.metadata),
         "content_type": record.content_type,
@@ -134,12 +139,49 @@ def post_json(record: PostRecord, row: RowUpdate | None) -> dict[str, Any]:
     }
 
 
-def post_from(fields: dict[str, Any]) -> tuple[PostRecord, RowUpdate | None]:
+def post_from(fields: dict[str, Any]) -> tuple[PostRecord, RowUpdate | None, bool]:
     """The inverse of `post_json`."""
     content_type = None if fields.get("content_type") is None else text(fields, "content_type")
     moment = ZERO if content_type is None else timestamp(fields, "content_type_timestamp")
     record = PostRecord(timestamp(fields, "timestamp"), texts(fields, "metadata"), content_type, moment)
-    return record, row_from(fields.get("row"))
+    return record, row_from(fields.get("row")), flag(fields, "proved")
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """What is said to a device about its partitions."""
+    return {
+        "doubted": [list(place) for place in verdict.doubted],
+        "proved": [list(place) for place in verdict.proved],
+        "epoch": verdict.epoch,
+        "whole": verdict.whole,
+    }
+
+
+def verdict_from(fields: dict[str, Any]) -> Verdict:
+    """The inverse of `verdict_json`."""
+    doubted, proved = _places(fields, "doubted"), _places(fields, "proved")
+    if len(doubted) + len(proved) > MAX_PLACES:
+        raise WireError(f"more than {MAX_PLACES} partitions at a time")
+    return Verdict(doubted, proved, number(fields, "epoch"), flag(fields, "whole"))
+
+
+def _places(fields: dict[str, Any], name: str) -> list[tuple[int, int]]:
+    found = array(fields, name)
+    for place in found:
+        whole = isinstance(place, list) and len(place) == 2 and all(type(part) is int for part in place)
+        if not whole or not (0 <= place[0] < 1 << 16 and 0 <= place[1] < 1 << 32):
+            raise WireError(f"field {name!r} is not a list of policies and partitions")
+    return [(place[0], place[1]) for place in found]
+
+
+def pending_json(pending: tuple[int, float] | None) -> dict[str, Any]:
+    """What is in doubt on a device."""
+    return {} if pending is None else {"epoch": pending[0], "age_ms": round(1000 * pending[1])}
+
+
+def pending_from(fields: dict[str, Any]) -> Pending | None:
+    """The inverse of `pending_json`."""
+    return Pending(number(fields, "epoch"), number(fields, "age_ms") / 1000) if fields else None
 
 
 def delete_json(moment: Timestamp, name: str, row: RowUpdate | None) -> dict[str, Any]:

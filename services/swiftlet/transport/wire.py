@@ -40,6 +40,7 @@ from swiftlet.errors import (
     TooMuchMetadata,
     Unauthorized,
     Unavailable,
+    Unproved,
 )
 from swiftlet.timestamp import Timestamp
 
@@ -86,6 +87,7 @@ _KINDS: dict[type[SwiftletError], int] = {
     NodeUnreachable: 502,
     NodeBusy: 503,
     Unavailable: 503,
+    Unproved: 503,
     NodeTimeout: 504,
     DiskFull: 507,
     DeviceFailed: 507,

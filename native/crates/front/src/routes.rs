@@ -8,6 +8,8 @@ use swiftlet_transport::Peer;
 
 /// How long a device that has failed is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);
+/// How long a device that may have missed writes is not asked to read.
+const UNPROVED_FOR: Duration = Duration::from_secs(1);
 
 /// A device that is spoken to natively.
 #[derive(Debug)]
@@ -17,13 +19,15 @@ pub struct Device {
     begun: Instant,
     /// Milliseconds after `begun` until which it is not asked.
     failed_until: AtomicU64,
+    /// The same until which it is not asked to read.
+    unproved_until: AtomicU64,
 }
 
 impl Device {
     /// `name` on its server.
     #[must_use]
     pub fn new(peer: Peer, name: &str) -> Self {
-        Self { peer, name: name.to_owned(), begun: Instant::now(), failed_until: AtomicU64::new(0) }
+        Self { peer, name: name.to_owned(), begun: Instant::now(), failed_until: 0.into(), unproved_until: 0.into() }
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -40,6 +44,14 @@ impl Device {
 
     pub(crate) fn failed(&self, now: Instant) {
         self.failed_until.store(self.since(now) + FAILED_FOR.as_millis() as u64, Relaxed);
+    }
+
+    pub(crate) fn unproved(&self, now: Instant) {
+        self.unproved_until.store(self.since(now) + UNPROVED_FOR.as_millis() as u64, Relaxed);
+    }
+
+    fn is_proved(&self, now: Instant) -> bool {
+        self.unproved_until.load(Relaxed) <= self.since(now)
     }
 
     fn is_sound(&self, now: Instant) -> bool {
@@ -93,7 +105,7 @@ impl Policy {
         let at = partition as usize;
         let holding = self.rows.iter().filter_map(|row| row.get(at));
         let known = holding.filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
-        let sound: Vec<_> = known.filter(|device| device.is_sound(now)).collect();
+        let sound: Vec<_> = known.filter(|device| device.is_sound(now) && device.is_proved(now)).collect();
         if sound.is_empty() { None } else { Some(Arc::clone(sound[(random % sound.len() as u64) as usize])) }
     }
 }
@@ -127,6 +139,12 @@ mod tests {
         assert_eq!(name(0, 1, now).as_deref(), Some("a"));
         assert_eq!(name(1, 0, now), None);
         assert_eq!(name(1, 0, now + FAILED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
+        let later = now + FAILED_FOR + Duration::from_millis(2);
+        policy.choose(1, 0, later).expect("c").unproved(later);
+        assert_eq!(name(1, 0, later), None, "others know what is acknowledged");
+        assert_eq!(name(0, 1, later).as_deref(), Some("a"));
+        assert!(policy.all(0, later).is_some(), "it is written to");
+        assert_eq!(name(1, 0, later + UNPROVED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }

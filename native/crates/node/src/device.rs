@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use swiftlet_store::Store;
 
+use crate::doubts::Doubts;
 use crate::message::METHODS;
 use crate::status::{Refusal, Status};
 
@@ -100,6 +101,7 @@ impl Queue {
 /// A device, or why it can't be used.
 pub(crate) struct Device {
     store: Result<Arc<Store>, String>,
+    pub(crate) doubts: Arc<Doubts>,
     pub(crate) queue: Arc<Queue>,
     limits: Limits,
     requests: AtomicUsize,
@@ -111,9 +113,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(store: Result<Arc<Store>, String>, limits: Limits) -> Self {
+    pub(crate) fn new(store: Result<Arc<Store>, String>, doubts: Arc<Doubts>, limits: Limits) -> Self {
         Self {
             store,
+            doubts,
             queue: Arc::default(),
             limits,
             requests: AtomicUsize::new(0),

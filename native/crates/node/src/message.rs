@@ -30,9 +30,16 @@ pub enum Request {
         start: u64,
         /// The byte behind the last one; beyond the end is the end.
         stop: u64,
+        /// To be refused while the partition is in doubt.
+        proved: bool,
     },
     /// Describe.
-    Head(Key),
+    Head {
+        /// Where.
+        key: Key,
+        /// As of `Get`.
+        proved: bool,
+    },
     /// Merge metadata.
     Post {
         /// Where.
@@ -41,6 +48,8 @@ pub enum Request {
         meta: PostMeta,
         /// As of `Put`.
         row: u32,
+        /// That there is nothing here is no answer while the partition is in doubt.
+        proved: bool,
     },
     /// Store a tombstone.
     Delete {
@@ -208,7 +217,7 @@ impl Request {
         match self {
             Self::Put { .. } => method::PUT,
             Self::Get { .. } => method::GET,
-            Self::Head(_) => method::HEAD,
+            Self::Head { .. } => method::HEAD,
             Self::Post { .. } => method::POST,
             Self::Delete { .. } => method::DELETE,
             Self::Remove { .. } => method::REMOVE,
@@ -241,13 +250,17 @@ impl Request {
                 out.u8(u8::from(footer.is_some()));
                 footer.iter().for_each(|footer| put_footer(&mut out, footer));
             }
-            Self::Get { key, start, stop } => {
+            Self::Get { key, start, stop, proved } => {
                 put_key(&mut out, key);
                 out.u64(*start);
                 out.u64(*stop);
+                out.u8(u8::from(*proved));
             }
-            Self::Head(key) => put_key(&mut out, key),
-            Self::Post { key, meta, row } => {
+            Self::Head { key, proved } => {
+                put_key(&mut out, key);
+                out.u8(u8::from(*proved));
+            }
+            Self::Post { key, meta, row, proved } => {
                 put_key(&mut out, key);
                 out.u32(*row);
                 out.u64(meta.timestamp);
@@ -256,6 +269,7 @@ impl Request {
                 out.u8(u8::from(meta.content_type.is_some()));
                 out.text(meta.content_type.as_deref().unwrap_or_default());
                 out.u64(meta.content_type_timestamp);
+                out.u8(u8::from(*proved));
             }
             Self::Delete { key, timestamp, name, row } => {
                 put_key(&mut out, key);
@@ -322,8 +336,11 @@ impl Request {
                 let meta = PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at };
                 Self::Put { key, meta, footer, row }
             }
-            method::GET => Self::Get { key: take_key(from)?, start: from.u64()?, stop: from.u64()? },
-            method::HEAD => Self::Head(take_key(from)?),
+            method::GET => {
+                let (key, start, stop) = (take_key(from)?, from.u64()?, from.u64()?);
+                Self::Get { key, start, stop, proved: from.flag()? }
+            }
+            method::HEAD => Self::Head { key: take_key(from)?, proved: from.flag()? },
             method::POST => {
                 let (key, row) = (take_key(from)?, from.u32()?);
                 let (timestamp, delete_at, metadata) = (from.u64()?, from.u64()?, from.pairs()?);
@@ -334,7 +351,7 @@ impl Request {
                 let content_type = typed.then_some(content_type);
                 let meta =
                     PostMeta { timestamp, metadata, content_type, content_type_timestamp: from.u64()?, delete_at };
-                Self::Post { key, meta, row }
+                Self::Post { key, meta, row, proved: from.flag()? }
             }
             method::DELETE => {
                 let (key, row) = (take_key(from)?, from.u32()?);

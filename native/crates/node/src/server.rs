@@ -17,6 +17,7 @@ use swiftlet_store::{Done, Error, MAX_AGGREGATE, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
+use crate::doubts::Doubts;
 use crate::message::{Found, Request, Written, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
@@ -41,8 +42,24 @@ impl Server {
         limits: Limits,
         aggregate_below: u64,
     ) -> std::io::Result<Self> {
-        let devices: HashMap<_, _> =
-            devices.into_iter().map(|(name, store)| (name, Arc::new(Device::new(store, limits)))).collect();
+        Self::start_with(devices, &HashMap::new(), limits, aggregate_below)
+    }
+
+    /// The same with what is in doubt on the devices, by their names.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start_with(
+        devices: impl IntoIterator<Item = (String, Result<Arc<Store>, String>)>,
+        doubts: &HashMap<String, Arc<Doubts>>,
+        limits: Limits,
+        aggregate_below: u64,
+    ) -> std::io::Result<Self> {
+        let device = |(name, store)| {
+            let doubts = doubts.get(&name).cloned().unwrap_or_default();
+            (name, Arc::new(Device::new(store, doubts, limits)))
+        };
+        let devices: HashMap<_, _> = devices.into_iter().map(device).collect();
         let server = Self { devices, threads: Mutex::default(), aggregate_below: aggregate_below.min(MAX_AGGREGATE) };
         for (name, device) in &server.devices {
             for at in 0..limits.threads.max(1) {
@@ -150,22 +167,31 @@ pub(crate) struct Owing {
     pub(crate) row: u32,
     /// That there was nothing to delete is no error.
     pub(crate) deletes: bool,
+    /// Where it is looked whether that there is nothing to write to is an answer.
+    pub(crate) doubts: Option<Arc<Doubts>>,
 }
 
 /// Called by the store when a write is durable, or is not: gives back what it held, then answers.
 pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, owing: Owing) -> Done {
     Box::new(move |outcome| {
         drop(permit);
-        let Owing { store, key, timestamp, row, deletes } = owing;
+        let Owing { store, key, timestamp, row, deletes, doubts } = owing;
         let existed = match outcome {
             Ok(_) => true,
             Err(Error::NotFound(Some(_))) if deletes => false,
+            Err(Error::NotFound(_)) if doubts.is_some_and(|doubts| doubts.has(key.policy, key.partition)) => {
+                return reply.refuse(&unproved());
+            }
             Err(error) => return reply.refuse(&error.into()),
         };
         // The same version may have been here without a row: it is sent again.
         store.owe(key, timestamp, row);
         reply.answer(Written { owed: row != 0, existed }.encode(), Body::Empty);
     })
+}
+
+fn unproved() -> Refusal {
+    Refusal::new(Status::Unproved, "the device may have missed writes of this partition")
 }
 
 /// A request that was taken on.
@@ -206,15 +232,15 @@ impl Work {
         self.permit.device.received(body.len());
         match request {
             Request::Put { key, meta, footer: Some(footer), row } => {
-                let (store, done) = self.written(key, meta.timestamp, row, false);
+                let (store, done) = self.written(key, meta.timestamp, row, false, false);
                 store.submit_put_owing(key, &meta, &footer, body.to_vec(), row, done);
             }
-            Request::Post { key, meta, row } => {
-                let (store, done) = self.written(key, meta.timestamp, row, false);
+            Request::Post { key, meta, row, proved } => {
+                let (store, done) = self.written(key, meta.timestamp, row, false, proved);
                 store.submit_post_owing(key, meta, row, done);
             }
             Request::Delete { key, timestamp, name, row } => {
-                let (store, done) = self.written(key, timestamp, row, true);
+                let (store, done) = self.written(key, timestamp, row, true, false);
                 store.submit_delete_owing(key, timestamp, name, row, done);
             }
             Request::Settle(settled) => {
@@ -229,8 +255,9 @@ impl Work {
         Ok(())
     }
 
-    fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool) -> (Arc<Store>, Done) {
-        let owing = Owing { store: Arc::clone(&self.store), key, timestamp, row, deletes };
+    fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool, proved: bool) -> (Arc<Store>, Done) {
+        let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
+        let owing = Owing { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts };
         (self.store, answer_written(self.reply, Some(self.permit), owing))
     }
 
@@ -257,8 +284,13 @@ fn listed(bytes: Vec<u8>, mut permit: Permit) -> Result<Body, Refusal> {
 
 fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) -> Answered {
     let bytes = match request {
-        Request::Get { key, start, stop } => return reading::read(store, key, (*start, *stop), permit, reply),
-        Request::Head(key) => {
+        Request::Get { key, proved: true, .. } | Request::Head { key, proved: true }
+            if permit.device.doubts.has(key.policy, key.partition) =>
+        {
+            return Err(unproved());
+        }
+        Request::Get { key, start, stop, .. } => return reading::read(store, key, (*start, *stop), permit, reply),
+        Request::Head { key, .. } => {
             let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
             return Ok((found.encode()?, Body::Empty));
         }

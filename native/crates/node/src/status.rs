@@ -78,6 +78,8 @@ statuses! {
     DiskFull = 19,
     /// I/O error, or no device of that name here.
     DeviceFailed = 20,
+    /// What is here may be older than what was acknowledged; ask another replica.
+    Unproved = 21,
 }
 
 /// A request that was not done, and why.

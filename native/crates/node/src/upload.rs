@@ -184,7 +184,8 @@ impl Upload {
         let Asked { key, meta, row, .. } = &self.asked;
         let timestamp = meta.timestamp;
         writer.owe(*row);
-        let owing = Owing { store: Arc::clone(&self.store), key: *key, timestamp, row: *row, deletes: false };
+        let owing =
+            Owing { store: Arc::clone(&self.store), key: *key, timestamp, row: *row, deletes: false, doubts: None };
         writer.submit_commit(meta, &footer, answer_written(reply, permit, owing));
     }
 }

@@ -44,17 +44,22 @@ fn request() -> impl Strategy<Value = Request> {
             Request::Put { key, meta, footer, row }
         },
     );
-    let post = (key(), any::<(u32, u64, u64, u64)>(), pairs(), prop::option::of(text())).prop_map(
-        |(key, (row, timestamp, content_type_timestamp, delete_at), metadata, content_type)| {
+    let post = (key(), any::<(u32, u64, u64, u64)>(), pairs(), prop::option::of(text()), any::<bool>()).prop_map(
+        |(key, (row, timestamp, content_type_timestamp, delete_at), metadata, content_type, proved)| {
             let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
-            Request::Post { key, meta, row }
+            Request::Post { key, meta, row, proved }
         },
     );
     prop_oneof![
         put,
         post,
-        (key(), any::<(u64, u64)>()).prop_map(|(key, (start, stop))| Request::Get { key, start, stop }),
-        key().prop_map(Request::Head),
+        (key(), any::<(u64, u64, bool)>()).prop_map(|(key, (start, stop, proved))| Request::Get {
+            key,
+            start,
+            stop,
+            proved
+        }),
+        (key(), any::<bool>()).prop_map(|(key, proved)| Request::Head { key, proved }),
         (key(), any::<(u64, u32)>()).prop_map(|(key, (timestamp, row))| Request::Delete {
             key,
             timestamp,
@@ -151,7 +156,7 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     assert_eq!(errors + 1, Status::ALL.len(), "one to one");
     let key = Key { policy: 0, partition: 0, digest: [0; 16] };
     for (request, name) in [
-        (Request::Head(key), "HEAD"),
+        (Request::Head { key, proved: false }, "HEAD"),
         (Request::Policies, "POLICIES"),
         (Request::Settle(Vec::new()), "SETTLE"),
         (Request::Prepare { key, timestamp: 0, row: 0, size: None }, "PREPARE"),

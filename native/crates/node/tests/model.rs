@@ -128,7 +128,7 @@ fn agree(carrier: Carrier, ops: &[Op]) {
                 let meta =
                     PostMeta { timestamp, metadata: vec![(b"p".to_vec(), b"1".to_vec())], ..PostMeta::default() };
                 let expected = model.entry(number).or_default().post(timestamp, row);
-                assert_eq!(ask(&Request::Post { key: key(number), meta, row }), expected, "{op:?}");
+                assert_eq!(ask(&Request::Post { key: key(number), meta, row, proved: false }), expected, "{op:?}");
             }
             Op::Delete { number, timestamp, row } => {
                 let request = Request::Delete { key: key(number), timestamp, name: b"/a/c/o".to_vec(), row };

@@ -79,7 +79,8 @@ fn objects_of_all_sizes_come_back(world: &World) {
             assert!(read == data, "{size}");
             assert_eq!((found.info.size, found.info.name), (size as u64, b"/a/c/o".to_vec()));
             assert_eq!(found.info.metadata, meta(10).metadata);
-            let (found, nothing) = world.client.get(target, &Request::Head(key(number)), LONG).unwrap();
+            let (found, nothing) =
+                world.client.get(target, &Request::Head { key: key(number), proved: false }, LONG).unwrap();
             assert_eq!((found.info.xxh3, nothing.len()), (footer(&data).xxh3, 0));
         }
     }
@@ -111,6 +112,7 @@ fn deletions_posts_and_their_errors(world: &World) {
         key: key(1),
         meta: PostMeta { timestamp, metadata: vec![(b"p".to_vec(), b"1".to_vec())], ..PostMeta::default() },
         row: 0,
+        proved: false,
     };
     let refused = |answer: Result<swiftlet_node::Fetched, Failure>| match answer {
         Err(Failure::Refused(refusal)) => (refusal.status, refusal.timestamp),

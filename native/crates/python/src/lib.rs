@@ -6,6 +6,7 @@
 mod bodies;
 mod buffer;
 mod copies;
+mod doubts;
 mod front;
 mod hash;
 mod object_server;
@@ -26,6 +27,8 @@ mod _native {
     use super::bodies::{TransportBuffer, TransportDigester};
     #[pymodule_export]
     use super::copies::{read_copies, take_copies};
+    #[pymodule_export]
+    use super::doubts::Doubts;
     #[pymodule_export]
     use super::front::{Changes, Front};
     #[pymodule_export]

@@ -13,6 +13,7 @@ use swiftlet_node::message::method_name;
 use swiftlet_node::{DeviceStats, Limits, Server, Status};
 use swiftlet_transport::{Handler, Key, Node};
 
+use crate::doubts::Doubts;
 use crate::rdma::Rdma;
 use crate::store::Store;
 use crate::transport::{config, listen, os_error, report};
@@ -59,7 +60,7 @@ impl ObjectServer {
     #[new]
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
                         max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
-                        socket_directory = None, rdma = false, silence_s = 1.5))]
+                        socket_directory = None, rdma = false, silence_s = 1.5, doubts = None))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -77,6 +78,7 @@ impl ObjectServer {
         socket_directory: Option<PathBuf>,
         rdma: bool,
         silence_s: f64,
+        doubts: Option<HashMap<String, Py<Doubts>>>,
     ) -> PyResult<Self> {
         let limits = Limits {
             threads: threads_per_device,
@@ -85,11 +87,13 @@ impl ObjectServer {
         };
         let used = stores.into_iter().map(|(name, store)| (name, Ok(store.get().shared())));
         let devices: Vec<_> = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
+        let doubts = doubts.unwrap_or_default().into_iter();
+        let doubts: HashMap<_, _> = doubts.map(|(name, doubts)| (name, doubts.get().shared())).collect();
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
         let (rdma, server, node) = py
             .detach(|| {
                 let rdma = Rdma::start(rdma, &config)?;
-                let server = Arc::new(Server::start(devices, limits, aggregate_below)?);
+                let server = Arc::new(Server::start_with(devices, &doubts, limits, aggregate_below)?);
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
                 let node = Node::start(config, &[], Some(handler))?;
                 Ok((rdma, server, node))

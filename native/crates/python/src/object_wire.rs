@@ -79,23 +79,30 @@ impl ObjectWire {
 
     /// Read.
     #[staticmethod]
-    #[pyo3(signature = (device, place, start, stop, /))]
-    fn get<'py>(py: Python<'py>, device: &str, place: Place, start: u64, stop: u64) -> PyResult<Message<'py>> {
-        message(py, device, &Request::Get { key: key(place), start, stop })
+    #[pyo3(signature = (device, place, start, stop, proved, /))]
+    fn get<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        start: u64,
+        stop: u64,
+        proved: bool,
+    ) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Get { key: key(place), start, stop, proved })
     }
 
     /// Describe.
     #[staticmethod]
-    #[pyo3(signature = (device, place, /))]
-    fn head<'py>(py: Python<'py>, device: &str, place: Place) -> PyResult<Message<'py>> {
-        message(py, device, &Request::Head(key(place)))
+    #[pyo3(signature = (device, place, proved, /))]
+    fn head<'py>(py: Python<'py>, device: &str, place: Place, proved: bool) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Head { key: key(place), proved })
     }
 
     /// Merge metadata.
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a POST")]
     #[pyo3(signature = (
-        device, place, row, timestamp, delete_at, metadata, content_type, content_type_timestamp, /
+        device, place, row, timestamp, delete_at, metadata, content_type, content_type_timestamp, proved, /
     ))]
     fn post<'py>(
         py: Python<'py>,
@@ -107,9 +114,10 @@ impl ObjectWire {
         metadata: Pairs,
         content_type: Option<Vec<u8>>,
         content_type_timestamp: u64,
+        proved: bool,
     ) -> PyResult<Message<'py>> {
         let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
-        message(py, device, &Request::Post { key: key(place), meta, row })
+        message(py, device, &Request::Post { key: key(place), meta, row, proved })
     }
 
     /// Store a tombstone.

@@ -108,6 +108,10 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "outbox": 0,
             "owed": None,
             "owedOldestSeconds": None,
+            "unproved": None,
+            "unprovedSeconds": None,
+            "partitionsProved": None,
+            "partitionsDoubted": 0,
         }
         gone = {
             "capacityBytes": None,
@@ -117,6 +121,10 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "outbox": None,
             "owed": None,
             "owedOldestSeconds": None,
+            "unproved": None,
+            "unprovedSeconds": None,
+            "partitionsProved": None,
+            "partitionsDoubted": None,
         }
         assert await devices() == {"d0": sound, "d1": sound, "d2": gone}
         stores["d1"].faults.broken = True

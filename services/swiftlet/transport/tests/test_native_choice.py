@@ -150,7 +150,7 @@ async def test_a_request_that_may_have_been_sent_is_not_made_again() -> None:
         async def probe(self, device: Device) -> None:
             return None
 
-        async def head(self, device: Device, key: ObjectKey) -> None:  # type: ignore[override]
+        async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> None:  # type: ignore[override]
             raise NodeUnreachable("connection lost")
 
     async with client_of(0) as native:

@@ -52,7 +52,10 @@ def full_store() -> Iterator[NativeStore]:
 
 @contextmanager
 def served(
-    stores: dict[str, NativeStore], unused: dict[str, str] | None = None, sockets: Path | None = None
+    stores: dict[str, NativeStore],
+    unused: dict[str, str] | None = None,
+    sockets: Path | None = None,
+    doubts: dict[str, swiftlet_native.Doubts] | None = None,
 ) -> Iterator[tuple[int, swiftlet_native.ObjectServer]]:
     """A native server over open stores: its port, and itself."""
     opened = {name: store.native for name, store in stores.items()}
@@ -64,6 +67,7 @@ def served(
         unused or {},
         pool_bytes=32 << 20,
         socket_directory=sockets,
+        doubts=doubts or {},
     )
     try:
         yield server.listen("127.0.0.1", 0), server
@@ -97,10 +101,11 @@ class TestNative(ObjectTransportConformance):
     @asynccontextmanager
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         assert isinstance(store, FaultyNativeStore)
-        with served({"d1": store}) as (port, _):
+        doubts = swiftlet_native.Doubts()
+        with served({"d1": store}, doubts={"d1": doubts}) as (port, _):
             device, offset = device_at(port)
             async with client_of(offset) as transport:
-                yield Peer(transport, device, store, rows, NativeOwed(store))
+                yield Peer(transport, device, store, rows, NativeOwed(store), doubts)
 
     # Native code does not ask Python's faults: the same is checked with devices that are full, failed or damaged.
 
@@ -213,10 +218,14 @@ class TestNativeOnOneMachine(TestNative):
     @asynccontextmanager
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         assert isinstance(store, FaultyNativeStore)
-        with tempfile.TemporaryDirectory() as directory, served({"d1": store}, sockets=Path(directory)) as (port, _):
+        doubts = swiftlet_native.Doubts()
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            served({"d1": store}, sockets=Path(directory), doubts={"d1": doubts}) as (port, _),
+        ):
             device, offset = device_at(port)
             async with client_of(offset, sockets=Path(directory)) as transport:
-                yield Peer(transport, device, store, rows, NativeOwed(store))
+                yield Peer(transport, device, store, rows, NativeOwed(store), doubts)
                 assert {row["transport"] for row in transport.client.report()} <= {"same-node"}
 
 

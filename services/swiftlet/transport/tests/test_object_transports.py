@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
+from swiftlet_native import Doubts
 
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
@@ -33,7 +34,8 @@ class TestInProcess(ObjectTransportConformance):
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         device = device_at(6200)
         transport = MemoryObjectTransport({device.address: store}, rows)
-        yield Peer(transport, device, store, rows)
+        doubts = transport.doubts[device.address] = Doubts()
+        yield Peer(transport, device, store, rows, doubts=doubts)
 
 
 class TestHttp(ObjectTransportConformance):
@@ -43,13 +45,16 @@ class TestHttp(ObjectTransportConformance):
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         with tempfile.TemporaryDirectory() as directory:
             outboxes = {"d1": Outbox(Path(directory) / "outbox")}
-            app = create_object_app(devices={"d1": store}, outboxes=outboxes, row_sink=rows, key=self.key)
+            doubts = Doubts()
+            app = create_object_app(
+                devices={"d1": store}, outboxes=outboxes, row_sink=rows, key=self.key, doubts={"d1": doubts}
+            )
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             transport = HttpObjectTransport(PATIENT, self.key)
             try:
-                yield Peer(transport, device_at(runner.addresses[0][1]), store, rows)
+                yield Peer(transport, device_at(runner.addresses[0][1]), store, rows, doubts=doubts)
             finally:
                 await transport.close()
                 await runner.cleanup()

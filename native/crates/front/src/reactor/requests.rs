@@ -78,6 +78,10 @@ impl Reactor {
             What::Reply { status, header, body, whole, .. } if whole && status == Status::Ok as u16 => {
                 checked(asking.method, &header, body)
             }
+            What::Reply { status, .. } if status == Status::Unproved as u16 => {
+                asking.device.unproved(now);
+                None
+            }
             What::Failed(_) => {
                 asking.device.failed(now);
                 None
@@ -223,8 +227,8 @@ fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Opti
     let partition = policy.partition(&digest);
     let key = Key { policy: granted.policy, partition, digest };
     let request = match asked.method {
-        Method::Get => Request::Get { key, start: 0, stop: MAX_BYTES },
-        _ => Request::Head(key),
+        Method::Get => Request::Get { key, start: 0, stop: MAX_BYTES, proved: true },
+        _ => Request::Head { key, proved: true },
     };
     Some((policy.choose(partition, random, now)?, request))
 }

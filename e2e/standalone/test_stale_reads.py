@@ -1,0 +1,86 @@
+"""Whoever was told that a write is done sees it, or something newer, while object servers come and go under load."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.stale_reads import CONTAINER, Load
+from e2e.standalone.wire import Client
+
+READS = int(os.environ.get("READS", "0"))
+"""At least so many reads; 0 for as many as there are in `SECONDS`."""
+SECONDS = 25.0
+LONGEST_S = 3000.0
+AWAY_S = 1.5
+
+
+def unproved(cluster: Cluster, service: str) -> list[object]:
+    """What a server says of its devices in its status report."""
+    with urllib.request.urlopen(cluster.url(service) + "/statusz", timeout=30) as answer:
+        return [device["unproved"] for device in json.load(answer)["devices"].values()]
+
+
+def until(condition: Callable[[], bool], within_s: float) -> float:
+    """Wait for it; the seconds it took."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + within_s
+        time.sleep(0.1)
+    return time.monotonic() - begun
+
+
+def killed(cluster: Cluster, server: str) -> None:
+    """It ends at once, and is started again."""
+    cluster.kill(server)
+    time.sleep(AWAY_S)
+    cluster.start(server)
+    time.sleep(2 * AWAY_S)
+
+
+def stopped(cluster: Cluster, server: str) -> None:
+    """It stands still for longer than its peers wait, and goes on without knowing."""
+    os.kill(cluster.pids[server], signal.SIGSTOP)
+    time.sleep(2 * AWAY_S)
+    os.kill(cluster.pids[server], signal.SIGCONT)
+    time.sleep(2 * AWAY_S)
+
+
+@pytest.mark.timeout(300 + (LONGEST_S if READS else 0))
+@pytest.mark.parametrize("away", [killed, stopped])
+def test_nothing_acknowledged_is_missed_while_one_server_at_a_time_is_away(
+    tmp_path: Path, away: Callable[[Cluster, str], None]
+) -> None:
+    cluster = start_cluster(tmp_path / "store")
+    try:
+        client = Client(cluster.endpoint, cluster.user, cluster.key)
+        assert client.call("PUT", CONTAINER).status == 201
+        servers = itertools.cycle(sorted(name for name in cluster.services if name.startswith("object-")))
+        load = Load(client)
+        took_s = load.run(lambda: away(cluster, next(servers)), READS or 10**9, LONGEST_S if READS else SECONDS)
+        print(f"{load.reads} reads in {took_s:.0f} s, {len(load.wrong)} wrong: {dict(load.counts)}")
+        assert load.wrong == []
+        assert load.reads > 500
+    finally:
+        cluster.stop()
+
+
+def test_a_server_that_was_started_is_proved_within_seconds(own_cluster: Cluster) -> None:
+    client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
+    assert client.call("PUT", CONTAINER).status == 201
+    own_cluster.kill("object-1")
+    for number in range(20):
+        assert client.call("PUT", f"{CONTAINER}/{number}", body=b"x").status == 201
+    own_cluster.start("object-1")
+    assert unproved(own_cluster, "object-1") == ["device"]
+    took_s = until(lambda: unproved(own_cluster, "object-1") == [None], 90)
+    print(f"proved after {took_s:.1f} s")

@@ -1,0 +1,236 @@
+//! Which partitions of a device may lack something that was acknowledged while the device could not hear of it.
+//!
+//! A device that has just been started, has stood still for a moment, or was told by a proxy that it missed a write, is in
+//! doubt until its replicator has proved it equal with the other replicas. Reads that ask for proved data are refused
+//! with [`Status::Unproved`](crate::Status::Unproved) meanwhile, and other replicas are asked first.
+//!
+//! Every doubt and every start of a proof has a number from one counter, the *epoch*. A proof counts only against doubts
+//! with a number that is not above the one that was read before the comparison began.
+//!
+//! Fault model: whoever proves may be slow, absent, or prove what was doubted anew in the middle: then the doubt stays. The
+//! process may be stopped and continued at any point: the next read or the watching thread, whichever runs first, notices.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// A process that stood still for longer may have missed a write that others have acknowledged.
+const PAUSE: Duration = Duration::from_millis(450);
+const LOOK: Duration = Duration::from_millis(50);
+/// Partitions in doubt one by one; with more the whole device is.
+const MAX_PARTITIONS: usize = 1 << 16;
+
+/// Policy and partition.
+pub(crate) type Place = (u16, u32);
+
+#[derive(Default)]
+struct State {
+    epoch: u64,
+    /// The number of the doubt about the whole device, and when it began.
+    whole: Option<u64>,
+    began: Option<Instant>,
+    /// What was proved since the doubt about the whole device.
+    proved: HashSet<Place>,
+    /// Partitions in doubt besides, with the numbers of their doubts.
+    single: HashMap<Place, u64>,
+}
+
+impl State {
+    fn doubt_whole(&mut self, now: Instant) {
+        self.epoch += 1;
+        *self = Self { epoch: self.epoch, whole: Some(self.epoch), began: Some(now), ..Self::default() };
+    }
+}
+
+/// What is in doubt on one device. Nothing is until somebody says so.
+pub struct Doubts {
+    state: Mutex<State>,
+    any: AtomicBool,
+    begun: Instant,
+    /// Milliseconds after `begun` at which the process was last seen to run; 0 when nobody watches.
+    seen: AtomicU64,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Self { state: Mutex::default(), any: AtomicBool::new(false), begun: Instant::now(), seen: AtomicU64::new(0) }
+    }
+}
+
+impl Doubts {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, state: &State) {
+        self.any.store(state.whole.is_some() || !state.single.is_empty(), SeqCst);
+    }
+
+    /// The whole device is in doubt.
+    pub fn doubt_all(&self) {
+        let mut state = self.state();
+        state.doubt_whole(Instant::now());
+        self.note(&state);
+    }
+
+    /// These partitions are in doubt.
+    pub fn doubt(&self, places: &[Place]) {
+        let mut state = self.state();
+        state.epoch += 1;
+        let epoch = state.epoch;
+        state.single.extend(places.iter().map(|place| (*place, epoch)));
+        if state.single.len() > MAX_PARTITIONS {
+            state.doubt_whole(Instant::now());
+        } else {
+            state.began = Some(Instant::now());
+        }
+        self.note(&state);
+    }
+
+    /// The number to be read before a comparison begins, and how long ago the youngest doubt began; nothing when there is
+    /// no doubt.
+    #[must_use]
+    pub fn pending(&self) -> Option<(u64, Duration)> {
+        let state = self.state();
+        let began = state.began.filter(|_| state.whole.is_some() || !state.single.is_empty())?;
+        Some((state.epoch, began.elapsed()))
+    }
+
+    /// These partitions were compared since `epoch` was read, and lack nothing.
+    pub fn prove(&self, epoch: u64, places: &[Place]) {
+        let mut state = self.state();
+        let covers = state.whole.is_some_and(|whole| whole <= epoch);
+        for place in places {
+            if state.single.get(place).is_some_and(|doubt| *doubt <= epoch) {
+                state.single.remove(place);
+            }
+            if covers {
+                state.proved.insert(*place);
+            }
+        }
+        self.note(&state);
+    }
+
+    /// Everything that belongs on the device was proved since `epoch` was read.
+    pub fn prove_all(&self, epoch: u64) {
+        let mut state = self.state();
+        state.single.retain(|_, doubt| *doubt > epoch);
+        if state.whole.is_some_and(|whole| whole <= epoch) {
+            state.whole = None;
+            state.proved.clear();
+        }
+        self.note(&state);
+    }
+
+    /// Whether a partition may lack something.
+    #[must_use]
+    pub fn has(&self, policy: u16, partition: u32) -> bool {
+        self.look();
+        if !self.any.load(SeqCst) {
+            return false;
+        }
+        let (state, place) = (self.state(), (policy, partition));
+        state.single.contains_key(&place) || (state.whole.is_some() && !state.proved.contains(&place))
+    }
+
+    /// Whether all of the device is in doubt but what was proved since, how many partitions were, and how many are in
+    /// doubt by themselves.
+    #[must_use]
+    pub fn counts(&self) -> (bool, usize, usize) {
+        let state = self.state();
+        (state.whole.is_some(), state.proved.len(), state.single.len())
+    }
+
+    /// From now on notice when the process stands still.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+        self.seen.store(self.now().max(1), SeqCst);
+        let watched: Weak<Self> = Arc::downgrade(self);
+        std::thread::Builder::new().name("doubts".to_owned()).spawn(move || {
+            while let Some(doubts) = watched.upgrade() {
+                let now = doubts.look();
+                doubts.seen.store(now, SeqCst);
+                drop(doubts);
+                std::thread::sleep(LOOK);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    /// Notice whether the process stood still, and when that was looked at. The doubt begins before anybody can find
+    /// that the pause was noticed already; a pause in the middle of this is found by the next look.
+    fn look(&self) -> u64 {
+        let now = self.now();
+        let seen = self.seen.load(SeqCst);
+        if seen != 0 && now.saturating_sub(seen) > PAUSE.as_millis() as u64 {
+            self.doubt_all();
+            self.seen.store(now, SeqCst);
+        }
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_in_doubt_until_somebody_says_so() {
+        let doubts = Doubts::default();
+        assert!(!doubts.has(0, 1));
+        assert!(doubts.pending().is_none());
+    }
+
+    #[test]
+    fn a_device_is_proved_partition_by_partition_and_then_as_a_whole() {
+        let doubts = Doubts::default();
+        doubts.doubt_all();
+        let (epoch, _) = doubts.pending().expect("a doubt");
+        doubts.prove(epoch, &[(0, 1), (0, 2)]);
+        assert!(!doubts.has(0, 1));
+        assert!(doubts.has(0, 3));
+        assert!(doubts.has(1, 1));
+        doubts.prove_all(epoch);
+        assert!(!doubts.has(0, 3));
+        assert!(doubts.pending().is_none());
+    }
+
+    #[test]
+    fn a_proof_that_began_before_a_doubt_does_not_end_it() {
+        let doubts = Doubts::default();
+        doubts.doubt_all();
+        let (epoch, _) = doubts.pending().expect("a doubt");
+        doubts.doubt(&[(0, 1)]);
+        doubts.prove(epoch, &[(0, 1), (0, 2)]);
+        doubts.prove_all(epoch);
+        assert!(doubts.has(0, 1));
+        assert!(!doubts.has(0, 2));
+        let (later, _) = doubts.pending().expect("a doubt");
+        doubts.doubt_all();
+        doubts.prove(later, &[(0, 1)]);
+        doubts.prove_all(later);
+        assert!(doubts.has(0, 1) && doubts.has(0, 2));
+    }
+
+    #[test]
+    fn too_many_partitions_are_the_whole_device() {
+        let doubts = Doubts::default();
+        let places: Vec<Place> = (0..=MAX_PARTITIONS as u32).map(|partition| (0, partition)).collect();
+        doubts.doubt(&places);
+        assert_eq!(doubts.counts(), (true, 0, 0));
+    }
+
+    #[test]
+    fn who_stood_still_is_in_doubt_before_the_next_read() {
+        let doubts = Doubts { begun: Instant::now().checked_sub(2 * PAUSE).expect("a past"), ..Doubts::default() };
+        doubts.seen.store(1, SeqCst);
+        assert!(doubts.has(0, 1));
+    }
+}
