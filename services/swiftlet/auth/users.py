@@ -179,9 +179,11 @@ class Users:
         What is remembered is a digest with a key that this process has made for itself and that is written nowhere.
         """
         account, _, name = login.partition(":")
-        user, (secret_hash, digest) = self._users.get((account, name)), self._found_right.get((account, name), _NOTHING)
+        user, (found_for, digest) = self._users.get((account, name)), self._found_right.get((account, name), _NOTHING)
         same = hmac.compare_digest(digest, self._digest(secret))
-        return user if same and user is not None and user.secret_hash == secret_hash else None
+        if user is None or not same or not hmac.compare_digest(user.secret_hash.encode(), found_for.encode()):
+            return None
+        return user
 
     def _digest(self, secret: str) -> bytes:
         return hmac.digest(self._process_key, secret.encode("utf-8", "surrogatepass"), "sha256")
