@@ -152,8 +152,10 @@ fn the_document_has_the_same_errors_methods_and_limits() {
         assert!(wire.contains(&format!("\n| `{name}` | ")), "{name} is not in wire.md");
     }
     let errors = wire.lines().skip_while(|line| *line != "## Errors").take_while(|line| *line != "## Object server");
-    let errors = errors.filter(|line| line.starts_with("| `")).count();
-    assert_eq!(errors + 1, Status::ALL.len(), "one to one");
+    // Of writes to databases and of listings, which no native server answers.
+    let elsewhere = ["| `PageTooCostly` |", "| `TooMuchMetadata` |"];
+    let errors = errors.filter(|line| line.starts_with("| `") && !elsewhere.iter().any(|name| line.starts_with(name)));
+    assert_eq!(errors.count() + 1, Status::ALL.len(), "one to one");
     let key = Key { policy: 0, partition: 0, digest: [0; 16] };
     for (request, name) in [
         (Request::Head { key, proved: false }, "HEAD"),
