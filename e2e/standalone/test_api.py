@@ -370,7 +370,7 @@ def test_account_listing_formats(client: Client, container: str) -> None:
     root = ElementTree.fromstring(client.call("GET", query="format=xml").body)
     assert (root.tag, root.attrib["name"]) == ("account", urlsplit(client.base).path.rpartition("/")[2])
     row = next(r for r in client.call("GET", query="format=json").json() if r["name"] == container)
-    assert set(row) == {"name", "count", "bytes", "last_modified"}
+    assert set(row) == {"name", "count", "bytes", "last_modified", "storage_policy"}
     assert client.call("GET", query="prefix=zzz-nothing").status == 204
     assert client.call("GET", query="prefix=zzz-nothing&format=json").json() == []
 

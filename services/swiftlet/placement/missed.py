@@ -27,6 +27,7 @@ RETRY_S = 0.5
 """Seconds between attempts to tell devices that could not be told."""
 TELL_WITHIN_S = 2.0
 MAX_PARTITIONS = 1 << 16
+"""Partitions of one device that a process remembers as missed until it has told the device."""
 
 _log = structlog.get_logger("missed")
 
