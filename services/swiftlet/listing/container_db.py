@@ -9,7 +9,7 @@ from swiftlet.errors import PolicyConflict
 from swiftlet.listing.database import Database
 from swiftlet.listing.head import Head, Report, Totals
 from swiftlet.listing.row_tables import Packed
-from swiftlet.listing.schema import has_shard_table, loaded, stored
+from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
 from swiftlet.listing.sethash import object_term
 from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, MetadataBounds, ObjectRow
 from swiftlet.timestamp import ZERO, Timestamp
@@ -59,7 +59,10 @@ class ContainerDb(Database[ObjectRow]):
 
     def term(self, row: Packed) -> int:
         """See `sethash.object_term`."""
-        return object_term(_unpacked(row))
+        name, stamp, size, etag, content_type, typed, posted, deleted = row
+        typed_at = 0 if typed is None else typed + OFFSET  # type: ignore[operator]
+        posted_at = 0 if posted is None else posted + OFFSET  # type: ignore[operator]
+        return object_term(name, stamp + OFFSET, size, etag, content_type, typed_at, posted_at, deleted)  # type: ignore[arg-type, operator]
 
     def put(
         self,

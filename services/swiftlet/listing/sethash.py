@@ -22,7 +22,8 @@ def term(row: ListingRow) -> int:
     """One row's share in the set hash."""
     match row:
         case ObjectRow():
-            return object_term(row)
+            posts = row.content_type_timestamp.value, row.meta_timestamp.value
+            return object_term(row.name, row.timestamp.value, row.size, row.etag, row.content_type, *posts, row.deleted)
         case ContainerRow():
             text = (
                 f"{row.put_timestamp.value},{row.delete_timestamp.value},{row.object_count},{row.bytes_used},"
@@ -31,11 +32,11 @@ def term(row: ListingRow) -> int:
     return xxhash.xxh3_128_intdigest(text.encode("utf-8"))
 
 
-def object_term(row: ObjectRow) -> int:
-    """An object row's share."""
-    stamps = f"{row.timestamp.value},{row.content_type_timestamp.value},{row.meta_timestamp.value}"
-    lengths = f"{len(row.name)},{len(row.etag)}"
-    text = f"{stamps},{row.deleted:d},{row.size},{lengths},{row.name}{row.etag}{row.content_type}"
+def object_term(
+    name: str, timestamp: int, size: int, etag: str, content_type: str, typed: int, posted: int, deleted: int
+) -> int:
+    """An object row's share, from its parts; `typed` and `posted` are the timestamps of POSTs, 0 for none."""
+    text = f"{timestamp},{typed},{posted},{deleted:d},{size},{len(name)},{len(etag)},{name}{etag}{content_type}"
     return xxhash.xxh3_128_intdigest(text.encode("utf-8"))
 
 
