@@ -53,9 +53,7 @@ async def buckets(session: aiohttp.ClientSession, cluster: Cluster) -> Buckets:
     """What all services have measured so far."""
     found: dict[tuple[str, str, float], float] = {}
     for name in cluster.services:
-        service = cluster.services[name]
-        url = service.get("metrics_url") or f"{service['url']}/metrics"
-        async with session.get(url) as answer:
+        async with session.get(f"{cluster.management_url(name)}/metrics") as answer:
             for kind, bound, _, count in _SAMPLE.findall(await answer.text()):
                 found[kind, name, float(bound)] = float(count)
     return found

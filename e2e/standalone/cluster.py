@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
@@ -60,18 +61,22 @@ class Cluster:
         """Base URL of a service."""
         return str(self.services[service]["url"])
 
+    def management_url(self, service: str) -> str:
+        """Base URL of a service's metrics and status report."""
+        return str(self.services[service]["management_url"])
+
     def log(self, service: str) -> str:
         """What a service has logged."""
         return Path(self.services[service]["log"]).read_text()
 
     def kill(self, service: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a service and wait until nobody listens on its port."""
+        """Send a signal to a service and wait until nobody listens on its ports."""
         os.kill(self.pids[service], number)
         again = self._restarted.pop(service, None)
         if again is not None:
             again.wait(END_WITHIN_S)
-        port = self.services[service]["port"]
-        _wait(lambda: not _listens(port), END_WITHIN_S, f"{service} to end")
+        ports = {urlsplit(self.services[service][url]).port or 0 for url in ("url", "management_url")}
+        _wait(lambda: not any(_listens(port) for port in ports), END_WITHIN_S, f"{service} to end")
 
     def start(self, service: str) -> None:
         """Start a killed service again and wait until it is ready."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import urllib.error
+import urllib.request
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlsplit
@@ -385,11 +387,26 @@ def test_info_names_the_limits_in_force(client: Client) -> None:
     assert any(policy.get("default") for policy in info["policies"])
 
 
-def test_health_and_metrics(client: Client) -> None:
+def test_health_and_metrics(client: Client, cluster: Cluster) -> None:
     assert client.plain("GET", "/healthz").status == 200
     assert client.plain("GET", "/readyz").status == 200
     assert client.plain("GET", "/healthcheck").text == "OK"
-    assert "swiftlet_http_requests_total" in client.plain("GET", "/metrics").text
+    with urllib.request.urlopen(f"{cluster.management_url('proxy')}/metrics", timeout=30) as answer:
+        assert b"swiftlet_http_requests_total" in answer.read()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/statusz"])
+@pytest.mark.parametrize("service", ["proxy", "metadata"])
+def test_clients_do_not_see_how_the_store_is_run(cluster: Cluster, service: str, path: str) -> None:
+    """These pages name servers, keys and rates: where clients come in, there is nothing."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(cluster.url(service) + path, timeout=30)
+    refused.value.close()
+    assert refused.value.code == 404
+    with urllib.request.urlopen(cluster.management_url(service) + path, timeout=30) as answer:
+        assert answer.status == 200
+    with urllib.request.urlopen(cluster.management_url(service) + "/readyz", timeout=30) as answer:
+        assert answer.status == 200
 
 
 def test_options_names_the_methods(client: Client) -> None:

@@ -77,11 +77,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def other(cluster: Cluster) -> Iterator[tuple[str, int]]:
     """Where another proxy of the same store listens, which shares no memory with the first one."""
     port = int(cluster.services["proxy"]["port"]) + 10
+    ports = {"SWIFTLET_PROXY__PORT": str(port), "SWIFTLET_PROXY__MANAGEMENT_PORT": str(port + 1)}
     log = Path(cluster.data).parent / "other-proxy.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*cluster.services["proxy"]["command"], *end_with_us()],
-            env={**environment(), **cluster.settings, "SWIFTLET_PROXY__PORT": str(port)},
+            env={**environment(), **cluster.settings, **ports},
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,

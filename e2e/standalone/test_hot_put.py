@@ -33,7 +33,7 @@ def body_of(name: str) -> bytes:
 
 
 def answered_hot(cluster: Cluster) -> int:
-    with urllib.request.urlopen(f"{cluster.url('proxy')}/statusz", timeout=30) as answer:
+    with urllib.request.urlopen(f"{cluster.management_url('proxy')}/statusz", timeout=30) as answer:
         found = json.loads(answer.read())
     return int(found["hot_path"]["answered"])
 

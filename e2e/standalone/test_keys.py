@@ -47,7 +47,7 @@ class User(threading.Thread):
 
 
 def keys_of(cluster: Cluster, service: str) -> list[str]:
-    with urllib.request.urlopen(f"{cluster.url(service)}/statusz", timeout=5) as answer:
+    with urllib.request.urlopen(f"{cluster.management_url(service)}/statusz", timeout=5) as answer:
         found: list[str] = json.load(answer)["keys"]
         return found
 

@@ -37,11 +37,11 @@ class TlsProxy:
         self.files = PairFiles(directory, self.pairs[0])
         self.trusted = directory / "trusted.pem"
         self.trusted.write_bytes(b"".join(pair.cert for pair in self.pairs))
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = probe.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as probe, socket.create_server(("127.0.0.1", 0)) as other:
+            self.port, management_port = probe.getsockname()[1], other.getsockname()[1]
         settings = yaml.safe_load((cluster.data / "etc" / "proxy.yaml").read_text())
         tls = {"tls_cert_file": str(self.files.cert), "tls_key_file": str(self.files.key), "tls_check_interval_s": 0.1}
-        settings["proxy"] |= {"port": self.port, "workers": WORKERS, **tls}
+        settings["proxy"] |= {"port": self.port, "management_port": management_port, "workers": WORKERS, **tls}
         config = directory / "proxy.yaml"
         config.write_text(yaml.safe_dump(settings))
         self.log = directory / "proxy.log"

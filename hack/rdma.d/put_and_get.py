@@ -34,9 +34,16 @@ class Api:
         self._headers: dict[str, str] = {}
         self._path = ""
 
-    def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        port: int = PORT,
+    ) -> bytes:
         """The answer's body; OSError for an answer that is no success."""
-        connection = http.client.HTTPConnection(self._host, PORT, timeout=180)
+        connection = http.client.HTTPConnection(self._host, port, timeout=180)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -67,7 +74,7 @@ class Api:
     def counters(self) -> dict[str, int]:
         """What the proxy has lent, fetched, sent and received, in bytes, as of some seconds ago."""
         found = dict.fromkeys(("lent", "fetched", "sent", "received"), 0)
-        for name, _, value in _SAMPLE.findall(self.ask("GET", "/metrics").decode()):
+        for name, _, value in _SAMPLE.findall(self.ask("GET", "/metrics", port=PORT + 1).decode()):
             found[name] += int(float(value))
         return found
 
@@ -123,7 +130,7 @@ def main(host: str) -> None:
         if went_by_rdma(more):
             break
         again("not all of it has gone by RDMA", end)
-    status = json.loads(api.ask("GET", "/statusz"))
+    status = json.loads(api.ask("GET", "/statusz", port=PORT + 1))
     print(f"the proxy: transports {status['transports']}, rdma {status['rdma']}")
     total = api.counters()
     print(f"the proxy has fetched {total['fetched']} bytes and lent {total['lent']}")

@@ -47,6 +47,7 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
         "proxy": {
             "host": proxy,
             "port": PROXY_PORT,
+            "management_port": PROXY_PORT + 1,
             "connect_timeout_s": 30,
             "answer_timeout_s": 120,
             "row_wait_s": 60,

@@ -20,9 +20,10 @@ APPLIED = f"{GROUP}/applied"
 RESTART_DIGEST = f"{GROUP}/settings"
 """Annotation on pods: the digest of the settings that they read at start only."""
 ALLOW_SCALE_IN = f"{GROUP}/allow-scale-in"
-ALLOW_NEW_RING = f"{GROUP}/allow-new-ring"
 """Annotation on a StorageCluster, the way out: pods (comma-separated) whose devices may go although nobody has reported
 them empty."""
+ALLOW_NEW_RING = f"{GROUP}/allow-new-ring"
+"""Annotation on a StorageCluster: names of lost rings, separated by commas, that may be laid out anew."""
 NODE_LOST_SINCE = f"{GROUP}/node-lost-since"
 """Annotation on volume claims: since when the node of their pod or volume has not been there, in RFC 3339."""
 ALLOW_DELETION = f"{GROUP}/allow-deletion"
@@ -31,6 +32,8 @@ ALLOW_DELETION = f"{GROUP}/allow-deletion"
 NAME_LABEL = "app.kubernetes.io/name"
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 COMPONENT_LABEL = "app.kubernetes.io/component"
+MANAGEMENT = "management"
+"""Name of the port of `/metrics` and `/statusz` of services that clients reach."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 POOL_LABEL = f"{GROUP}/pool"
 ZONE_LABEL = f"{GROUP}/zone"
@@ -141,3 +144,13 @@ def cluster_labels(cluster: str) -> dict[str, str]:
 def selector(labels: Mapping[str, str]) -> str:
     """Labels as a query."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def told_at(container: Manifest) -> tuple[str, int]:
+    """Scheme and port at which a container with ports answers `/statusz`."""
+    ports = container["ports"]
+    for port in ports:
+        if port.get("name") == MANAGEMENT:
+            return "http", port["containerPort"]
+    probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
+    return "https" if probe.get("scheme") == "HTTPS" else "http", ports[0]["containerPort"]

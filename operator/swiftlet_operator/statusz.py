@@ -1,7 +1,8 @@
 """Asking the pods of a cluster how they are, and for a ring that the cluster has lost, by the pods' IPs.
 
-Where to ask is read from the pod itself: its containers are named as their services are, and a container's readiness
-probe says whether its port speaks TLS. Certificates are not verified: we come by IP, tell nothing, and what is answered
+Where to ask is read from the pod itself: its containers are named as their services are. A service with a port called
+`management` is asked there in plain HTTP, others at their first port, of which the readiness probe says whether it
+speaks TLS. Certificates are not verified: we come by IP, tell nothing, and what is answered
 is fingerprints and counts.
 
 Fault model: pods are away, refuse, hang, answer with errors, with too much or with nonsense. Each of these is no
@@ -20,7 +21,7 @@ from typing import Protocol
 import aiohttp
 
 from swiftlet.ring import Ring, RingError, codec
-from swiftlet_operator.manifests import Manifest, name_of
+from swiftlet_operator.manifests import Manifest, name_of, told_at
 from swiftlet_operator.reports import SERVICES, Report, Reports, parse_report
 
 PATH = "/statusz"
@@ -70,10 +71,8 @@ def questions(pod: Manifest, path: str = PATH) -> list[Question]:
         ports = container.get("ports") or []
         if container["name"] not in SERVICES or not ports:
             continue
-        probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
-        scheme = "https" if probe.get("scheme") == "HTTPS" else "http"
-        url = f"{scheme}://{host}:{ports[0]['containerPort']}{path}"
-        found.append(Question(name_of(pod), container["name"], url))
+        scheme, port = told_at(container)
+        found.append(Question(name_of(pod), container["name"], f"{scheme}://{host}:{port}{path}"))
     return found
 
 

@@ -16,8 +16,8 @@ from swiftlet_operator.build.pods import (
 )
 from swiftlet_operator.build.rdma import NETWORKS, with_rdma
 from swiftlet_operator.build.settings import restart_digest
-from swiftlet_operator.build.site import METADATA, METADATA_PORT, PROXY, Site
-from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, Manifest
+from swiftlet_operator.build.site import METADATA, METADATA_MANAGEMENT_PORT, METADATA_PORT, PROXY, Site
+from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, MANAGEMENT, Manifest
 
 
 def build_deployments(site: Site) -> list[Manifest]:
@@ -47,7 +47,10 @@ def _metadata(site: Site) -> list[Manifest]:
     spec = site.spec.metadata
     if not spec.replicas:
         return []
-    server = service_container(site, "metadata", "metadata", METADATA_PORT, spec.resources, mounts=[QUOTAS_MOUNT])
+    more = {MANAGEMENT: METADATA_MANAGEMENT_PORT}
+    server = service_container(
+        site, "metadata", "metadata", METADATA_PORT, spec.resources, mounts=[QUOTAS_MOUNT], more_ports=more
+    )
     labels, digest = {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata")
     pod = template(site, labels, digest, spec, [server], volumes(site, quotas=True))
     return [_deployment(site, METADATA, spec.replicas, pod)]

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from swiftlet_operator.build.site import Site
-from swiftlet_operator.manifests import INSTANCE_LABEL, NAME_LABEL, PROMETHEUS_RULE, SERVICE_MONITOR, Manifest
+from swiftlet_operator.manifests import (
+    INSTANCE_LABEL,
+    MANAGEMENT,
+    NAME_LABEL,
+    PROMETHEUS_RULE,
+    SERVICE_MONITOR,
+    Manifest,
+)
 
-_PORTS = ("api", "object", "replicator", "container", "metadata")
+_PORTS = (MANAGEMENT, "object", "replicator", "container")
 _COMPONENT = "monitoring"
 
 
@@ -17,21 +24,13 @@ def build_monitoring(site: Site) -> list[Manifest]:
         return []
     monitor = {
         "selector": {"matchLabels": {NAME_LABEL: "swiftlet", INSTANCE_LABEL: site.name}},
-        "endpoints": [_endpoint(site, port) for port in _PORTS],
+        "endpoints": [{"port": port, "path": "/metrics", "interval": "30s"} for port in _PORTS],
     }
     rules = {"groups": [{"name": f"swiftlet-{site.namespace}-{site.name}", "rules": _rules(site)}]}
     return [
         site.object(SERVICE_MONITOR, site.child(""), _COMPONENT, {"spec": monitor}),
         site.object(PROMETHEUS_RULE, site.child(""), _COMPONENT, {"spec": rules}),
     ]
-
-
-def _endpoint(site: Site, port: str) -> dict[str, Any]:
-    endpoint: dict[str, Any] = {"port": port, "path": "/metrics", "interval": "30s"}
-    if port == "api" and site.spec.tls.secret_ref is not None:
-        # Pods are asked by address, which no certificate names.
-        endpoint |= {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-    return endpoint
 
 
 def _rules(site: Site) -> list[dict[str, Any]]:

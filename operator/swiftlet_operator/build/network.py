@@ -1,4 +1,4 @@
-"""NetworkPolicies: only the cluster's own pods reach what keeps data."""
+"""NetworkPolicies: only the cluster's own pods reach what keeps data, and no client reaches what tells about pods."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from swiftlet_operator.build.site import (
     API_PORT,
     CONTAINER,
     CONTAINER_PORT,
+    MANAGEMENT_PORT,
+    METADATA,
+    METADATA_MANAGEMENT_PORT,
+    METADATA_PORT,
     OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
@@ -26,23 +30,45 @@ _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 
 
 def build_network(site: Site) -> list[Manifest]:
-    """One for each component with data."""
-    storage = [_rule([_own_pods(site)], OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT)]
-    container = [_rule([_own_pods(site)], CONTAINER_PORT, REPLICATOR_PORT)]
-    if site.operator_namespace is not None:
-        # It asks every service what it knows, at /statusz.
-        operator = _in_namespace(site.operator_namespace, _OPERATOR)
-        storage.append(_rule([operator], OBJECT_PORT, REPLICATOR_PORT))
-        container.append(_rule([operator], CONTAINER_PORT, REPLICATOR_PORT))
-    if site.spec.monitoring.enabled:
-        storage.append(_rule([_anywhere(_PROMETHEUS)], OBJECT_PORT, REPLICATOR_PORT))
-        container.append(_rule([_anywhere(_PROMETHEUS)], CONTAINER_PORT, REPLICATOR_PORT))
-    if any(PROXY in pool.roles for pool in site.spec.pools):
-        storage.append(_rule([], API_PORT))
-    policies = [_policy(site, STORAGE, storage), _policy(site, CONTAINER, container)]
+    """One for each component with pods."""
+    sumo = any(PROXY in pool.roles for pool in site.spec.pools)
+    policies = [
+        _policy(
+            site,
+            STORAGE,
+            [
+                _rule([_own_pods(site)], OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT),
+                *_watched(site, OBJECT_PORT, REPLICATOR_PORT, *([MANAGEMENT_PORT] if sumo else [])),
+                *([_rule([], API_PORT)] if sumo else []),
+            ],
+        ),
+        _policy(
+            site,
+            CONTAINER,
+            [
+                _rule([_own_pods(site)], CONTAINER_PORT, REPLICATOR_PORT),
+                *_watched(site, CONTAINER_PORT, REPLICATOR_PORT),
+            ],
+        ),
+    ]
+    if site.spec.proxy.replicas:
+        policies.append(_policy(site, PROXY, [_rule([], API_PORT), *_watched(site, MANAGEMENT_PORT)]))
+    if site.spec.metadata.replicas:
+        rules = [_rule([], METADATA_PORT), *_watched(site, METADATA_MANAGEMENT_PORT)]
+        policies.append(_policy(site, METADATA, rules))
     if site.spec.redis.mode == "embedded" and site.redis_image is not None:
         policies.append(_policy(site, REDIS, [_rule([_own_pods(site)], REDIS_PORT)]))
     return policies
+
+
+def _watched(site: Site, *ports: int) -> list[dict[str, Any]]:
+    """For the operator, which asks every service at `/statusz`, and for Prometheus where there is monitoring."""
+    watchers = []
+    if site.operator_namespace is not None:
+        watchers.append(_in_namespace(site.operator_namespace, _OPERATOR))
+    if site.spec.monitoring.enabled:
+        watchers.append(_anywhere(_PROMETHEUS))
+    return [_rule([watcher], *ports) for watcher in watchers]
 
 
 def _own_pods(site: Site) -> dict[str, Any]:

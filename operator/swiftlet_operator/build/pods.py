@@ -9,12 +9,13 @@ from swiftlet.crd import Resources
 from swiftlet.crd.pods import PodSpec
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.names import ring_map
-from swiftlet_operator.build.site import API_PORT, PROXY, Group, Site
+from swiftlet_operator.build.site import API_PORT, MANAGEMENT_PORT, PROXY, Group, Site
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     GROUP,
     HOSTNAME,
     INSTANCE_LABEL,
+    MANAGEMENT,
     RESTART_DIGEST,
     TOPOLOGY_ZONE,
 )
@@ -120,10 +121,12 @@ def _probe(path: str, port: str, scheme: str, period_s: int, failures: int) -> d
 def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     """The Swift API, in a pod of its own or beside an object server."""
     mounts = [{"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}, QUOTAS_MOUNT]
-    if site.spec.tls.secret_ref is None:
-        return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts)
-    mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
-    return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme="HTTPS")
+    scheme = "HTTP"
+    if site.spec.tls.secret_ref is not None:
+        mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
+        scheme = "HTTPS"
+    more = {MANAGEMENT: MANAGEMENT_PORT}
+    return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme=scheme, more_ports=more)
 
 
 def volumes(

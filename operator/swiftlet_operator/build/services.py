@@ -10,7 +10,9 @@ from swiftlet_operator.build.pods import API_LABEL, component_labels
 from swiftlet_operator.build.site import (
     CONTAINER,
     CONTAINER_PORT,
+    MANAGEMENT_PORT,
     METADATA,
+    METADATA_MANAGEMENT_PORT,
     METADATA_PORT,
     OBJECT_NATIVE_PORT,
     OBJECT_PORT,
@@ -21,13 +23,14 @@ from swiftlet_operator.build.site import (
     STORAGE,
     Site,
 )
-from swiftlet_operator.manifests import INSTANCE_LABEL, SERVICE, Manifest
+from swiftlet_operator.manifests import INSTANCE_LABEL, MANAGEMENT, SERVICE, Manifest
 
 
 def build_services(site: Site) -> list[Manifest]:
     """All that the cluster has pods for."""
     services = [
         _api(site, site.spec.proxy.service),
+        _management(site),
         _headless(
             site,
             STORAGE,
@@ -36,7 +39,8 @@ def build_services(site: Site) -> list[Manifest]:
         _headless(site, CONTAINER, {"container": CONTAINER_PORT, "replicator": REPLICATOR_PORT}),
     ]
     if site.spec.metadata.replicas:
-        services.append(_internal(site, METADATA, {"metadata": METADATA_PORT}))
+        ports = {"metadata": METADATA_PORT, MANAGEMENT: METADATA_MANAGEMENT_PORT}
+        services.append(_internal(site, METADATA, ports))
     if site.spec.redis.mode == "embedded" and site.redis_image is not None:
         services.append(_internal(site, REDIS, {"redis": REDIS_PORT}))
     return services
@@ -48,6 +52,17 @@ def _api(site: Site, spec: ServiceSpec) -> Manifest:
         port["nodePort"] = spec.node_port
     content = {"type": spec.type, "selector": {INSTANCE_LABEL: site.name, API_LABEL: "true"}, "ports": [port]}
     return site.object(SERVICE, site.child(""), PROXY, {"spec": content}, annotations=dict(spec.annotations))
+
+
+def _management(site: Site) -> Manifest:
+    """Where the proxies' metrics are found. The API's Service may be open to the world, so they are not in it."""
+    content = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "selector": {INSTANCE_LABEL: site.name, API_LABEL: "true"},
+        "ports": _ports({MANAGEMENT: MANAGEMENT_PORT}),
+    }
+    return site.object(SERVICE, site.child(MANAGEMENT), PROXY, {"spec": content})
 
 
 def _internal(site: Site, component: str, ports: Mapping[str, int]) -> Manifest:

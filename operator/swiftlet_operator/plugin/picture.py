@@ -10,6 +10,7 @@ from typing import Any
 
 from swiftlet.ring import Ring, RingError
 from swiftlet.ring.codec import join
+from swiftlet_operator.manifests import told_at
 
 Object = dict[str, Any]
 
@@ -102,7 +103,7 @@ def belongs_to(one: Object, cluster: str) -> bool:
 
 
 def addresses(pods: Sequence[Object]) -> list[Address]:
-    """All services of running pods, with the scheme that their probe uses."""
+    """Where all services of running pods answer `/statusz`."""
     found = []
     for pod in pods:
         if status_of(pod).get("phase") != "Running":
@@ -110,9 +111,7 @@ def addresses(pods: Sequence[Object]) -> list[Address]:
         for container in pod["spec"].get("containers") or []:
             ports = container.get("ports") or []
             if container.get("name") in SERVICES and ports:
-                probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
-                scheme = str(probe.get("scheme") or "HTTP").lower()
-                found.append(Address(name_of(pod), str(container["name"]), scheme, int(ports[0]["containerPort"])))
+                found.append(Address(name_of(pod), str(container["name"]), *told_at(container)))
     return found
 
 

@@ -24,7 +24,7 @@ from swiftlet_operator.build.quotas import build_quotas
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import Login, build_keys, build_users, endpoint
 from swiftlet_operator.build.settings import restart_digest, settings_of
-from swiftlet_operator.build.site import Site, all_groups
+from swiftlet_operator.build.site import API_PORT, METADATA_PORT, Site, all_groups
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.tests.clusters import SPECS, cluster, site
 
@@ -251,8 +251,33 @@ def test_with_tls_the_api_speaks_https_everywhere() -> None:
 
     assert manifests["Service", "store"]["spec"]["ports"][0]["port"] == 443
     assert endpoint(spec) == "https://store.data.svc"
-    api = next(one for one in manifests["ServiceMonitor", "store"]["spec"]["endpoints"] if one["port"] == "api")
-    assert api["scheme"] == "https"
+
+
+def test_clients_do_not_reach_the_pages_that_tell_about_pods() -> None:
+    """Metrics and reports of proxies and metadata servers are on a port for the operator and Prometheus."""
+    for name in ("tls", "sumo", "three-zones"):
+        manifests = {(one["kind"], one["metadata"]["name"]): one for one in build(site(name))}
+        api = manifests["Service", "store"]["spec"]["ports"]
+        assert [port["targetPort"] for port in api] == ["api"], "the API's Service may be open to the world"
+        for (kind, _), one in manifests.items():
+            if kind != "NetworkPolicy":
+                continue
+            for rule in one["spec"]["ingress"]:
+                ports = {port["port"] for port in rule["ports"]}
+                assert "from" in rule or ports <= {API_PORT, METADATA_PORT}, one["metadata"]["name"]
+
+
+def test_prometheus_finds_all_services() -> None:
+    spec = site("three-zones")
+    manifests = {(one["kind"], one["metadata"]["name"]): one for one in build(spec)}
+    wanted = {one["port"] for one in manifests["ServiceMonitor", "store"]["spec"]["endpoints"]}
+    found = [
+        {port["name"] for port in one["spec"]["ports"]} & wanted
+        for (kind, _), one in manifests.items()
+        if kind == "Service"
+    ]
+    assert set().union(*found) == wanted
+    assert sum("management" in ports for ports in found) == 2
 
 
 def test_a_port_that_was_asked_for_stays_with_tls() -> None:

@@ -110,6 +110,8 @@ def test_where_a_pod_is_asked() -> None:
     plain["spec"]["containers"][0]["readinessProbe"] = {"httpGet": {"scheme": "HTTPS"}}
     plain["status"]["podIP"] = "fd00::1"
     assert [one.url for one in questions(plain)] == ["https://[fd00::1]:6200/statusz"]
+    plain["spec"]["containers"][0]["ports"].append({"name": "management", "containerPort": 8081})
+    assert [one.url for one in questions(plain)] == ["http://[fd00::1]:8081/statusz"]
     assert questions(pod("a", 6200, podIP=None)) == []
     assert questions(pod("a", 6200, phase="Failed")) == []
 

@@ -22,7 +22,7 @@ from swiftlet.web.statusz import STATUS
 
 def create_app(settings: MetadataSettings) -> web.Application:
     """The metadata server's application."""
-    app = create_base_app(settings.service, trust_request_ids=False)
+    app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     cluster = settings.cluster
     rings = RingSet.of(settings, account=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
@@ -41,5 +41,5 @@ def create_app(settings: MetadataSettings) -> web.Application:
 def run(settings: MetadataSettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.metadata
-    options = ServeOptions(drain_s=settings.drain_s)
+    options = ServeOptions(drain_s=settings.drain_s, management=(section.host, section.management_port))
     return serve_app(lambda: create_app(settings), section.host, section.port, options, section.workers)

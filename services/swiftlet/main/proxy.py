@@ -34,7 +34,7 @@ def create_app(
     settings: ProxySettings, certificates: Certificates | None = None, changes: SharedChanges | None = None
 ) -> web.Application:
     """The API server's application; keeps `certificates` up to date, and shares `changes` with other processes."""
-    app = create_base_app(settings.service, trust_request_ids=False)
+    app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
@@ -110,6 +110,7 @@ def run(settings: ProxySettings) -> int:
         max_field_size=settings.limits.max_header_size,
         backlog=section.backlog,
         tls=certificates.context if certificates is not None else None,
+        management=(section.host, section.management_port),
     )
 
     def app() -> web.Application:

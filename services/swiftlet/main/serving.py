@@ -18,7 +18,12 @@ _STOP_MARGIN_S = 5.0
 def serve_app(
     create_app: Callable[[], web.Application], host: str, port: int, options: ServeOptions, workers: int = 1
 ) -> int:
-    """Serve until asked to end; the exit code. PortInUse when somebody else listens there."""
+    """Serve until asked to end; the exit code. PortInUse when somebody else listens there.
+
+    All workers share the management port, so it is bound once without sharing, as `listen_shared` does.
+    """
+    if options.management is not None:
+        listen(*options.management).close()
     if workers == 1:
         run(create_app, [listen(host, port, backlog=options.backlog)], options)
         return 0

@@ -300,6 +300,11 @@ class ProxySection(NodeTimeouts):
 
     host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
     port: Port = Field(default=8080, description="TCP port of the API.")
+    management_port: Port = Field(
+        default=8081,
+        description="TCP port of `/metrics` and `/statusz`, always in plain HTTP. They name servers, keys and rates, "
+        "so let only those who run the store reach it.",
+    )
     workers: int = Field(
         default=1,
         ge=1,
@@ -370,6 +375,11 @@ class ProxySection(NodeTimeouts):
     def _tls_is_whole(self) -> ProxySection:
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("set both of tls_cert_file and tls_key_file, or none")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> ProxySection:
+        _must_differ(self.port, self.management_port)
         return self
 
 
@@ -507,12 +517,25 @@ class MetadataSection(NodeTimeouts):
 
     host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
     port: Port = Field(default=8090, description="TCP port of the metadata server.")
+    management_port: Port = Field(
+        default=8091, description="TCP port of `/metrics` and `/statusz`; see `proxy.management_port`."
+    )
     workers: int = Field(
         default=1, ge=1, le=256, description="Processes that share the port; 1 starts no extra process."
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0, description="Seconds that a worker remembers a container's policy; 0 asks for every request."
     )
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> MetadataSection:
+        _must_differ(self.port, self.management_port)
+        return self
+
+
+def _must_differ(port: int, management_port: int) -> None:
+    if port == management_port:
+        raise ValueError(f"port and management_port are both {port}; give them different ports")
 
 
 DeviceAddress = Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]

@@ -10,9 +10,10 @@ from aiohttp.typedefs import Middleware
 from swiftlet.web.health import READINESS, Readiness, add_health_routes
 from swiftlet.web.loop_lag import watch_loop
 from swiftlet.web.malformed import log_without_bytes
+from swiftlet.web.management import MANAGEMENT, add_management_routes, management_of
 from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import around_requests, mark_response
-from swiftlet.web.statusz import STATUS, StatusBoard, add_status_route
+from swiftlet.web.statusz import STATUS, StatusBoard
 
 METRICS = web.AppKey("http_metrics", HttpMetrics)
 
@@ -26,11 +27,13 @@ def create_base_app(
     trust_request_ids: bool,
     middlewares: Sequence[Middleware] = (),
     client_max_size: int = _UNLIMITED,
+    managed_apart: bool = False,
 ) -> web.Application:
     """An application with request ids, error door, metrics, health routes and a status board.
 
     `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
-    does not (proxies). `middlewares` run inside of it, the first one outermost.
+    does not (proxies). `middlewares` run inside of it, the first one outermost. `managed_apart`: `/metrics` and
+    `/statusz` are answered by the application under `MANAGEMENT` and not by this one, because clients reach it.
     """
     log_without_bytes()
     metrics = HttpMetrics(service)
@@ -43,5 +46,8 @@ def create_base_app(
     app.on_response_prepare.append(mark_response)
     watch_loop(app, service)
     add_health_routes(app)
-    add_status_route(app)
+    if managed_apart:
+        app[MANAGEMENT] = management_of(app, metrics)
+    else:
+        add_management_routes(app)
     return app

@@ -1,4 +1,4 @@
-"""`/healthz`: the process answers. `/readyz`: it can serve, and is not on its way out. `/metrics`: for Prometheus."""
+"""`/healthz`: the process answers. `/readyz`: it can serve, and is not on its way out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aiohttp import web
-
-from swiftlet.web.metrics import metrics_page
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
 """Why the service can't serve now, or None."""
@@ -41,10 +39,9 @@ READINESS = web.AppKey("readiness", Readiness)
 
 
 def add_health_routes(app: web.Application) -> None:
-    """The routes that probes and Prometheus ask."""
+    """The routes that probes ask."""
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", _readyz)
-    app.router.add_get("/metrics", _metrics)
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -56,8 +53,3 @@ async def _readyz(request: web.Request) -> web.Response:
     if reasons:
         return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
     return web.Response(text="ready\n")
-
-
-async def _metrics(_request: web.Request) -> web.Response:
-    body, content_type = metrics_page()
-    return web.Response(body=body, headers={"Content-Type": content_type})

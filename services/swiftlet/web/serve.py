@@ -25,7 +25,9 @@ from swiftlet.web.front import FRONT_DOOR, FrontDoor
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
+from swiftlet.web.management import MANAGEMENT
 from swiftlet.web.raw_heads import take_raw_heads
+from swiftlet.web.sockets import listen
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -48,6 +50,8 @@ class ServeOptions:
     backlog: int = 1024
     tls: ssl.SSLContext | None = None
     """Speak HTTPS with it; plain HTTP when None."""
+    management: tuple[str, int] | None = None
+    """Host and port of the application under `MANAGEMENT`, which all workers share; it always speaks plain HTTP."""
 
 
 class StopRequest:
@@ -99,6 +103,7 @@ async def serve(
     )
     # A door reads requests as they come: TLS is the server's own.
     door = app.get(FRONT_DOOR) if options.tls is None else None
+    management = await _manage(app, options)
     try:
         await runner.setup()
         assert runner.server is not None
@@ -116,7 +121,21 @@ async def serve(
         _log.info("draining", drain_s=options.drain_s)
     finally:
         await _drain(runner, door, options.drain_s, asked)
+        # It answers to the end, so that it can be seen what a draining process still does.
+        if management is not None:
+            await management.cleanup()
     _log.info("stopped")
+
+
+async def _manage(app: web.Application, options: ServeOptions) -> web.AppRunner | None:
+    """Serve the management application, where there is one; PortInUse when another user's process listens there."""
+    management = app.get(MANAGEMENT)
+    if management is None or options.management is None:
+        return None
+    runner = web.AppRunner(management, access_log_class=access_log_for(app[METRICS]), shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, listen(*options.management, share_port=True)).start()
+    return runner
 
 
 def _opened(door: FrontDoor, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> bool:

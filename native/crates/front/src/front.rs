@@ -53,8 +53,7 @@ pub struct Handed {
 }
 
 /// What watches over the process asks on the same port, briefly and with little patience.
-const WATCHERS: [&[u8]; 5] =
-    [b"GET /healthz ", b"GET /readyz ", b"GET /healthcheck ", b"GET /statusz ", b"GET /metrics "];
+const WATCHERS: [&[u8]; 3] = [b"GET /healthz ", b"GET /readyz ", b"GET /healthcheck "];
 
 impl Handed {
     fn is_urgent(&self) -> bool {

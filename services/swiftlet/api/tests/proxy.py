@@ -175,7 +175,7 @@ async def proxy_of(
         options=options,
         changes=changes or SharedChanges(),
     )
-    app = create_base_app("proxy", trust_request_ids=False)
+    app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
     add_api_routes(app, api)
     token = {"X-Auth-Token": tokens.issue(Identity(ACCOUNT, "tester", frozenset({Role.ADMIN})))[0]}
     async with AsyncExitStack() as stack:

@@ -74,7 +74,7 @@ async def hot_proxy(cluster: MemoryCluster, root: Directory, **options: Any) -> 
     """One more proxy of a cluster, with the API of another one of the same kind."""
     async with proxy_of(cluster, root, **options) as cold:
         cold.clock.now = time.time()  # As the front's.
-        app = create_base_app("proxy", trust_request_ids=False)
+        app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
         add_api_routes(app, cold.api)
         async with (
             hot_server(app, cold.api, cluster, root, writes=True) as (server, path, devices),

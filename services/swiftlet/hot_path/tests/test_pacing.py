@@ -80,7 +80,7 @@ async def test_who_goes_away_leaves_a_place(hot: Hot, connect: Connect) -> None:
 
 
 @pytest.mark.usefixtures("all_at_work")
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/statusz", "/healthcheck"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/healthcheck"])
 async def test_who_watches_over_the_process_waits_for_no_place(hot: Hot, connect: Connect, path: str) -> None:
     await full_house(connect)
     await until(lambda: hot.path.status()["waiting"] == 1)

@@ -30,5 +30,6 @@ With the swift client:
 
   data       {plan.layout.data}
   logs       {plan.layout.log}/*.log
+  metrics    {plan.metrics_url}
   stop       Ctrl-C here, or `swiftlet standalone --stop --data {plan.layout.data}`
 """

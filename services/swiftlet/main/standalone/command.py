@@ -194,6 +194,7 @@ def _write_ready_file(path: Path | None, plan: Plan, supervisor: Supervisor) -> 
             "pid": pids.get(service.name),
             "port": service.port,
             "url": f"http://{HOST}:{service.port}",
+            "management_url": f"http://{HOST}:{service.management_port}",
             "log": str(service.log),
             "command": command_of(service),
         }

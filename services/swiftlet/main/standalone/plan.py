@@ -149,6 +149,8 @@ class ServicePlan:
     config: Path
     log: Path
     settings: dict[str, Any] = field(repr=False)
+    management_port: int
+    """Where it answers `/metrics` and `/statusz`; the same as `port` where clients don't reach that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,12 @@ class Plan:
     def auth_url(self) -> str:
         """Where tokens are."""
         return f"{self.endpoint}/auth/v1.0"
+
+    @property
+    def metrics_url(self) -> str:
+        """Where the API server's metrics are."""
+        port = next(service.management_port for service in self.services if service.kind == "proxy")
+        return f"http://{HOST}:{port}/metrics"
 
 
 def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
@@ -223,9 +231,9 @@ def make_plan(
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
     services.append(make.replicator("replicator", next(ports), "devices", objects))
-    services.append(make.metadata(next(ports)))
+    services.append(make.metadata(next(ports), next(ports)))
     services.append(make.replicator("database-replicator", next(ports), "databases", containers))
-    services.append(make.proxy(options))
+    services.append(make.proxy(options, next(ports)))
     return Plan(layout, options, secrets, tuple(services), objects, containers, policies)
 
 
@@ -255,9 +263,11 @@ class _Maker:
             "drain_s": DRAIN_S,
         }
 
-    def _service(self, name: str, kind: str, port: int, **sections: Any) -> ServicePlan:
-        config = self._layout.etc / f"{name}.yaml"
-        return ServicePlan(name, kind, port, config, self._layout.log / f"{name}.log", {**self._common, **sections})
+    def _service(
+        self, name: str, kind: str, port: int, management_port: int | None = None, **sections: Any
+    ) -> ServicePlan:
+        config, log = self._layout.etc / f"{name}.yaml", self._layout.log / f"{name}.log"
+        return ServicePlan(name, kind, port, config, log, {**self._common, **sections}, management_port or port)
 
     def _storage(self, device: DevicePlan) -> dict[str, Any]:
         return {"host": HOST, "port": device.port, "devices_dir": str(self._layout.devices), "devices": [device.name]}
@@ -274,13 +284,14 @@ class _Maker:
         local = [f"{HOST}:{device.port}/{device.name}" for device in devices]
         return self._service(name, "replicator", port, replicator={"host": HOST, "port": port, kind: local})
 
-    def metadata(self, port: int) -> ServicePlan:
-        section = {"host": HOST, "port": port}
-        return self._service("metadata", "metadata", port, metadata=section, auth=self._auth())
+    def metadata(self, port: int, management_port: int) -> ServicePlan:
+        section = {"host": HOST, "port": port, "management_port": management_port}
+        return self._service("metadata", "metadata", port, management_port, metadata=section, auth=self._auth())
 
-    def proxy(self, options: Options) -> ServicePlan:
+    def proxy(self, options: Options, management_port: int) -> ServicePlan:
         section = {"host": options.host, "port": options.port, "workers": options.workers}
-        return self._service("proxy", "proxy", options.port, proxy=section, auth=self._auth())
+        section["management_port"] = management_port
+        return self._service("proxy", "proxy", options.port, management_port, proxy=section, auth=self._auth())
 
     def _auth(self) -> dict[str, Any]:
         return {"users_file": str(self._layout.users), "users_check_interval_s": 1.0}

@@ -28,6 +28,7 @@ from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
+from swiftlet.web.management import MANAGEMENT
 
 KEY = "the key of the tests, which is long enough for it"
 COUNT = 4
@@ -54,6 +55,7 @@ class Machine:
             ports[start : start + COUNT] for start in range(0, 4 * COUNT, COUNT)
         )
         self.metadata = free_ports(1)[0]
+        """The port of the metadata server's reports."""
         self.builders = {"object-0": self._builder(self.objects), "container": self._builder(self.containers)}
         self.builders["account"] = self._builder(self.containers)
         (root / "rings").mkdir()
@@ -134,7 +136,9 @@ class Machine:
 
     async def start_metadata(self) -> None:
         settings = MetadataSettings.model_validate(self._common())
-        await self._serve(metadata.create_app(settings), self.metadata)
+        app = metadata.create_app(settings)
+        await self._serve(app, free_ports(1)[0])
+        await self._serve(app[MANAGEMENT], self.metadata)
 
     async def _serve(self, app: web.Application, port: int) -> None:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)

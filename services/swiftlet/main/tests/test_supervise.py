@@ -62,8 +62,8 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     def make(**kinds: str) -> list[ServicePlan]:
         modes.update(kinds)
         return [
-            ServicePlan(name, name, _free_port(), tmp_path / f"{name}.yaml", tmp_path / f"{name}.log", {})
-            for name in kinds
+            ServicePlan(name, name, port, tmp_path / f"{name}.yaml", tmp_path / f"{name}.log", {}, port)
+            for name, port in ((name, _free_port()) for name in kinds)
         ]
 
     return make

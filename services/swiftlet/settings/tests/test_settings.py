@@ -13,6 +13,7 @@ from swiftlet.names import HashPath
 from swiftlet.settings import (
     SERVICES,
     ContainerSettings,
+    MetadataSettings,
     ObjectSettings,
     ProxySettings,
     ReplicatorSettings,
@@ -117,6 +118,14 @@ def test_all_problems_come_in_one_message(tmp_path: Path) -> None:
     assert "'debug', 'info', 'warning' or 'error'" in message
     assert "proxy.backlog: '-1' in SWIFTLET_PROXY__BACKLOG" in message
     assert "4 problems" in message
+
+
+@pytest.mark.parametrize(("settings", "section"), [(ProxySettings, "proxy"), (MetadataSettings, "metadata")])
+def test_clients_and_operators_have_ports_of_their_own(
+    tmp_path: Path, settings: type[ServiceSettings], section: str
+) -> None:
+    message = refusal(settings, write(tmp_path, **{section: {"port": 9000, "management_port": 9000}}))
+    assert "port and management_port are both 9000; give them different ports" in message
 
 
 def test_missing_values_say_what_is_missing(tmp_path: Path) -> None:
