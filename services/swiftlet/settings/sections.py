@@ -577,12 +577,6 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         ge=0.0,
         description="Rows, or objects, that the listing audit looks at in a second at most; 0 for no limit.",
     )
-    listing_audit_settle_s: float = Field(
-        default=60.0,
-        ge=0.0,
-        description="Seconds for which the listing audit leaves alone what was written: its row may still be on its "
-        "way. Shorter than owed rows and rounds need, it counts as wrong what is only late.",
-    )
     concurrency: int = Field(
         default=4,
         ge=1,

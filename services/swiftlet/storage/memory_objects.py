@@ -132,6 +132,7 @@ class MemoryObjectTransport:
         written: tuple[Timestamp, str],
         row: RowUpdate | None,
         listed: Callable[[RowUpdate], ObjectRow],
+        post: bool = False,
     ) -> RowFate:
         """Owe or deliver the rows of what was `written` (when, and under which name), as an object server would."""
         if row is None or not row.replicas:
@@ -139,7 +140,7 @@ class MemoryObjectTransport:
         owed = self._owed.get(device.address)
         if owed is not None:
             row_name(written[1], row)
-            owed.owe(key, *written, row.replicas)
+            owed.owe(key, *written, row.replicas, post)
             return RowFate.OWED
         if self._rows is None:
             return RowFate.LISTED
@@ -271,6 +272,9 @@ class MemoryObjectTransport:
                 if proved:
                     self._check_proved(device, key)
                 raise
+            except Superseded:
+                self._owe_handed_on(device, store, key, record, row)
+                raise
             return store.stat(key)
 
         self._admit(device, row)
@@ -282,8 +286,24 @@ class MemoryObjectTransport:
                 (record.timestamp, info.name),
                 row,
                 lambda update: ObjectRow.of(row_name(info.name, update), info),
+                post=True,
             )
         )
+
+    def _owe_handed_on(
+        self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: RowUpdate | None
+    ) -> None:
+        """Owe the row of a POST that came behind a newer one, if its content type is what counts from now on."""
+        owed, info = self._owed.get(device.address), store.stat(key)
+        typed = record.content_type is not None and info.content_type_timestamp == record.content_type_timestamp
+        if (
+            owed is not None
+            and row is not None
+            and row.replicas
+            and typed
+            and info.content_type_timestamp > info.timestamp
+        ):
+            owed.owe(key, info.meta_timestamp, info.name, row.replicas, post=True)
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None

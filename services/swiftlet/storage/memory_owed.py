@@ -18,6 +18,8 @@ class _Debt:
     timestamp: Timestamp
     replicas: set[int]
     since_s: float
+    post: bool
+    """Whether the newest write is a POST."""
 
 
 class MemoryOwed:
@@ -35,11 +37,21 @@ class MemoryOwed:
         """Whether writes that come with a row should be refused."""
         return len(self._debts) >= self._limit
 
-    def owe(self, key: ObjectKey, timestamp: Timestamp, name: str, replicas: Sequence[int]) -> None:
-        """A write with a row has become durable."""
+    def owe(self, key: ObjectKey, timestamp: Timestamp, name: str, replicas: Sequence[int], post: bool = False) -> None:
+        """A write with a row has become durable.
+
+        Where a POST is the newest of several, the timestamp is one above it, so that only the device settles them: who
+        brings the POST's row may not have seen what else is here.
+        """
         self._names[key] = name
-        debt = self._debts.setdefault(key, _Debt(timestamp, set(), self._clock()))
-        debt.timestamp = max(debt.timestamp, timestamp)
+        debt = self._debts.get(key)
+        if debt is None:
+            self._debts[key] = _Debt(timestamp, set(replicas), self._clock(), post)
+            return
+        apart = timestamp >= debt.timestamp or debt.post if post else timestamp < debt.timestamp and debt.post
+        if timestamp > debt.timestamp:
+            debt.post = post
+        debt.timestamp = Timestamp(max(debt.timestamp, timestamp).value + apart)
         debt.replicas.update(replicas)
 
     def let_pass(self, seconds: float) -> None:

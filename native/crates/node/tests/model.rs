@@ -38,22 +38,33 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One object: its newest version, with data or deleted; its POST; its row.
+/// One object: its newest version, with data or deleted; its POST; its row, and whether that is a POST's.
 #[derive(Default)]
 struct Held {
     version: Option<(u64, Option<Vec<u8>>)>,
     post: u64,
-    owed: Option<(u64, u32)>,
+    owed: Option<(u64, u32, bool)>,
 }
 
 type Outcome = Result<bool, (Status, u64)>;
 
 impl Held {
-    fn owe(&mut self, timestamp: u64, row: u32) {
-        if row != 0 {
-            let (newest, rows) = self.owed.unwrap_or((timestamp, 0));
-            self.owed = Some((newest.max(timestamp), rows | row));
+    /// Owe the row of a version that was `written` now, or was here already.
+    fn owe(&mut self, timestamp: u64, row: u32, post: bool, written: bool) {
+        if row == 0 {
+            return;
         }
+        let Some((newest, rows, posted)) = self.owed else {
+            self.owed = Some((timestamp, row, post || !written));
+            return;
+        };
+        let apart = match (written, post) {
+            (true, true) => timestamp >= newest || posted,
+            (true, false) => timestamp < newest && posted,
+            (false, _) => timestamp > newest,
+        };
+        let posted = if timestamp > newest { post || !written } else { posted };
+        self.owed = Some((newest.max(timestamp) + u64::from(apart), rows | row, posted));
     }
 
     fn put(&mut self, timestamp: u64, data: Vec<u8>, row: u32) -> Outcome {
@@ -61,10 +72,12 @@ impl Held {
             // At the same time a deletion wins over data.
             Some((held, None)) if held == timestamp => return Err((Status::Superseded, held)),
             Some((held, _)) if held > timestamp => return Err((Status::Superseded, held)),
-            Some((held, Some(_))) if held == timestamp => {}
-            _ => self.version = Some((timestamp, Some(data))),
+            Some((held, Some(_))) if held == timestamp => self.owe(timestamp, row, false, false),
+            _ => {
+                self.version = Some((timestamp, Some(data)));
+                self.owe(timestamp, row, false, true);
+            }
         }
-        self.owe(timestamp, row);
         Ok(true)
     }
 
@@ -74,10 +87,11 @@ impl Held {
             Some((_, data)) => data.is_some(),
             None => false,
         };
-        if self.version.as_ref().is_none_or(|(held, data)| *held < timestamp || data.is_some()) {
+        let written = self.version.as_ref().is_none_or(|(held, data)| *held < timestamp || data.is_some());
+        if written {
             self.version = Some((timestamp, None));
         }
-        self.owe(timestamp, row);
+        self.owe(timestamp, row, false, written);
         Ok(existed)
     }
 
@@ -91,8 +105,9 @@ impl Held {
                 if timestamp < newest {
                     return Err((Status::Superseded, newest));
                 }
+                let written = timestamp > newest;
                 self.post = timestamp;
-                self.owe(timestamp, row);
+                self.owe(timestamp, row, true, written);
                 Ok(true)
             }
         }
@@ -159,7 +174,7 @@ fn agree(carrier: Carrier, ops: &[Op]) {
             Op::Settle { number, timestamp } => {
                 world.client.ask(&targets[0], &Request::Settle(vec![(key(number), timestamp)]), None, LONG).unwrap();
                 let held = model.entry(number).or_default();
-                held.owed = held.owed.filter(|(owed, _)| *owed > timestamp);
+                held.owed = held.owed.filter(|(owed, ..)| *owed > timestamp);
             }
         }
         let mut owed: Vec<_> = machine.stores[0]
@@ -168,7 +183,7 @@ fn agree(carrier: Carrier, ops: &[Op]) {
             .map(|row| (row.key, row.timestamp, row.row))
             .collect();
         owed.sort_unstable();
-        let of_model = model.iter().filter_map(|(number, held)| held.owed.map(|(at, row)| (key(*number), at, row)));
+        let of_model = model.iter().filter_map(|(number, held)| held.owed.map(|(at, row, _)| (key(*number), at, row)));
         let mut expected: Vec<_> = of_model.collect();
         expected.sort_unstable();
         assert_eq!(owed, expected, "{op:?}");

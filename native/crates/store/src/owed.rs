@@ -39,6 +39,39 @@ struct Debt {
     timestamp: Timestamp,
     row: u32,
     since: Instant,
+    /// Whether the newest version is a POST, or may be one.
+    post: bool,
+}
+
+/// What a row is owed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// Data or a deletion: its row takes the place of all older ones.
+    Data,
+    /// Its row changes what older ones say, so those are owed beside it.
+    Post,
+    /// A version that is here already, or one read from the file: nobody knows which.
+    Known,
+}
+
+impl Debt {
+    /// Owe the row of another version too.
+    ///
+    /// Whoever brings the row of a POST has asked some devices what they hold, and this one may hold more: older data
+    /// that only it has, or another POST's content type. So where a POST is the newest of several versions the debt's
+    /// timestamp is one above it, which no write has: only this device settles it, when it has brought its own row.
+    fn add(&mut self, timestamp: Timestamp, row: u32, version: Version) {
+        let apart = match version {
+            Version::Data => timestamp < self.timestamp && self.post,
+            Version::Post => timestamp >= self.timestamp || self.post,
+            Version::Known => timestamp > self.timestamp,
+        };
+        if timestamp > self.timestamp {
+            self.post = version != Version::Data;
+        }
+        self.timestamp = self.timestamp.max(timestamp) + u64::from(apart);
+        self.row |= row;
+    }
 }
 
 /// One object whose row is owed.
@@ -46,7 +79,7 @@ struct Debt {
 pub struct OwedRow {
     /// Which object.
     pub key: Key,
-    /// Of the newest record with a row; `settle` takes it.
+    /// Of the newest record with a row, or one above it; `settle` takes it.
     pub timestamp: Timestamp,
     /// Container replicas, as bits.
     pub row: u32,
@@ -64,14 +97,17 @@ impl Owed {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, key: Key, timestamp: Timestamp, row: u32) {
+    fn add(&self, key: Key, timestamp: Timestamp, row: u32, version: Version) {
         let mut debts = self.lock();
-        if row == 0 || (debts.len() >= MAX_HELD && !debts.contains_key(&key)) {
+        if row == 0 {
             return;
         }
-        let debt = debts.entry(key).or_insert(Debt { timestamp, row, since: Instant::now() });
-        debt.timestamp = debt.timestamp.max(timestamp);
-        debt.row |= row;
+        if let Some(debt) = debts.get_mut(&key) {
+            debt.add(timestamp, row, version);
+        } else if debts.len() < MAX_HELD {
+            let post = version != Version::Data;
+            debts.insert(key, Debt { timestamp, row, since: Instant::now(), post });
+        }
     }
 
     /// A record has become durable.
@@ -79,7 +115,8 @@ impl Owed {
         if header.kind == Kind::Forget {
             self.lock().remove(&header.key);
         } else {
-            self.add(header.key, header.timestamp, header.row);
+            let version = if header.kind == Kind::Post { Version::Post } else { Version::Data };
+            self.add(header.key, header.timestamp, header.row, version);
         }
     }
 
@@ -148,7 +185,7 @@ impl Owed {
             let mut digest = [0; 16];
             digest.copy_from_slice(&entry[6..22]);
             let key = Key { policy: u16::from_be_bytes([entry[0], entry[1]]), partition: u32_at(entry, 2), digest };
-            owed.add(key, u64_at(entry, 22), u32_at(entry, 30));
+            owed.add(key, u64_at(entry, 22), u32_at(entry, 30), Version::Known);
         }
         Ok((owed, u64_at(&raw, 32)))
     }
@@ -204,7 +241,7 @@ impl Store {
 
     /// Owe the row of a version that was here already: until the next start, and longer if it was owed before.
     pub fn owe(&self, key: Key, timestamp: Timestamp, row: u32) {
-        self.inner.owed.add(key, timestamp, row);
+        self.inner.owed.add(key, timestamp, row, Version::Known);
     }
 
     /// Whether so many rows are owed that no write should add another.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::{config, content, footer, key, put_meta, random};
 use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::model::PostMeta;
 use swiftlet_store::{Done, Error, Store};
 
 fn wait(store: &Store, submit: impl FnOnce(Done)) -> Result<bool, Error> {
@@ -68,6 +69,48 @@ fn a_newer_row_is_not_settled_by_an_older_one_and_its_object_is_not_forgotten() 
     store.settle(&[(key(1), 20)]);
     assert_eq!(store.remove(key(1), entry), Ok(true));
     assert_eq!(store.owed(10, Duration::from_secs(60)), []);
+}
+
+fn post(store: &Store, timestamp: u64, content_type: Option<(&str, u64)>, row: u32) -> Result<bool, Error> {
+    let meta = PostMeta {
+        timestamp,
+        metadata: Vec::new(),
+        content_type: content_type.map(|(text, _)| text.into()),
+        content_type_timestamp: content_type.map_or(0, |(_, at)| at),
+        delete_at: 0,
+    };
+    wait(store, |done| store.submit_post_owing(key(1), meta, row, done))
+}
+
+#[test]
+fn a_post_does_not_settle_older_data_that_only_this_device_may_have() {
+    let store = open(&SimulatedDisk::new(5, Fate::default()));
+    put(&store, 1, 10, 1).expect("put");
+    post(&store, 20, None, 2).expect("posted");
+    store.settle(&[(key(1), 20)]);
+    assert_eq!(owed(&store), [(21, 3)].into(), "whoever brought the POST's row has not seen the data here");
+    store.settle(&[(key(1), 21)]);
+    assert_eq!(owed(&store), [].into(), "the device itself settles what it has brought");
+}
+
+#[test]
+fn a_content_type_that_a_late_post_hands_on_is_owed_beside_the_newer_posts_row() {
+    let store = open(&SimulatedDisk::new(6, Fate::default()));
+    put(&store, 1, 10, 0).expect("put");
+    post(&store, 20, None, 1).expect("posted");
+    assert_eq!(post(&store, 15, Some(("text/late", 15)), 2), Err(Error::Superseded(20)));
+    store.settle(&[(key(1), 20)]);
+    assert_eq!(owed(&store), [(21, 3)].into());
+}
+
+#[test]
+fn data_take_the_place_of_all_that_is_older() {
+    let store = open(&SimulatedDisk::new(7, Fate::default()));
+    put(&store, 1, 10, 1).expect("put");
+    post(&store, 20, None, 2).expect("posted");
+    put(&store, 1, 30, 4).expect("put");
+    store.settle(&[(key(1), 30)]);
+    assert_eq!(owed(&store), [].into());
 }
 
 #[test]

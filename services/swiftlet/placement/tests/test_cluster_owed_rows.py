@@ -17,7 +17,16 @@ from swiftlet.model import ListingQuery, ObjectRow, PostRecord
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.placement.settling import Settling
-from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, PATH, MemoryCluster, at, memory_cluster
+from swiftlet.placement.tests.cluster import (
+    ACCOUNT,
+    CONTAINER,
+    PATH,
+    MemoryCluster,
+    at,
+    footer_of,
+    memory_cluster,
+    record_of,
+)
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault
 from swiftlet.storage.owed_delivery import OWED_FOR_S
@@ -283,6 +292,7 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
     await cluster.put(2, b"old")
     with cluster.down(stale):
         await cluster.put(3, b"newer")
+    await everything_is_settled(cluster)
     await cluster.objects.post(PATH, 0, PostRecord(at(4), {}, "text/html", at(4)))
     for device in cluster.container_devices():
         partition = cluster.container_partition()
@@ -292,6 +302,29 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
         assert (row.timestamp, row.size, row.content_type) == (at(3), 5, "text/html")
         assert (row.content_type_timestamp, row.meta_timestamp) == (at(4), at(4))
     await everything_is_settled(cluster)
+
+
+async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: MemoryCluster) -> None:
+    first = cluster.primaries()[0]
+    await cluster.put(2, b"old")
+    await everything_is_settled(cluster)
+    key = cluster.objects.key(PATH, 0)
+    record, footer = record_of(PATH, at(3)), footer_of(b"newer")
+    row = cluster.router.delivery(PATH, key, at(3), 3).share(0)
+    await cluster.transport.put(first, key, record, b"newer", footer, row)
+    with cluster.down(first):
+        await cluster.objects.post(PATH, 0, PostRecord(at(4), {}))
+    await cluster.transport.post(first, key, PostRecord(at(4), {}), row)
+    await cluster.transport.settle(first, [(key, at(4))])
+    assert cluster.debts(first) == 1
+    await cluster.deliver_owed(OWED_FOR_S + 1)
+    assert cluster.debts(first) == 0
+    partition, listed = cluster.container_partition(), set()
+    for replica in row.replicas:
+        device = cluster.container_devices()[replica]
+        listing = await cluster.databases[device.name].list_objects(partition, ACCOUNT, CONTAINER, ListingQuery())
+        listed.update((one.timestamp, one.size) for one in listing[1] if isinstance(one, ObjectRow))
+    assert listed == {(at(3), 5)}
 
 
 async def test_a_post_whose_object_can_not_be_read_stays_owed(

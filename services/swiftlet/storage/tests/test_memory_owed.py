@@ -36,6 +36,26 @@ def test_one_debt_per_object_with_the_newest_write_and_all_replicas() -> None:
     assert owed.count() == 1
 
 
+def test_a_post_does_not_settle_what_else_is_owed() -> None:
+    owed = MemoryOwed()
+    owed.owe(key_of(1), at(1), NAME, (0,))
+    owed.owe(key_of(1), at(2), NAME, (1,), post=True)
+    owed.settle([(key_of(1), at(2))])
+    (row,) = owed.owed(0.0, 10)
+    assert row.replicas == (0, 1)
+    owed.settle([(key_of(1), row.timestamp)])
+    assert owed.count() == 0
+
+
+def test_newer_data_settle_what_is_older() -> None:
+    owed = MemoryOwed()
+    owed.owe(key_of(1), at(1), NAME, (0,))
+    owed.owe(key_of(1), at(2), NAME, (1,), post=True)
+    owed.owe(key_of(1), at(3), NAME, (1,))
+    owed.settle([(key_of(1), at(3))])
+    assert owed.count() == 0
+
+
 def test_settling_an_older_write_leaves_the_newer_one_owed() -> None:
     owed = MemoryOwed()
     owed.owe(key_of(1), at(1), NAME, (0,))

@@ -42,6 +42,14 @@ class Counts:
     exempt: int = 0
     rounds: int = 0
     messages: int = 0
+    rows: int = 0
+    """Changes of rows."""
+    proved: int = 0
+    """Names whose rows were those of the objects, without an audit."""
+    unproved: int = 0
+    """Names that needed an audit."""
+    audited: int = 0
+    """Rows that the last audit found wrong."""
 
     def fault(self, name: str) -> None:
         """One more of this kind."""

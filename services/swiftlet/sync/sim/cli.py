@@ -97,8 +97,9 @@ def _summary(totals: Counts, seeds: int, broken: int, seconds: float) -> str:
     return (
         f"{seeds} seeds in {seconds:.1f} s, {broken} broken: {totals.writes} writes, {totals.moved} objects moved, "
         f"{totals.dropped} handoff copies dropped, {totals.reclaimed} tombstones forgotten "
-        f"({totals.exempt} with older data away), {totals.messages} messages; "
-        f"faults: {_listed(totals.faults)}"
+        f"({totals.exempt} with older data away), {totals.messages} messages; {totals.rows} changes of rows, "
+        f"{totals.proved} names listed as they are, {totals.unproved} that needed an audit, "
+        f"{totals.audited} rows wrong at last; faults: {_listed(totals.faults)}"
     )
 
 

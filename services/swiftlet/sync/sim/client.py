@@ -40,6 +40,19 @@ class Write:
     acknowledged: bool = False
 
 
+class Rows:
+    """What becomes of a write's row; nothing here (`swiftlet.sync.sim.listings.rows` does something about it)."""
+
+    def stored(self, slot: int, node: Node, timestamp: Timestamp) -> None:
+        """A device has made a record durable, of this time, as the one in this slot of the write's plan."""
+
+    def replied(self, slot: int, device: int) -> None:
+        """The proxy hears of that."""
+
+    def quorum(self) -> None:
+        """The write has its quorum."""
+
+
 class Proxy:
     """One proxy: an endpoint with a negative number and its own clock."""
 
@@ -62,16 +75,17 @@ class Proxy:
         self._last = found
         return found
 
-    def write(self, write: Write) -> None:
-        """Send to the primaries, and to handoffs where one does not answer."""
-        _Fan(self, write, plan_write(self.ring, write.partition)).begin()
+    def write(self, write: Write, rows: Rows | None = None) -> None:
+        """Send to the primaries, and to handoffs where one does not answer; `rows` hears of it."""
+        _Fan(self, write, plan_write(self.ring, write.partition), rows or Rows()).begin()
 
 
 class _Fan:
     """One write on its way to its devices."""
 
-    def __init__(self, proxy: Proxy, write: Write, plan: WritePlan) -> None:
+    def __init__(self, proxy: Proxy, write: Write, plan: WritePlan, rows: Rows) -> None:
         self._proxy = proxy
+        self._rows = rows
         self._write = write
         self._quorum = plan.quorum
         self._slots = [device.id for device in plan.slots]
@@ -79,12 +93,27 @@ class _Fan:
         self._stored = 0
 
     def begin(self) -> None:
-        for device in self._slots:
-            self._send(device)
+        for slot, device in enumerate(self._slots):
+            self._send(slot, device)
 
-    def _send(self, device: int) -> None:
+    def _send(self, slot: int, device: int) -> None:
         node = self._proxy._nodes[device]
-        self._proxy._network.call(self._proxy.endpoint, device, lambda: self._store(node), self._answered)
+
+        def store() -> None:
+            before = node.store.held(self._write.partition, self._write.digest)
+            try:
+                self._store(node)
+            except Superseded:
+                after = node.store.held(self._write.partition, self._write.digest)
+                if after is not before and after is not None and after.post is not None:
+                    # A POST behind a newer one has handed its content type on.
+                    self._rows.stored(slot, node, after.post.timestamp)
+                raise
+            self._rows.stored(slot, node, self._write.timestamp)
+
+        self._proxy._network.call(
+            self._proxy.endpoint, device, store, lambda outcome: self._answered(slot, device, outcome)
+        )
 
     def _store(self, node: Node) -> None:
         write = self._write
@@ -93,14 +122,16 @@ class _Fan:
         elif write.verb is Verb.DELETE:
             node.store.delete(write.partition, write.digest, write.timestamp, "client")
         else:
-            typed = ("text/plain", write.timestamp) if write.typed else (None, Timestamp(0))
+            typed = (f"post/{write.timestamp.value}", write.timestamp) if write.typed else (None, Timestamp(0))
             node.store.post(write.partition, write.digest, PostRecord(write.timestamp, {}, *typed), "client")
 
-    def _answered(self, outcome: Outcome) -> None:
+    def _answered(self, slot: int, device: int, outcome: Outcome) -> None:
         if isinstance(outcome, SwiftletError):
             if self._spares and not isinstance(outcome, Superseded | NotFound):
-                self._send(self._spares.pop(0))
+                self._send(slot, self._spares.pop(0))
             return
         self._stored += 1
+        self._rows.replied(slot, device)
         if self._stored == self._quorum:
             self._write.acknowledged = True
+            self._rows.quorum()

@@ -8,11 +8,12 @@ nothing is heard any more.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.session.compare import Push
+from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Ask, Drop, Effect, Fate, Move, Proved, Session, Settled, WentHome
 from swiftlet.sync.session.messages import Request, decode_reply, encode
 from swiftlet.sync.sim.network import Outcome
@@ -128,7 +129,9 @@ class Drive:
             self._resume(fates)
 
         for index, push in enumerate(effect.objects):
-            if effect.pull:
+            if push.need is Need.ROWS:
+                node.exchange(peer, effect.partition, push, partial(arrived, index))
+            elif effect.pull:
                 self._pull(peer, effect.partition, push, index, arrived)
             else:
                 self._push(peer, effect.partition, push, index, arrived)

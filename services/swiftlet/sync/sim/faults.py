@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import Protocol
 
 from swiftlet.ring.builder import RingBuilder
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.sim.checker import Checker
+from swiftlet.sync.sim.checker import Counts
 from swiftlet.sync.sim.client import Proxy
 from swiftlet.sync.sim.network import Network, Timeline
 from swiftlet.sync.sim.node import Node
@@ -24,6 +25,21 @@ from swiftlet.sync.sim.shape import Shape
 
 _LOAD_S = 60.0
 """The longest that it takes somebody to load a new ring."""
+
+
+class Log(Protocol):
+    """Who is told what befalls a world."""
+
+    wiped_s: dict[int, float]
+
+    @property
+    def counts(self) -> Counts:
+        """How often what befell it."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Add a line to the trace."""
+        ...
 
 
 class Faults:
@@ -38,9 +54,10 @@ class Faults:
         nodes: dict[int, Node],
         proxies: list[Proxy],
         builder: RingBuilder,
-        checker: Checker,
+        checker: Log,
+        losing: Callable[[Node], None] = lambda _node: None,
     ) -> None:
-        """None has happened yet; `losses` may be spent on devices that lose all they had."""
+        """None has happened yet; `losses` may be spent on devices that lose all they had: `losing` is told before."""
         self.calm = False
         self.losses = shape.losses
         self.ring = builder.ring
@@ -52,6 +69,7 @@ class Faults:
         self._proxies = proxies
         self._builder = builder
         self._checker = checker
+        self._losing = losing
         self._later = shape.later
         self._hour = 1
 
@@ -163,6 +181,7 @@ class Faults:
     def wipe(self, device: int) -> None:
         """Replace a device by an empty one."""
         node = self._nodes[device]
+        self._losing(node)
         self._unwell(node, "its device is replaced by an empty one")
         self._checker.wiped_s[device] = self._timeline.now_s
         node.crash()

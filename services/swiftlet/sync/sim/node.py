@@ -158,12 +158,16 @@ class Node:
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
+    def terms(self, ring: Ring) -> Terms:
+        """What a session goes by."""
+        return self._rules.terms(ring)
+
     def round(self) -> None:
         """Begin a round, unless one is under way."""
         if self._busy or self.id in self.network.down:
             return
         ring, failed, mode = self.ring, self.failed(), self._rules.mode
-        terms = self._rules.terms(ring)
+        terms = self.terms(ring)
         try:
             work = plan(ring, self.id, self.store.partitions(), failed, mode)
         except SwiftletError as error:
@@ -216,7 +220,7 @@ class Node:
 
     def reclaim(self) -> None:
         """Forget old tombstones."""
-        terms = self._rules.terms(self.ring)
+        terms = self.terms(self.ring)
         before_s = terms.forgotten_before_s(self.now_s)
         if before_s and not self.store.failing:
             self.store.reclaim(Timestamp.at(before_s))
@@ -237,3 +241,7 @@ class Node:
                 raise NotFound(f"{parcel.digest.hex()} has no newer metadata any more")
             return Parcel(parcel.digest, None, None, parcel.post)
         return parcel
+
+    def exchange(self, peer: Node, partition: int, push: Push, done: Callable[[Outcome, bool], None]) -> None:
+        """Bring a database together with a peer's; `done` is told the outcome, and whether it is the peer's."""
+        raise AssertionError(f"device {self.id} has no databases")

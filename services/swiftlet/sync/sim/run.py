@@ -6,6 +6,7 @@ each mode's promise (`rounds_needed`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -18,6 +19,7 @@ from swiftlet.sync.session.topology import BATCHED
 from swiftlet.sync.sim.checker import Broken, Checker, Counts
 from swiftlet.sync.sim.client import Proxy, Verb, Write
 from swiftlet.sync.sim.faults import Faults, add_device
+from swiftlet.sync.sim.listings.world import Listings
 from swiftlet.sync.sim.network import Network, Timeline, Weather
 from swiftlet.sync.sim.node import ERROR_INTERVAL_S, Node
 from swiftlet.sync.sim.shape import Shape, shape_of
@@ -108,10 +110,20 @@ class World:
         for proxy in self.proxies:
             proxy.offset_s = self._skew()
         self.faults = Faults(
-            shape, self.timeline, self.network, self._random, self.nodes, self.proxies, builder, self.checker
+            shape,
+            self.timeline,
+            self.network,
+            self._random,
+            self.nodes,
+            self.proxies,
+            builder,
+            self.checker,
+            losing=lambda node: self.listings.checker.losing_objects(node),
         )
         self._digests = [self._digest() for _ in range(shape.objects)]
-        self._ring = builder.ring
+        self.listings = Listings(
+            seed, shape, self.timeline, self.nodes, self.network, self.proxies, self.checker, self._digests
+        )
 
     def count_messages(self, counts: Counts) -> None:
         """Add what became of messages to what befell the world."""
@@ -146,6 +158,7 @@ class World:
         for node in self.nodes.values():
             after(random.uniform(0.0, shape.period_s), partial(self._tick, node))
         self.faults.plan()
+        self.listings.begin()
         self._run(shape.duration_s)
 
     def _sometime(self) -> float:
@@ -169,7 +182,7 @@ class World:
         partition = proxy.ring.partition_of(digest)
         write = Write(verb, digest, partition, proxy.timestamp(), self.timeline.now_s, random.random() < 0.5)
         self.checker.wrote(write)
-        proxy.write(write)
+        proxy.write(write, self.listings.rows(proxy, write))
 
     # -- afterwards ------------------------------------------------------------------------------------------
 
@@ -179,6 +192,8 @@ class World:
         self._run(_QUIET_S + 2 * self.shape.skew_s)
         for node in self.nodes.values():
             self.checker.must(not node.busy, f"a round of device {node.id} does not end")
+        listing_rounds = rounds_needed(self.listings.shape, False)
+        self.listings.settle(listing_rounds, self._step, [self.nodes[id_] for id_ in sorted(live)])
         checker = self.checker
         newest = checker.newest(self.nodes[id_] for id_ in sorted(live))
         needed = {digest: self._rounds_for(digest, entry, live) for digest, entry in newest.items()}
@@ -191,6 +206,7 @@ class World:
         self._round(live)
         checker.history(live)
         self._quiet_round(live)
+        self.listings.end(listing_rounds, self._step, [self.nodes[id_] for id_ in sorted(live)])
 
     def _heal(self) -> frozenset[int]:
         self.faults.calm = True
@@ -209,7 +225,9 @@ class World:
         for node in self.nodes.values():
             node.store.failing = node.store.full = False
             node.load_ring(self.faults.ring)
-        for id_ in away:
+        self.listings.heal(away)
+        for id_ in sorted(away):
+            self.listings.checker.losing_objects(self.nodes[id_])
             self.nodes[id_].crash()
             self.network.down.add(id_)
         return frozenset(self.nodes.keys() - away)
@@ -244,13 +262,19 @@ class World:
             node = self.nodes[id_]
             for other in self.nodes.keys() - live:
                 node.mark_failed(other)
+        self._step(self.nodes[id_] for id_ in sorted(live))
+
+    def _step(self, nodes: Iterable[Node]) -> None:
+        """Begin a round of each of these, and wait for their end."""
+        nodes = list(nodes)
+        for node in nodes:
             self.timeline.after(self._random.random(), node.round)
         end_s = self.timeline.now_s + _ROUND_S
         self._run(_STEP_S)
-        while any(self.nodes[id_].busy for id_ in live) and self.timeline.now_s < end_s:
+        while any(node.busy for node in nodes) and self.timeline.now_s < end_s:
             self._run(_STEP_S)
-        for id_ in sorted(live):
-            self.checker.must(not self.nodes[id_].busy, f"a round of device {id_} does not end")
+        for node in nodes:
+            self.checker.must(not node.busy, f"a round of device {node.id} does not end")
 
     def _quiet_round(self, live: frozenset[int]) -> None:
         """Once more: nothing is moved, nothing is out of its place, and no more is said than has to be."""

@@ -1,0 +1,8 @@
+"""Listings in the simulator: containers' replicas, the rows that writes owe them, and what both must come to.
+
+In here: container devices (`store`) and the nodes that drive the real exchange between them (`node`), rows on their way
+from proxies and object devices (`rows`), what must hold (`checker`), and the world's part of it all (`world`).
+
+Not simulated: containers that are deleted or split, and the walks of the listing audit. Its verdicts are: an audit here
+looks at all devices in one moment.
+"""

@@ -1,0 +1,261 @@
+"""A simulated container device: the rows of its databases, merged by the real rule, with set hashes and totals kept.
+
+A row is durable when it is merged, but for one that an object device owes (`later`): that one is durable when the next
+sync has gone over it. Fault model: a loss of power takes what was merged and not yet synced; the device may answer
+every call with an I/O error for a while, refuse rows as a full disk does, or be replaced by an empty one (`wipe`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from swiftlet.errors import DeviceFailed, DiskFull, NotFound
+from swiftlet.listing import sethash
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, Entry, ObjectRow, RowPage
+from swiftlet.store import sethash as entry_sethash
+from swiftlet.sync.databases.entries import entry_of
+from swiftlet.sync.session.entries import suffix_of
+from swiftlet.sync.session.roots import EMPTY_ROOT
+from swiftlet.timestamp import ZERO, Timestamp
+
+PAGE_ROWS = 3
+"""Rows in one page: few, so that most exchanges have several pages."""
+SYNC_S = 0.05
+"""Seconds between a row that need not be durable at once and the sync that makes it so."""
+_CREATED = Timestamp(1)
+
+RowWatch = Callable[[DatabaseId, ObjectRow | None, ObjectRow | None, str], None]
+"""Told of every change: the database, the row before and after, and what did it."""
+
+
+@dataclass(slots=True)
+class Database:
+    """One container's replica."""
+
+    name: DatabaseName
+    rows: dict[str, ObjectRow] = field(default_factory=dict)
+    digest: bytes = bytes(sethash.SIZE)
+    objects: int = 0
+    size: int = 0
+    unsynced: dict[str, ObjectRow | None] = field(default_factory=dict)
+    """What a loss of power would bring back, by name."""
+
+
+class ListingStore:
+    """One device. `now_s` is simulated time; `after` lets something happen later."""
+
+    def __init__(self, after: Callable[[float, Callable[[], None]], None], watch: RowWatch) -> None:
+        """Empty and healthy."""
+        self.failing = False
+        self.full = False
+        self.forgotten = ZERO
+        """Markers older than this have been reclaimed here."""
+        self._after = after
+        self._watch = watch
+        self._databases: dict[DatabaseId, Database] = {}
+        self._sync_waits = False
+
+    def wipe(self) -> None:
+        """Replace the device by an empty one."""
+        self._databases = {}
+
+    def lose_power(self) -> None:
+        """Lose what was not synced."""
+        for id, database in self._databases.items():
+            for name, before in database.unsynced.items():
+                self._set(id, database, name, before, "power")
+            database.unsynced = {}
+
+    def _check(self) -> None:
+        if self.failing:
+            raise DeviceFailed("injected I/O error")
+
+    def _database(self, id: DatabaseId) -> Database:
+        self._check()
+        found = self._databases.get(id)
+        if found is None:
+            raise NotFound(f"{id} is not here")
+        return found
+
+    # -- as sessions see it ----------------------------------------------------------------------------------
+
+    def partitions(self) -> list[int]:
+        """Partitions with a database, ascending."""
+        self._check()
+        return sorted({id.partition for id in self._databases})
+
+    def root(self, partition: int) -> bytes:
+        """A partition's root."""
+        hashes = self.suffix_hashes(partition)
+        return entry_sethash.root(hashes) if hashes else EMPTY_ROOT
+
+    def suffix_hashes(self, partition: int) -> Mapping[str, bytes]:
+        """Set hash of each suffix with a database in it."""
+        self._check()
+        sums: dict[str, int] = {}
+        for entry in self._entries(partition):
+            suffix = suffix_of(entry)
+            sums[suffix] = entry_sethash.add(sums.get(suffix, entry_sethash.EMPTY), entry)
+        return {suffix: entry_sethash.to_bytes(total) for suffix, total in sums.items()}
+
+    def entries(self, partition: int, suffixes: tuple[str, ...]) -> list[Entry]:
+        """The databases of some suffixes."""
+        self._check()
+        return [entry for entry in self._entries(partition) if suffix_of(entry) in suffixes]
+
+    def _entries(self, partition: int) -> Iterator[Entry]:
+        found = (self.entry(id) for id in self._databases if id.partition == partition)
+        yield from (entry for entry in found if entry is not None)
+
+    def remove(self, partition: int, entry: Entry) -> bool:
+        """Forget a handoff's database unless it changed."""
+        self._check()
+        id = DatabaseId(DatabaseKind.CONTAINER, partition, entry.digest)
+        if self.entry(id) != entry:
+            return False
+        del self._databases[id]
+        return True
+
+    # -- as exchanges, proxies and object devices see it -----------------------------------------------------
+
+    def state(self, id: DatabaseId) -> DatabaseState:
+        """A database's state; NotFound."""
+        return _state(self._database(id))
+
+    def merge_state(self, id: DatabaseId, state: DatabaseState) -> DatabaseState:
+        """Make the database if need be; its state."""
+        self.create(id, state.name)
+        return self.state(id)
+
+    def create(self, id: DatabaseId, name: DatabaseName) -> None:
+        """Make a database where there is none."""
+        self._check()
+        if id not in self._databases:
+            if self.full:
+                raise DiskFull("injected full disk")
+            self._databases[id] = Database(name)
+
+    def page(self, id: DatabaseId, after: str, upto: str) -> RowPage:
+        """The next page; NotFound."""
+        rows = self._database(id).rows
+        found = [rows[name] for name in sorted(rows) if name > after and (not upto or name <= upto)]
+        if len(found) <= PAGE_ROWS:
+            return RowPage(found, upto)
+        return RowPage(found[:PAGE_ROWS], found[PAGE_ROWS - 1].name)
+
+    def page_digests(self, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
+        """Where the next two pages end, and their set hashes; NotFound."""
+        found: list[tuple[str, bytes]] = []
+        while len(found) < 2:
+            page = self.page(id, after, upto)
+            found.append((page.upto, sethash.of(page.rows)))
+            if page.upto == upto:
+                break
+            after = page.upto
+        return found
+
+    def compare(self, id: DatabaseId, after: str, upto: str, digest: bytes) -> RowPage | None:
+        """The next page, or None when the whole range has this set hash; NotFound."""
+        page = self.page(id, after, upto)
+        return None if page.upto == upto and sethash.of(page.rows) == digest else page
+
+    def merge(self, id: DatabaseId, rows: Iterable[ObjectRow], why: str, later: bool = False) -> None:
+        """Merge rows; `later`: durable with the next sync. NotFound, DiskFull."""
+        database = self._database(id)
+        if self.full:
+            raise DiskFull("injected full disk")
+        for row in rows:
+            before = database.rows.get(row.name)
+            after = row.plain if before is None else before.merged(row.plain)
+            if before is None and after.deleted and after.timestamp < self.forgotten:
+                continue
+            if after == before:
+                if not later:
+                    database.unsynced.pop(row.name, None)
+                continue
+            if later:
+                database.unsynced.setdefault(row.name, before)
+                self._sync_soon()
+            else:
+                database.unsynced.pop(row.name, None)
+            self._set(id, database, row.name, after, why)
+
+    def replace(self, id: DatabaseId, seen: ObjectRow, row: ObjectRow) -> bool:
+        """Put a row in the place of another that is there unchanged; whether it was. NotFound."""
+        database = self._database(id)
+        if database.rows.get(seen.name) != seen:
+            return False
+        self._set(id, database, row.name, row, "replace")
+        return True
+
+    def is_durable(self, id: DatabaseId, name: str) -> bool:
+        """Whether a power loss leaves this row; NotFound."""
+        return name not in self._database(id).unsynced
+
+    def reclaim(self, before: Timestamp) -> None:
+        """Forget markers older than `before`."""
+        self._check()
+        self.forgotten = max(self.forgotten, before)
+        for id, database in self._databases.items():
+            for row in list(database.rows.values()):
+                if row.deleted and row.timestamp < before and row.name not in database.unsynced:
+                    self._set(id, database, row.name, None, "reclaim")
+
+    def _sync_soon(self) -> None:
+        if not self._sync_waits:
+            self._sync_waits = True
+            self._after(SYNC_S, self._sync)
+
+    def _sync(self) -> None:
+        self._sync_waits = False
+        if not self.failing:
+            for database in self._databases.values():
+                database.unsynced = {}
+
+    def _set(self, id: DatabaseId, database: Database, name: str, row: ObjectRow | None, why: str) -> None:
+        """Put a row in its place, and keep totals and set hash by what has changed."""
+        before = database.rows.get(name)
+        self._watch(id, before, row, why)
+        change = objects = size = 0
+        if before is not None:
+            change -= sethash.term(before)
+            objects, size = _weight(before, -1)
+            del database.rows[name]
+        if row is not None:
+            change += sethash.term(row)
+            more = _weight(row, 1)
+            objects, size = objects + more[0], size + more[1]
+            database.rows[name] = row
+        database.digest = sethash.add(database.digest, change)
+        database.objects += objects
+        database.size += size
+
+    # -- for the checker, which never fails ------------------------------------------------------------------
+
+    def peek(self, id: DatabaseId) -> Database | None:
+        """A database as it is."""
+        return self._databases.get(id)
+
+    def entry(self, id: DatabaseId) -> Entry | None:
+        """A database as sessions see it."""
+        database = self._databases.get(id)
+        return None if database is None else entry_of(id.digest, sethash.fingerprint(_state(database)))
+
+    def all(self) -> Mapping[DatabaseId, Database]:
+        """Everything."""
+        return self._databases
+
+
+def recount(rows: Sequence[ObjectRow]) -> tuple[int, int, bytes]:
+    """Objects, bytes and set hash, from the rows themselves."""
+    live = [row for row in rows if not row.deleted]
+    return len(live), sum(row.size for row in live), sethash.of(rows)
+
+
+def _weight(row: ObjectRow, sign: int) -> tuple[int, int]:
+    return (0, 0) if row.deleted else (sign, sign * row.size)
+
+
+def _state(database: Database) -> DatabaseState:
+    return DatabaseState(database.name, _CREATED, _CREATED, ZERO, 0, (), database.digest)
