@@ -32,14 +32,14 @@ _DIGITS = 18
 def expiry_of(headers: Mapping[str, str], now_s: float) -> dict[str, str]:
     """The item of metadata that a request's headers ask for, none if they don't; 400 for no time in the future.
 
-    X-Delete-After counts before X-Delete-At; an empty header, and any with X-Remove-Delete-At, asks for nothing.
+    X-Delete-After counts before X-Delete-At; any with X-Remove-Delete-At asks for nothing.
     """
     if REMOVE in headers:
         return {}
     for name, base_s in ((DELETE_AFTER, now_s), (DELETE_AT, 0.0)):
-        text = headers.get(name, "").strip()
-        if not text:
+        if name not in headers:
             continue
+        text = headers[name].strip()
         if not _WHOLE.fullmatch(text):
             raise ApiError(400, f"Non-integer {name}")
         delete_at = int(base_s + _seconds(text))

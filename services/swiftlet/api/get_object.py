@@ -15,7 +15,8 @@ from swiftlet.api.readables import Readable, Stored
 from swiftlet.api.resolver import followed, reader_of, resolve_asked
 from swiftlet.api.sending import choose_spans, refuse_by_conditions, send_head, send_one
 from swiftlet.api.slo import asked_part
-from swiftlet.api.version_reads import find_version, tell_version
+from swiftlet.api.version_reads import find_version, tell_no_version, tell_version
+from swiftlet.errors import NotFound
 
 
 async def get(call: Call) -> web.StreamResponse:
@@ -37,8 +38,12 @@ async def _find(call: Call, specs: list[RangeSpec] | None) -> Stored:
     if call.query.get("version-id"):
         stored = await find_version(call, call.path, call.query["version-id"])
         return await followed(call, stored, call.flag("X-Newest"))
-    named = await _named(call, specs)
-    found = await followed(call, named, call.flag("X-Newest"))
+    try:
+        named = await _named(call, specs)
+        found = await followed(call, named, call.flag("X-Newest"))
+    except NotFound:
+        await tell_no_version(call)
+        raise
     await tell_version(call, named, found)
     return found
 

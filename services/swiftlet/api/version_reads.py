@@ -85,3 +85,9 @@ async def tell_version(call: Call, named: Stored, found: Stored) -> None:
         here = reached is not None and (reached[0].account, reached[0].container) == (call.path.account, call.container)
         version = reached[1].internal if reached is not None and here else NULL
     tell(call, VERSION_ID, version)
+
+
+async def tell_no_version(call: Call) -> None:
+    """Have a 404 say that no version is the current one (`null`), in containers that have versions; NotFound."""
+    if has_versions(await container_of(call.api, call.path)):
+        tell(call, VERSION_ID, NULL)

@@ -41,6 +41,18 @@ async def get(proxy: Proxy, version: str = "", name: str = "c/o") -> tuple[int, 
     return answer.status, answer.body if answer.status == 200 else b""
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_is_not_there_is_no_version(proxy: Proxy, method: str) -> None:
+    await put_version(proxy, b"1", "c/gone")
+    assert (await proxy.call("DELETE", "c/gone")).status == 204
+    for name in ("c/gone", "c/never"):
+        answer = await proxy.call(method, name)
+        assert (answer.status, answer.headers["X-Object-Version-Id"]) == (404, "null")
+    assert (await proxy.call("PUT", "plain")).status == 201
+    assert "X-Object-Version-Id" not in (await proxy.call(method, "plain/never")).headers
+    assert (await proxy.call(method, "nowhere/never")).status == 404
+
+
 class TestContainers:
     async def test_the_header_is_shown(self, proxy: Proxy) -> None:
         for method in ("GET", "HEAD"):
