@@ -62,8 +62,9 @@ def _of_section(model: type[BaseModel], prefix: str) -> Iterator[Limit]:
 
 def _constants() -> Iterator[Limit]:
     for file in sorted((ROOT / "services" / "swiftlet").rglob("*.py")):
-        if not {"tests", "sim"} & set(file.parts):
-            yield from _of_module(file, file.relative_to(ROOT / "services" / "swiftlet").as_posix())
+        module = file.relative_to(ROOT / "services" / "swiftlet")
+        if not {"tests", "sim"} & set(module.parts):
+            yield from _of_module(file, module.as_posix())
     for file in sorted((ROOT / "native" / "crates").glob("*/src/**/*.rs")):
         if "tests" not in file.stem:
             yield from _of_crate(file, file.relative_to(ROOT / "native" / "crates").as_posix().replace("src/", ""))

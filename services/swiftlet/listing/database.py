@@ -286,6 +286,15 @@ class Database(RowTables[R]):
         self._merge_metadata(other.metadata, forgotten)
         self.undo_lost_deletion()
 
+    def mend_counts(self) -> bool:
+        """Have totals and set hash be those of the rows, in a write transaction; whether they were not."""
+        self._read_anew()
+        self._clean = self.head
+        totals, digest = self.recount()
+        mended = replace(self.head, totals=totals, rows_digest=digest)
+        found, self.head = mended != self.head, mended
+        return found
+
     def verify(self) -> None:
         """DamagedDatabase unless totals and set hash are those of the rows."""
         if self.recount() != (self.head.totals, self.head.rows_digest):

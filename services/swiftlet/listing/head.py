@@ -20,6 +20,10 @@ class Totals:
     objects: int = 0
     bytes: int = 0
 
+    def plus(self, more: Totals) -> Totals:
+        """Those of both."""
+        return Totals(self.rows + more.rows, self.objects + more.objects, self.bytes + more.bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -50,13 +54,11 @@ class Head:
     @property
     def whole(self) -> Totals:
         """Totals with those of the shards."""
-        own, away = self.totals, self.away
-        return Totals(own.rows + away.rows, own.objects + away.objects, own.bytes + away.bytes)
+        return self.totals.plus(self.away)
 
     def counted(self, more: Totals, rows_digest: bytes) -> Head:
         """After rows have changed: so much more is in them, and this is their set hash."""
-        own = self.totals
-        totals = Totals(own.rows + more.rows, own.objects + more.objects, own.bytes + more.bytes)
+        totals = self.totals.plus(more)
         stamps = self.created, self.put_timestamp, self.delete_timestamp
         return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away)
 

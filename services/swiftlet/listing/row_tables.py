@@ -38,6 +38,17 @@ class Change:
 
 
 NOTHING = Change(0, Totals(), 0)
+TABLES = ("live", "marker")
+"""Where rows are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Totals of some rows, the sum of their terms, and the name behind which there may be more ("": there are none)."""
+
+    totals: Totals
+    terms: int
+    more: str
 
 
 class RowTables(ABC, Generic[R]):
@@ -219,14 +230,21 @@ class RowTables(ABC, Generic[R]):
 
     def recount(self) -> tuple[Totals, bytes]:
         """Totals and set hash from the rows themselves; reads them all."""
-        rows = objects = size = digest = 0
-        for table in ("live", "marker"):
-            for row in self.fetch(table, Span("", None), False, -1):
-                digest += sethash.term(row)
-                if table == "live":
-                    weight = self.weigh(self.pack(row))
-                    rows, objects, size = rows + 1, objects + weight[0], size + weight[1]
-        return Totals(rows, objects, size), sethash.add(bytes(sethash.SIZE), digest)
+        counts = [self.count(table, "", -1) for table in TABLES]
+        digest = sethash.add(bytes(sethash.SIZE), sum(count.terms for count in counts))
+        return counts[0].totals, digest
+
+    def count(self, table: str, start: str, limit: int) -> Counted:
+        """What up to `limit` rows of a table (-1: all), behind the name `start`, come to; "" is before all names."""
+        rows = objects = size = terms = number = 0
+        last = ""
+        for row in self.fetch(table, Span(after(start) if start else "", None), False, limit):
+            terms += sethash.term(row)
+            last, number = row.name, number + 1
+            if table == "live":
+                weight = self.weigh(self.pack(row))
+                rows, objects, size = rows + 1, objects + weight[0], size + weight[1]
+        return Counted(Totals(rows, objects, size), terms, last if number == limit else "")
 
 
 def _name(row: ObjectRow | ContainerRow) -> str:

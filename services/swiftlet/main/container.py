@@ -24,6 +24,7 @@ from swiftlet.storage.account_usage import AccountUsage
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_answers import databases_placed_by
+from swiftlet.storage.listing_recount import Recount
 from swiftlet.storage.listing_upkeep import ListingUpkeep
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
@@ -119,11 +120,15 @@ def _use_reporter(
 
 
 def _use_upkeep(app: web.Application, settings: ContainerSettings, stores: Mapping[str, ListingStore]) -> None:
-    """Forgets what is old, while `app` runs."""
+    """Forgets what is old, and counts rows, while `app` runs."""
     upkeep = ListingUpkeep(stores, settings.cluster.reclaim_age_s)
+    recount = Recount(stores, settings.container.recount_interval_s)
 
     async def kept(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(upkeep.run):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(in_background(upkeep.run))
+            if settings.container.recount_interval_s:
+                await stack.enter_async_context(in_background(recount.run))
             yield
 
     app.cleanup_ctx.append(kept)

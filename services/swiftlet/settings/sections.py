@@ -491,6 +491,12 @@ class ContainerSection(NodeTimeouts):
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
     )
+    recount_interval_s: float = Field(
+        default=7 * 86_400.0,
+        ge=0.0,
+        description="Seconds between two passes that count the rows of all databases and put right totals that differ; "
+        "0 for none.",
+    )
     usage_interval_s: Seconds = Field(
         default=60.0,
         description="Seconds between walks over the account databases that find out which accounts hold most, for the "

@@ -30,6 +30,7 @@ from swiftlet.placement.tests.cluster import (
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault
 from swiftlet.storage.owed_delivery import OWED_FOR_S
+from swiftlet.timestamp import Timestamp
 
 
 @pytest.fixture
@@ -319,7 +320,8 @@ async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: Me
     assert cluster.debts(first) == 1
     await cluster.deliver_owed(OWED_FOR_S + 1)
     assert cluster.debts(first) == 0
-    partition, listed = cluster.container_partition(), set()
+    partition = cluster.container_partition()
+    listed: set[tuple[Timestamp, int]] = set()
     for replica in row.replicas:
         device = cluster.container_devices()[replica]
         listing = await cluster.databases[device.name].list_objects(partition, ACCOUNT, CONTAINER, ListingQuery())

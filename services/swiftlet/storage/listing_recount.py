@@ -1,0 +1,123 @@
+"""Totals and set hashes of listing databases, counted anew from their rows.
+
+Both are kept with each change of a row. A row that was changed behind the server's back, or a defect, would leave them
+wrong: a container would show other totals than its listing adds up to, and replicas that differ could take themselves
+for equal. So each database is counted once in `interval_s`, and what is wrong is put right by one more count within a
+transaction. The rows themselves are proved by the listing audit.
+
+Fault model: rows may change while a database is counted page by page: it is counted anew, and left to the next pass
+when it never stands still. The process may be killed at any point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from prometheus_client import Counter
+
+from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
+from swiftlet.listing import sethash
+from swiftlet.listing.head import Head, Totals
+from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.row_tables import TABLES, Counted
+from swiftlet.listing.writer import AnyDb
+from swiftlet.model import DatabaseId, DatabaseKind
+from swiftlet.web.logs import get_logger
+
+WRONG = Counter(
+    "swiftlet_listing_recounts_wrong_total", "Databases whose totals or set hash were not those of their rows."
+)
+DONE = Counter("swiftlet_listing_recounts_total", "Databases that were counted.", ["result"])
+PAGE_ROWS = 2000
+"""Rows that are counted at a time."""
+TRIES = 3
+"""How often a database is counted that changes meanwhile."""
+SHARE = 0.02
+"""The largest share of the time that counting takes."""
+_log = get_logger("listing-recount")
+
+
+class Recount:
+    """Counts the databases of all devices of a server. Lives in one event loop."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, ListingStore],
+        interval_s: float,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`interval_s` lies between the beginnings of two passes at least."""
+        self._stores = stores
+        self._interval_s = interval_s
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Pass after pass, the first at a random moment of an interval, until cancelled."""
+        await self._sleep(random.uniform(0.0, self._interval_s))  # noqa: S311 - spreads load
+        while True:
+            began_s = time.monotonic()
+            await self.run_once()
+            await self._sleep(max(0.0, self._interval_s - (time.monotonic() - began_s)))
+
+    async def run_once(self) -> int:
+        """One pass; how many databases were wrong."""
+        wrong = 0
+        for device, store in self._stores.items():
+            try:
+                wrong += await self._device(store)
+            except SwiftletError as error:
+                _log.warning("counting a device's databases ended early", device=device, error=str(error))
+        return wrong
+
+    async def _device(self, store: ListingStore) -> int:
+        wrong = 0
+        for kind in DatabaseKind:
+            for partition in await store.partitions(kind):
+                for id in await store.databases(kind, partition):
+                    try:
+                        wrong += await self._database(store, id)
+                    except (NotFound, StoreFormatError) as error:
+                        _log.info("a database could not be counted", database=str(id), error=str(error))
+        return wrong
+
+    async def _database(self, store: ListingStore, id: DatabaseId) -> bool:
+        """Count one, and put it right; whether it was wrong."""
+        for _ in range(TRIES):
+            agrees = await self._agrees(store, id)
+            if agrees is None:
+                continue
+            mended = not agrees and await store.write(id, lambda database: database.mend_counts(), grows=False)
+            if mended:
+                WRONG.inc()
+                _log.warning("totals or set hash were not those of the rows, and are now", database=str(id))
+            DONE.labels("mended" if mended else "right").inc()
+            return bool(mended)
+        DONE.labels("changing").inc()
+        return False
+
+    async def _agrees(self, store: ListingStore, id: DatabaseId) -> bool | None:
+        """Whether a database's totals and set hash are those of its rows; None when the rows changed meanwhile."""
+        first: Head | None = None
+        totals, terms = Totals(), 0
+        for table in TABLES:
+            start = ""
+            while True:
+                began_s = time.monotonic()
+                head, counted = await store.read(id, lambda database: _page(database, table, start))  # noqa: B023
+                await self._sleep((time.monotonic() - began_s) * (1 / SHARE - 1))
+                first = first or head
+                if (head.totals, head.rows_digest) != (first.totals, first.rows_digest):
+                    return None
+                totals, terms = totals.plus(counted.totals), terms + counted.terms
+                start = counted.more
+                if not start:
+                    break
+        assert first is not None
+        return (totals, sethash.add(bytes(sethash.SIZE), terms)) == (first.totals, first.rows_digest)
+
+
+def _page(database: AnyDb, table: str, start: str) -> tuple[Head, Counted]:
+    return database.head, database.count(table, start, PAGE_ROWS)
