@@ -47,7 +47,7 @@ class ListingSyncTransport(Protocol):
         ...
 
     async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
-        """A container's rows and markers of these names, and its first split point ("" for none); NotFound.
+        """A container's or shard's rows and markers of these names, and its first split point ("": none); NotFound.
 
         Rows above the split point are in shards, and not among them.
         """

@@ -1,7 +1,8 @@
 """From objects to rows: every object on this replicator's devices is looked up in its container's replicas.
 
 Each object is brought from its partition's first primary that this replicator works for; a row that a replica lacks, or
-has older than the objects' devices, is brought to it as a write's row is.
+has older than the objects' devices, is brought to it as a write's row is. Names above a container's split points are
+looked up in their shards' replicas.
 
 Fault model: as `swiftlet.sync.audit.rows`. A container that most of its replicas do not know has been deleted: its
 objects are counted and are not listed again. A replica that does not know it is given it by the rounds of databases.
@@ -11,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from swiftlet.errors import NodeBusy, NodeTimeout, NodeUnreachable, NotFound, SwiftletError
-from swiftlet.model import DatabaseId, DatabaseKind, Kind, ListingQuery, ObjectKey, ObjectRow
+from swiftlet.errors import NodeBusy, NodeTimeout, NodeUnreachable, NotFound, SwiftletError, Unavailable
+from swiftlet.listing.shards import shard_name
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, Kind, ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import ListingTransport, ObjectTransport
 from swiftlet.ring.lookup import Ring
@@ -23,13 +27,28 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, ORPHANS, PASS_S, WRONG
 from swiftlet.sync.audit.pace import AuditSettings
-from swiftlet.sync.audit.verdict import Merge, Replace, Wrong, judge, newest
+from swiftlet.sync.audit.verdict import Merge, Replace, Settled, Verdict, Wrong, judge, newest
+from swiftlet.sync.databases.exchange import split_points
 from swiftlet.transport.listing_sync import ListingSyncTransport
 from swiftlet.web.logs import get_logger
 
 _BATCH = 200
 """Objects whose rows are asked for together."""
+_Stored: TypeAlias = tuple[ObjectKey, ObjectRow]
+"""An object on a device, and the row that it stands for."""
 _log = get_logger("listing-audit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one replica of a database had."""
+
+    point: str
+    """Its first split point; "" for none."""
+    beyond: set[str]
+    """Names above that point of which it has rows nevertheless."""
+    wrong: dict[str, Wrong]
+    """Names whose rows were wrong, and are right now."""
 
 
 class ContainerRows(ListingSyncTransport, ListingTransport, Protocol):
@@ -80,7 +99,7 @@ class ObjectsAudit:
 
     async def _device(self, device: Device, policy: int) -> None:
         waiting: list[ObjectKey] = []
-        horizon = self._now_s() - self._settings.settle_s
+        horizon = self._horizon_s
         for partition in await self._transport.partitions(device, policy):
             if self._walker(policy, partition) != device.id:
                 continue
@@ -101,7 +120,7 @@ class ObjectsAudit:
 
     async def _batch(self, device: Device, keys: Sequence[ObjectKey]) -> None:
         begun = time.monotonic()
-        containers: dict[tuple[str, str], list[tuple[ObjectKey, ObjectRow]]] = {}
+        containers: dict[tuple[str, str], list[_Stored]] = {}
         for answer in await asyncio.gather(*(self._stored(device, key) for key in keys)):
             if answer is not None:
                 key, place, row = answer
@@ -125,17 +144,16 @@ class ObjectsAudit:
         _, account, container, name = info.name.split("/", 3)
         return key, (account, container), ObjectRow.of(name, info)
 
-    async def _container(self, path: Path, stored: Sequence[tuple[ObjectKey, ObjectRow]]) -> None:
-        """Compare one container's objects with each of its replicas."""
-        digest = self._hash_path.of(path)
-        ring = self._container_ring()
-        id = DatabaseId(DatabaseKind.CONTAINER, ring.partition_of(digest), digest)
-        holders = ring.primaries(id.partition)
+    async def _container(self, path: Path, stored: Sequence[_Stored]) -> None:
+        """Compare one container's objects with each of its replicas, and with those of its shards."""
+        name = DatabaseName(path.account, path.container)
+        id = self._database(name)
+        holders = self._container_ring().primaries(id.partition)
+        seen: list[_Seen] = []
         unknown = 0
-        wrong: dict[str, Wrong] = {}
         for holder in holders:
             try:
-                wrong |= await self._replica(path, id, holder, stored)
+                seen.append(await self._replica(name, name, id, holder, stored))
             except NotFound:
                 unknown += 1
             except SwiftletError as error:
@@ -143,40 +161,93 @@ class ObjectsAudit:
         if 2 * unknown > len(holders):
             ORPHANS.inc(len(stored))
             return
-        for name, kind in wrong.items():
+        if len(seen) == len(holders) and any(one.point for one in seen):
+            try:
+                seen += await self._shards(name, id, seen, stored)
+            except SwiftletError as error:
+                _log.info("rows of shards can't be looked up now", container=str(path), error=str(error))
+        wrong = {object_name: kind for one in seen for object_name, kind in one.wrong.items()}
+        for object_name, kind in wrong.items():
             WRONG.labels(kind.value).inc()
             MENDED.labels(kind.value).inc()
-            _log.warning("a listing was wrong", container=str(path), object=name, kind=kind.value)
+            _log.warning("a listing was wrong", container=str(path), object=object_name, kind=kind.value)
         self._found += len(wrong)
 
+    def _database(self, name: DatabaseName) -> DatabaseId:
+        digest = self._hash_path(name.account, name.container)
+        return DatabaseId(DatabaseKind.CONTAINER, self._container_ring().partition_of(digest), digest)
+
+    async def _shards(
+        self, name: DatabaseName, id: DatabaseId, seen: Sequence[_Seen], stored: Sequence[_Stored]
+    ) -> list[_Seen]:
+        """Compare those that lie above the split points with the replicas of their shards.
+
+        Names of which a replica of the container itself still has a row are on their way to the shard: left alone.
+        """
+        moving = {object_name for one in seen for object_name in one.beyond}
+        low = min(one.point for one in seen if one.point)
+        above = [one for one in stored if low < one[1].name and one[1].name not in moving]
+        if not above:
+            return []
+        points = await self._points(name, id)
+        groups: dict[str, list[_Stored]] = {}
+        for one in above:
+            groups.setdefault(points[bisect_left(points, one[1].name) - 1], []).append(one)
+        found: list[_Seen] = []
+        for point, group in groups.items():
+            shard = shard_name(name, point)
+            shard_id = self._database(shard)
+            for holder in self._container_ring().primaries(shard_id.partition):
+                try:
+                    found.append(await self._replica(name, shard, shard_id, holder, group))
+                except SwiftletError as error:
+                    _log.info("rows can't be looked up now", shard=str(shard), device=holder.name, error=str(error))
+        return found
+
+    async def _points(self, name: DatabaseName, id: DatabaseId) -> list[str]:
+        """All split points of a container, in order; Unavailable while its replicas do not agree about them."""
+        holders = self._container_ring().primaries(id.partition)
+        states = [await self._listings.database_state(holder, id) for holder in holders]
+        points = split_points(states[0])
+        if not points or any(split_points(state) != points for state in states):
+            raise Unavailable(f"the replicas of {name} do not agree about its split points")
+        return points
+
     async def _replica(
-        self, path: Path, id: DatabaseId, holder: Device, stored: Sequence[tuple[ObjectKey, ObjectRow]]
-    ) -> dict[str, Wrong]:
-        """Bring one replica what it lacks; which names it had wrong. NotFound without the container."""
-        assert path.container is not None
+        self, name: DatabaseName, database: DatabaseName, id: DatabaseId, holder: Device, stored: Sequence[_Stored]
+    ) -> _Seen:
+        """Bring one replica of `database`, the container `name` or a shard of it, what it lacks; NotFound."""
         rows, point = await self._listings.find_rows(holder, id, [row.name for _, row in stored])
         listed = {row.name: row for row in rows}
-        horizon = self._now_s() - self._settings.settle_s
-        wrong: dict[str, Wrong] = {}
-        for key, found in stored:
-            row = listed.get(found.name)
-            if point and found.name > point:
-                row = await self._in_shard(path, id, holder, found.name)
-            if row == found or not isinstance(judge(row, found, True), Merge | Replace):
-                continue
-            verdict, looked = await self._objects.judge(Path(path.account, path.container, found.name), key.policy, row)
-            if not isinstance(verdict, Merge | Replace):
-                continue
-            if newest(row, looked.truth).seconds > horizon:
-                continue
-            if isinstance(verdict, Merge):
-                await self._listings.update_rows(holder, id.partition, path.account, path.container, [verdict.row])
-            elif not await self._listings.replace_rows(holder, id, [(verdict.seen, verdict.row)]):
-                continue
-            wrong[found.name] = verdict.wrong
-        return wrong
+        own = [one for one in stored if not point or one[1].name <= point]
+        verdicts = await asyncio.gather(*(self._judge(name, *one, listed.get(one[1].name)) for one in own))
+        merges = [verdict for verdict in verdicts if isinstance(verdict, Merge)]
+        replaces = [verdict for verdict in verdicts if isinstance(verdict, Replace)]
+        await self._merge(name, database, id, holder, [merge.row for merge in merges])
+        wrong: dict[str, Wrong] = {merge.row.name: merge.wrong for merge in merges}
+        changes = [(replace.seen, replace.row) for replace in replaces]
+        if changes and await self._listings.replace_rows(holder, id, changes):
+            wrong |= {replace.row.name: replace.wrong for replace in replaces}
+        return _Seen(point, {row.name for row in rows if point and row.name > point}, wrong)
 
-    async def _in_shard(self, path: Path, id: DatabaseId, holder: Device, name: str) -> ObjectRow | None:
-        query = ListingQuery(limit=1, prefix=name)
-        _, page = await self._listings.list_objects(holder, id.partition, path.account, path.container or "", query)
-        return next((row for row in page if isinstance(row, ObjectRow) and row.name == name), None)
+    async def _judge(self, name: DatabaseName, key: ObjectKey, found: ObjectRow, row: ObjectRow | None) -> Verdict:
+        """What to do about a replica's row of an object that was found; what is young is left alone."""
+        if row == found or not isinstance(judge(row, found, True), Merge | Replace):
+            return Settled.FINE
+        verdict, looked = await self._objects.judge(Path(name.account, name.container, found.name), key.policy, row)
+        if isinstance(verdict, Merge | Replace) and newest(row, looked.truth).seconds > self._horizon_s:
+            return Settled.UNDECIDED
+        return verdict
+
+    async def _merge(
+        self, name: DatabaseName, database: DatabaseName, id: DatabaseId, holder: Device, rows: Sequence[ObjectRow]
+    ) -> None:
+        if rows and database == name:
+            assert name.container is not None
+            await self._listings.update_rows(holder, id.partition, name.account, name.container, rows)
+        elif rows:
+            await self._listings.merge_rows(holder, id, database, rows)
+
+    @property
+    def _horizon_s(self) -> float:
+        return self._now_s() - self._settings.settle_s

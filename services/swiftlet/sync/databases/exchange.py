@@ -140,5 +140,9 @@ def _lacks_points(ours: DatabaseState, theirs: DatabaseState) -> bool:
 
 def first_point(state: DatabaseState) -> str:
     """Up to where replicas of a database have the same rows: its first split point; "" when it has none."""
-    points = [item.name[len(POINT) :] for item in state.metadata if item.name.startswith(POINT)]
-    return min(points, default="")
+    return min(split_points(state), default="")
+
+
+def split_points(state: DatabaseState) -> list[str]:
+    """All split points of a database, in order."""
+    return sorted(item.name[len(POINT) :] for item in state.metadata if item.name.startswith(POINT))
