@@ -73,7 +73,8 @@ def use_objects_audit(
 
 def pace(settings: ReplicatorSettings) -> AuditSettings:
     """How fast the audit goes."""
-    return AuditSettings(rows_per_s=settings.replicator.listing_audit_rows_per_s)
+    section = settings.replicator
+    return AuditSettings(rows_per_s=section.listing_audit_rows_per_s, share=section.listing_audit_share)
 
 
 def _in_background(app: web.Application, run_once: Callable[[], Awaitable[int]], interval_s: float) -> None:

@@ -583,6 +583,13 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         ge=0.0,
         description="Rows, or objects, that the listing audit looks at in a second at most; 0 for no limit.",
     )
+    listing_audit_share: float = Field(
+        default=0.1,
+        gt=0.0,
+        le=1.0,
+        description="The largest share of its time in which the listing audit works or waits for answers, so that it "
+        "goes slower when servers are busy; 1 for no limit.",
+    )
     concurrency: int = Field(
         default=4,
         ge=1,

@@ -26,7 +26,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, ORPHANS, PASS_S, WRONG
-from swiftlet.sync.audit.pace import AuditSettings
+from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, Replace, Settled, Verdict, Wrong, judge, newest
 from swiftlet.sync.databases.exchange import split_points
 from swiftlet.transport.listing_sync import ListingSyncTransport
@@ -81,10 +81,12 @@ class ObjectsAudit:
         self._settings = settings or AuditSettings()
         self._now_s = now_s
         self._found = 0
+        self._pacer = Pacer(self._settings)
 
     async def run_once(self, policies: Sequence[int]) -> int:
         """One pass over all objects of these policies; how many wrong rows were found. Unavailable without a ring."""
         self._found = 0
+        self._pacer.begin()
         whole = True
         for policy in policies:
             for device in self._own(self._rings(policy)):
@@ -110,6 +112,7 @@ class ObjectsAudit:
                     if len(waiting) >= _BATCH:
                         await self._batch(device, waiting)
                         waiting = []
+            await self._pacer.rest()
         await self._batch(device, waiting)
 
     def _walker(self, policy: int, partition: int) -> int | None:
@@ -119,7 +122,6 @@ class ObjectsAudit:
         return next((one.id for one in ring.primaries(partition) if one.id in own), None)
 
     async def _batch(self, device: Device, keys: Sequence[ObjectKey]) -> None:
-        begun = time.monotonic()
         containers: dict[tuple[str, str], list[_Stored]] = {}
         for answer in await asyncio.gather(*(self._stored(device, key) for key in keys)):
             if answer is not None:
@@ -128,8 +130,7 @@ class ObjectsAudit:
         for (account, container), rows in containers.items():
             await self._container(Path(account, container), rows)
         LOOKED_AT.labels("objects").inc(len(keys))
-        if self._settings.rows_per_s:
-            await asyncio.sleep(max(0.0, len(keys) / self._settings.rows_per_s - (time.monotonic() - begun)))
+        await self._pacer.rest(len(keys))
 
     async def _stored(self, device: Device, key: ObjectKey) -> tuple[ObjectKey, tuple[str, str], ObjectRow] | None:
         try:

@@ -1,7 +1,14 @@
-"""How fast the listing audit goes, and what counts as settled."""
+"""How fast the listing audit goes, and what counts as settled.
+
+Load is seen in the time that answers take: a walk works for a share of the time only, so that it rests for longer when
+servers answer slowly.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 
@@ -11,7 +18,42 @@ class AuditSettings:
 
     rows_per_s: float = 100.0
     """Names looked at in a second at most; 0 for no limit."""
+    share: float = 0.1
+    """The largest share of its time in which a walk works or waits for answers; above 0, and 1 for no limit."""
     settle_s: float = 60.0
     """What was written less long ago is left to whoever wrote it."""
     proved_for_s: float = 7 * 86_400.0
     """For how long a database that has not changed since it was proved is taken to be right."""
+
+
+def rest_s(names: int, worked_s: float, settings: AuditSettings) -> float:
+    """For how long a walk rests that has looked at so many names in that time."""
+    for_rate = names / settings.rows_per_s - worked_s if settings.rows_per_s else 0.0
+    return max(0.0, for_rate, worked_s * (1 / settings.share - 1))
+
+
+class Pacer:
+    """Has one walk rest between its steps; all the time between two rests is work."""
+
+    def __init__(
+        self,
+        settings: AuditSettings,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`clock` counts seconds."""
+        self._settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        self._since = clock()
+
+    def begin(self) -> None:
+        """A pass begins now; the time since the last one was no work."""
+        self._since = self._clock()
+
+    async def rest(self, names: int = 0) -> None:
+        """A step that looked at so many names is done; returns when the next one may begin."""
+        pause_s = rest_s(names, self._clock() - self._since, self._settings)
+        if pause_s:
+            await self._sleep(pause_s)
+        self._since = self._clock()

@@ -24,7 +24,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, PASS_S, UNDECIDED, WRONG
-from swiftlet.sync.audit.pace import AuditSettings
+from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, Replace, Settled, newest
 from swiftlet.sync.databases.exchange import NOT_A_DIGEST, first_point
 from swiftlet.timestamp import ZERO
@@ -59,10 +59,12 @@ class RowsAudit:
         self._now_s = now_s
         self._proved: OrderedDict[tuple[int, DatabaseId], tuple[bytes, float]] = OrderedDict()
         self._found = 0
+        self._pacer = Pacer(self._settings)
 
     async def run_once(self) -> int:
         """One pass over all databases; how many wrong rows were found. Unavailable without a ring."""
         self._found = 0
+        self._pacer.begin()
         whole = True
         for device in self._own(self._ring()):
             try:
@@ -83,6 +85,7 @@ class RowsAudit:
                 after = id
                 if any(one.id == device.id for one in self._ring().primaries(id.partition)):
                     whole = await self._database(device, id) and whole
+                    await self._pacer.rest()
             more = more and bool(ids)
         return whole
 
@@ -147,7 +150,6 @@ class RowsAudit:
     async def _page(
         self, id: DatabaseId, name: DatabaseName, place: Path, policy: int, rows: Sequence[ObjectRow]
     ) -> bool:
-        begun = time.monotonic()
         horizon = self._now_s() - self._settings.settle_s
         old = [row for row in rows if newest(row).seconds <= horizon]
         verdicts = await asyncio.gather(
@@ -169,8 +171,7 @@ class RowsAudit:
                     replaces.append(verdict)
         UNDECIDED.inc(undecided)
         await self._mend(id, name, merges, replaces)
-        if self._settings.rows_per_s:
-            await asyncio.sleep(max(0.0, len(old) / self._settings.rows_per_s - (time.monotonic() - begun)))
+        await self._pacer.rest(len(old))
         return len(old) == len(rows) and not undecided and not merges and not replaces
 
     async def _mend(
