@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from swiftlet.errors import NotFound
+from swiftlet.listing.shards import shard_name
 from swiftlet.model import DatabaseName, ObjectRow
 from swiftlet.storage.tests.listing_cluster import ListingCluster, http_cluster, memory_cluster
 from swiftlet.timestamp import Timestamp
@@ -49,3 +50,16 @@ async def test_rows_are_found_and_replaced_where_they_are_as_expected(cluster: L
     info = await transport.container_info(device, 0, "a", "c")
     assert (info.object_count, info.bytes_used) == (3, 16)
     await cluster.stores[device.name].read(id, lambda database: database.verify())
+
+
+async def test_rows_and_markers_of_a_shard_are_found(cluster: ListingCluster) -> None:
+    """A shard's database was never PUT: it has to be there, and no more."""
+    [device], transport = cluster.devices, cluster.transport
+    shard = shard_name(NAME, "m")
+    id = cluster.stores[device.name].id_of(0, shard)
+    with pytest.raises(NotFound):
+        await transport.find_rows(device, id, ["x"])
+    gone = ObjectRow("y", Timestamp.at(2), deleted=True)
+    await transport.merge_rows(device, id, shard, [row("x", 2), gone])
+    found, point = await transport.find_rows(device, id, ["x", "y", "missing"])
+    assert (sorted(found, key=lambda one: one.name), point) == ([row("x", 2), gone], "")
