@@ -72,9 +72,13 @@ def use_objects_audit(
 
 
 def pace(settings: ReplicatorSettings) -> AuditSettings:
-    """How fast the audit goes."""
+    """How fast the audit goes, and what it leaves alone."""
     section = settings.replicator
-    return AuditSettings(rows_per_s=section.listing_audit_rows_per_s, share=section.listing_audit_share)
+    return AuditSettings(
+        rows_per_s=section.listing_audit_rows_per_s,
+        settle_s=section.listing_audit_settle_s,
+        share=section.listing_audit_share,
+    )
 
 
 def _in_background(app: web.Application, run_once: Callable[[], Awaitable[int]], interval_s: float) -> None:

@@ -590,6 +590,12 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         description="The largest share of its time in which the listing audit works or waits for answers, so that it "
         "goes slower when servers are busy; 1 for no limit.",
     )
+    listing_audit_settle_s: float = Field(
+        default=60.0,
+        ge=0.0,
+        description="Seconds for which the listing audit leaves alone what was written: its row may still be on its "
+        "way. Shorter than owed rows and rounds need, it counts as wrong what is only late.",
+    )
     concurrency: int = Field(
         default=4,
         ge=1,
