@@ -109,6 +109,12 @@ READS ?= 20000
 stale-reads: setup ## READS reads under overwrites while object servers are killed, or stopped, one at a time: none may be stale
 	@READS=$(READS) .venv/bin/python -m pytest -q -s e2e/standalone/test_stale_reads.py
 
+# make model-kills SEED=1 OPS=20000
+OPS ?= 600
+.PHONY: model-kills
+model-kills: setup ## OPS random writes while servers are killed, chosen by SEED: objects, listings and totals agree on every replica
+	@OPS=$(OPS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_model_kills.py
+
 # make splits SPLIT_SECONDS=900 SEED=3
 SPLIT_SECONDS ?= 300
 .PHONY: splits
