@@ -1,8 +1,9 @@
 """Objects, listings and totals agree after random operations of several clients while servers are killed.
 
-Fault model: SIGKILL of one object server, container server or replicator at a time, at random moments, started again
-within seconds. While that goes on no read may show anything that the acknowledged operations do not allow; after what
-is owed was delivered and two rounds everything has to agree, on every replica, and the listing audit finds nothing.
+Fault model: SIGKILL of one object server, container server, replicator or worker of the proxy at a time, at random
+moments, started again within seconds. While that goes on no read may show anything that the acknowledged operations do
+not allow; after what is owed was delivered and two rounds everything has to agree, on every replica, and the listing
+audit finds nothing.
 
 `SEED` chooses what is done and killed, `OPS` how many writes there are (`make model-kills`): after each `EPISODE`
 everything is checked, and the next one goes on from there.
@@ -18,10 +19,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from e2e.standalone.cluster import Cluster, start_cluster
-from e2e.standalone.model_checks import Checks, settle
+from e2e.standalone.model_checks import Checks, settle, wait_until
 from e2e.standalone.model_clients import Model, Worker, make_containers, new_model
 from e2e.standalone.wire import Client
 
@@ -30,14 +32,14 @@ OPS = int(os.environ.get("OPS", "600"))
 """Writes, at least."""
 EPISODE = 1000
 """Writes between two checks, at least."""
-KILLS = 3
+KILLS = 3 if OPS < EPISODE else 8
 """In each episode, at least."""
+AWAY_S = (0.0, 0.3, 1.5) if OPS < EPISODE else (0.0, 0.3, 1.5, 6.0)
 CLIENTS = 6
 EPISODE_S = 300.0
-VICTIMS = [*(f"object-{n}" for n in range(1, 5)), *(f"container-{n}" for n in range(1, 4))] * 2 + [
-    "replicator",
-    "database-replicator",
-]
+WORKER = "a worker of the proxy"
+SERVERS = [*(f"object-{n}" for n in range(1, 5)), *(f"container-{n}" for n in range(1, 4))]
+VICTIMS = [*SERVERS, *SERVERS, "replicator", "database-replicator", WORKER, WORKER]
 
 
 def disturbed(cluster: Cluster, client: Client, model: Model, chooser: random.Random, writes: int) -> list[str]:
@@ -62,9 +64,12 @@ def disturbed(cluster: Cluster, client: Client, model: Model, chooser: random.Ra
                 if over.wait(chooser.uniform(0.0, 1.0)):
                     break
                 killed.append(chooser.choice(VICTIMS))
-                cluster.kill(killed[-1])
-                over.wait(chooser.choice([0.0, 0.3, 1.5]))
-                cluster.start(killed[-1])
+                if killed[-1] == WORKER:
+                    kill_worker(cluster, chooser)
+                else:
+                    cluster.kill(killed[-1])
+                    over.wait(chooser.choice(AWAY_S))
+                    cluster.start(killed[-1])
         finally:
             over.set()
         for one in work:
@@ -73,6 +78,14 @@ def disturbed(cluster: Cluster, client: Client, model: Model, chooser: random.Ra
         worker.close()
     assert model.written >= wanted, f"{model.written} of {wanted} writes in {EPISODE_S:g} s: {dict(model.counts)}"
     return killed
+
+
+def kill_worker(cluster: Cluster, chooser: random.Random) -> None:
+    """One of them: the proxy starts another one in its place."""
+    proxy = psutil.Process(cluster.pids["proxy"])
+    before = proxy.children()
+    chooser.choice(before).kill()
+    wait_until(lambda: len(after := proxy.children()) == len(before) and after != before, "another worker of the proxy")
 
 
 def empty(client: Client, model: Model) -> None:
@@ -102,7 +115,7 @@ def test_objects_listings_and_totals_agree_after_kills(tmp_path: Path) -> None:
             checks.run()
             print(
                 f"{time.monotonic() - begun:.0f} s: {model.written} writes, {model.unanswered} without an answer, "
-                f"killed {' '.join(killed)}, rounds brought {[(one['pushed'], one['pulled']) for one in did]}, "
+                f"killed {', '.join(killed)}, rounds brought {[(one['pushed'], one['pulled']) for one in did]}, "
                 f"settled and checked in {time.monotonic() - ended:.1f} s"
             )
         print(dict(sorted(model.counts.items())))
