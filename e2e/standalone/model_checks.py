@@ -150,14 +150,15 @@ class Checks:
             version = None if shown[0] is None else shown[0].version
             allowed = self._model.histories[path].allowed(begun, time.monotonic())
             if shown[0] != shown[1] or version not in allowed:
-                wrong.append(f"{path} is {shown}, allowed are {set(allowed)}")
+                known = self._model.histories[path].told()
+                wrong.append(f"{path} is {shown}, allowed are {set(allowed)}:\n  {known}")
             if version is not None and md5(answers[0].body, usedforsecurity=False).hexdigest() != version.etag:
                 wrong.append(f"the bytes of {path} do not have its ETag")
             return path, shown[0]
 
         with ThreadPoolExecutor(8) as pool:
             found = dict(pool.map(look, self._model.histories))
-        assert wrong == []
+        assert wrong == [], f"{len(wrong)} objects are wrong: {wrong[:5]}"
         return {path: one for path, one in found.items() if one is not None}
 
     def _listings(self, seen: Mapping[str, Seen]) -> None:

@@ -109,6 +109,14 @@ class History:
                     found.add(replace(version, number=number, content_type=content_type or ""))
         return frozenset(found)
 
+    def told(self) -> str:
+        """All that is known, for whoever looks for what went wrong."""
+        lines = []
+        for one in self.operations:
+            what = f"POST {one.number} {one.content_type}" if one.versions is None else f"{set(one.versions())}"
+            lines.append(f"{one.begun:.4f} to {one.ended:.4f} {one.outcome.value}: {what}")
+        return "\n  ".join(lines)
+
 
 def _latest(operations: Iterable[Operation]) -> float:
     """When the last of them was begun: what had ended before has lost against it."""
