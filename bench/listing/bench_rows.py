@@ -69,8 +69,9 @@ class BringingServers(MemoryObjectTransport):
         written: tuple[Timestamp, str],
         row: RowUpdate | None,
         listed: Callable[[RowUpdate], ObjectRow],
+        post: bool = False,
     ) -> RowFate:
-        return await self._servers[device.address]._reply(device, key, written, row, listed)
+        return await self._servers[device.address]._reply(device, key, written, row, listed, post)
 
 
 def lanes_to(cluster: MemoryCluster, listing: CountedListing) -> RowLanes:
