@@ -13,7 +13,7 @@ from swiftlet.api.readables import Stored
 from swiftlet.api.reserved import version_path
 from swiftlet.api.resolver import reader_of
 from swiftlet.api.versioning import DELETE_MARKER, NULL, VERSION_ID, has_versions, parse_version
-from swiftlet.errors import NotFound
+from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerInfo, ObjectInfo
 from swiftlet.names import Path
 
@@ -49,12 +49,12 @@ async def find_version(call: Call, path: Path, text: str) -> Stored:
         stored = await (reader.get(found, newest=newest) if whole else reader.head(found, newest))
     except NotFound as error:
         raise NotFound(f"{path} has no version {text}") from error
-    if call.request.method in _READING:
-        tell(call, VERSION_ID, NULL if version is None else version.internal)
     link = Link.of(stored.info)
     if version is None and link is not None and link.version is not None:
         await stored.close()
         raise NotFound(f"{path} has no version {NULL}: its current one is {link.version.internal}")
+    if call.request.method in _READING:
+        tell(call, VERSION_ID, NULL if version is None else version.internal)
     if version is not None and stored.info.content_type == DELETE_MARKER:
         await stored.close()
         if call.request.method in _READING:
@@ -89,5 +89,9 @@ async def tell_version(call: Call, named: Stored, found: Stored) -> None:
 
 async def tell_no_version(call: Call) -> None:
     """Have a 404 say that no version is the current one (`null`), in containers that have versions; NotFound."""
-    if has_versions(await container_of(call.api, call.path)):
+    try:
+        container = await container_of(call.api, call.path)
+    except Unavailable:
+        return  # The 404 stands; whether there are versions can't be known now.
+    if has_versions(container):
         tell(call, VERSION_ID, NULL)

@@ -48,6 +48,10 @@ async def test_what_is_not_there_is_no_version(proxy: Proxy, method: str) -> Non
     for name in ("c/gone", "c/never"):
         answer = await proxy.call(method, name)
         assert (answer.status, answer.headers["X-Object-Version-Id"]) == (404, "null")
+    await put_version(proxy, b"1", "c/there")
+    answer = await proxy.call(method, "c/there", query="version-id=null")
+    assert answer.status == 404
+    assert "X-Object-Version-Id" not in answer.headers
     assert (await proxy.call("PUT", "plain")).status == 201
     assert "X-Object-Version-Id" not in (await proxy.call(method, "plain/never")).headers
     assert (await proxy.call(method, "nowhere/never")).status == 404
