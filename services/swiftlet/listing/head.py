@@ -21,7 +21,7 @@ class Totals:
     bytes: int = 0
 
     def plus(self, more: Totals) -> Totals:
-        """Those of both."""
+        """The sum of these totals and of `more`."""
         return Totals(self.rows + more.rows, self.objects + more.objects, self.bytes + more.bytes)
 
 

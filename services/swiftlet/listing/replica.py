@@ -140,7 +140,7 @@ async def find_rows(store: ListingStore, id: DatabaseId, names: Sequence[str]) -
 
     def find(database: AnyDb) -> tuple[list[ObjectRow], str]:
         assert isinstance(database, ContainerDb)
-        if not (database.head.name.container or "").startswith(shards.SHARD):
+        if not shards.is_shard(database.head.name):
             database.require()
         return database.find_all(names), min(database.points(), default="")
 

@@ -39,7 +39,7 @@ class Change:
 
 NOTHING = Change(0, Totals(), 0)
 TABLES = ("live", "marker")
-"""Where rows are."""
+"""The tables of live rows and of markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RowTables(ABC, Generic[R]):
         names = ", ".join(self.columns)
         self._select = " UNION ALL ".join(
             f"SELECT {names}, {deleted} FROM {table} WHERE name IN (%s)"  # noqa: S608
-            for deleted, table in enumerate(("live", "marker"))
+            for deleted, table in enumerate(TABLES)
         )
         self._insert = f"INSERT OR REPLACE INTO %s ({names}) VALUES "  # noqa: S608
         self._slots = f"({', '.join('?' * len(self.columns))})"
@@ -143,7 +143,7 @@ class RowTables(ABC, Generic[R]):
     def rows(self, start: str, upto: str, limit: int) -> list[R]:
         """Up to `limit` rows with `start < name <= upto` by name, removed ones included; "" is no bound."""
         span = Span(after(start) if start else "", after(upto) if upto else None)
-        found = [row for table in ("live", "marker") for row in self.fetch(table, span, False, limit)]
+        found = [row for table in TABLES for row in self.fetch(table, span, False, limit)]
         return sorted(found, key=_name)[:limit]
 
     # Changing.

@@ -19,6 +19,7 @@ from swiftlet.listing import sethash
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.head import Totals
 from swiftlet.listing.query import Span, after, list_page
+from swiftlet.listing.row_tables import TABLES
 from swiftlet.listing.schema import ensure_shard_table
 from swiftlet.model import (
     DatabaseName,
@@ -37,6 +38,11 @@ SHARD = "\0shard\0"
 MAX_POINTS = 1000
 """Split points of one container."""
 _COMPLETE, _TAKEN, _FOUNDED = 1, -1, 2
+
+
+def is_shard(name: DatabaseName) -> bool:
+    """Whether a database of this name holds a part of a container's rows."""
+    return (name.container or "").startswith(SHARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +311,7 @@ def middle_of(database: ContainerDb, upper: str | None) -> str | None:
 def tail(database: ContainerDb, low: str, upto: str | None, limit: int) -> list[ObjectRow]:
     """The highest rows with `low < name <= upto`, removed ones included, from the top down."""
     span = Span(after(low) if low else "", None if upto is None else after(upto))
-    found = [row for table in ("live", "marker") for row in database.fetch(table, span, True, limit)]
+    found = [row for table in TABLES for row in database.fetch(table, span, True, limit)]
     return sorted(found, key=lambda row: row.name, reverse=True)[:limit]
 
 

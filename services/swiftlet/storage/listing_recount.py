@@ -25,6 +25,7 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.row_tables import TABLES, Counted
 from swiftlet.listing.writer import AnyDb
 from swiftlet.model import DatabaseId, DatabaseKind
+from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.web.logs import get_logger
 
 WRONG = Counter(
@@ -53,6 +54,7 @@ class Recount:
         self._stores = stores
         self._interval_s = interval_s
         self._sleep = sleep
+        self._pacer = Pacer(AuditSettings(rows_per_s=0.0, share=SHARE), sleep=sleep)
 
     async def run(self) -> None:
         """Pass after pass, the first at a random moment of an interval, until cancelled."""
@@ -65,6 +67,7 @@ class Recount:
     async def run_once(self) -> int:
         """One pass; how many databases were wrong."""
         wrong = 0
+        self._pacer.begin()
         for device, store in self._stores.items():
             try:
                 wrong += await self._device(store)
@@ -105,9 +108,8 @@ class Recount:
         for table in TABLES:
             start = ""
             while True:
-                began_s = time.monotonic()
                 head, counted = await store.read(id, lambda database: _page(database, table, start))  # noqa: B023
-                await self._sleep((time.monotonic() - began_s) * (1 / SHARE - 1))
+                await self._pacer.rest()
                 first = first or head
                 if (head.totals, head.rows_digest) != (first.totals, first.rows_digest):
                     return None

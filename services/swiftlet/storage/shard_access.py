@@ -63,7 +63,7 @@ async def add_points(
     """See `ShardTransport.shard_points`."""
 
     def add(database: ContainerDb) -> int:
-        if own != (not (database.head.name.container or "").startswith(shards.SHARD)):
+        if own == shards.is_shard(database.head.name):
             raise NotFound(f"{name} is {'a' if own else 'no'} shard")
         return shards.add_points(database, at, points, own)
 

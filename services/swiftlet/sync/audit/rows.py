@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from swiftlet.errors import SwiftletError, Unavailable
-from swiftlet.listing.shards import SHARD
+from swiftlet.listing.shards import SHARD, is_shard
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.ring.lookup import Ring
@@ -122,7 +122,7 @@ class RowsAudit:
         All replicas have to agree: one that has missed that its container was made anew in another policy would look
         for its objects in the wrong ring, and find none.
         """
-        if (name.container or "").startswith(SHARD):
+        if is_shard(name):
             name = _listed(name)
             digest = self._hash_path(name.account, name.container)
             id = DatabaseId(DatabaseKind.CONTAINER, self._ring().partition_of(digest), digest)

@@ -21,7 +21,7 @@ from prometheus_client import Counter
 from swiftlet.errors import NodeError, NotFound
 from swiftlet.listing import replica, sethash
 from swiftlet.listing.database import POINT
-from swiftlet.listing.shards import SHARD
+from swiftlet.listing.shards import is_shard
 from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow
 from swiftlet.ring.model import Device
 from swiftlet.transport.listing_sync import ListingSyncTransport
@@ -86,7 +86,7 @@ class Exchange:
         return Outcome.AGREED
 
     def _end(self, ours: DatabaseState) -> str:
-        if self.one_way and (ours.name.container or "").startswith(SHARD):
+        if self.one_way and is_shard(ours.name):
             return ""
         return first_point(ours)
 
