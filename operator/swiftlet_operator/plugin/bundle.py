@@ -23,7 +23,8 @@ from swiftlet_operator.plugin.picture import INSTANCE_LABEL, Object, addresses, 
 LOG_LINES = 2000
 MAX_FILE_BYTES = 32 << 20
 """Of anything longer the end is left out, and that is noted."""
-OPERATOR = "app.kubernetes.io/name=swiftlet,app.kubernetes.io/component=operator"
+OPERATOR = "app.kubernetes.io/name=swiftlet-operator,app.kubernetes.io/component=operator"
+"""What the chart gives the operator's Deployment and its pods, in whatever namespace they are."""
 OWN = ("rings", "storagepolicies", "storagequotas", "storageusers")
 CHILDREN = (
     "statefulsets.apps",
@@ -35,6 +36,7 @@ CHILDREN = (
     "persistentvolumeclaims",
     "pods",
 )
+_OPERATOR_OBJECTS = {"deployments": "deployments.apps", "pods": "pods"}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -110,10 +112,27 @@ def make(kubectl: Kubectl, cluster: Object, path: Path) -> list[str]:
         pods = _pods(kubectl, bundle, namespace, f"{INSTANCE_LABEL}={name}")
         bundle.collect(_pages(kubectl, namespace, pods))
         bundle.collect(_logs(kubectl, pods))
-        bundle.collect(_logs(kubectl, _pods(kubectl, bundle, None, OPERATOR)))
+        bundle.collect(_operator(kubectl))
+        bundle.collect(_logs(kubectl, _operator_pods(kubectl, bundle)))
     finally:
         bundle.close()
     return bundle.failures
+
+
+def _operator(kubectl: Kubectl) -> list[tuple[str, Callable[[], str]]]:
+    """The operator's Deployment and pods, wherever the chart has put them."""
+
+    def found(resource: str) -> str:
+        return _clean(kubectl.list(resource, None, OPERATOR))
+
+    return [(f"operator/{name}.json", _bound(found, resource)) for name, resource in _OPERATOR_OBJECTS.items()]
+
+
+def _operator_pods(kubectl: Kubectl, bundle: Bundle) -> list[Object]:
+    pods = _pods(kubectl, bundle, None, OPERATOR)
+    if not pods:
+        bundle.failures.append(f"operator: no pod in any namespace has the labels {OPERATOR}, so its log is missing")
+    return pods
 
 
 def _pods(kubectl: Kubectl, bundle: Bundle, namespace: str | None, labels: str) -> list[Object]:

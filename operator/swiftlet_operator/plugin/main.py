@@ -34,11 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("-n", "--namespace", help="that of the context when not given")
-    common.add_argument("--context", help="context of the kubeconfig")
-    common.add_argument("--kubeconfig", help="path of the kubeconfig")
-    parser = argparse.ArgumentParser(prog="kubectl swiftlet", description="Swiftlet's clusters, as kubectl sees them.")
+    # Understood before the command and after it; what is not said after it must not undo what was said before.
+    common = _where_options(argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        prog="kubectl swiftlet",
+        description="Swiftlet's clusters, as kubectl sees them.",
+        parents=[_where_options(None)],
+    )
     parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
@@ -63,6 +65,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.tar.gz)")
     command.set_defaults(run=_bundle)
     return parser
+
+
+def _where_options(default: str | None) -> argparse.ArgumentParser:
+    """The options that say which cluster and namespace, as kubectl itself has them."""
+    options = argparse.ArgumentParser(add_help=False)
+    for flags, text in (
+        (("-n", "--namespace"), "that of the context when not given"),
+        (("--context",), "context of the kubeconfig"),
+        (("--kubeconfig",), "path of the kubeconfig"),
+    ):
+        options.add_argument(*flags, default=default, help=text)
+    return options
 
 
 def _target(text: str) -> str:

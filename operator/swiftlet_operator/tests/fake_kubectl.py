@@ -62,7 +62,9 @@ def main(arguments: list[str]) -> None:
     elif words[0] == "version":
         sys.stdout.write('{"serverVersion": {"gitVersion": "v1.33.13"}}')
     elif words[0] == "logs":
-        pod = next(one for one in words[1:] if one not in ("data", option(arguments, "--container")))
+        pod = next(
+            one for one in words[1:] if one not in (option(arguments, "--namespace"), option(arguments, "--container"))
+        )
         sys.stdout.write(state["logs"].get(f"{pod}/{option(arguments, '--container')}", ""))
     elif raw := option(arguments, "--raw"):
         if raw not in state["raw"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import chunks
 from swiftlet_operator.plugin import drain
+from swiftlet_operator.plugin.bundle import OPERATOR
 from swiftlet_operator.plugin.devices import Place, places
 from swiftlet_operator.plugin.gather import clusters_of, look
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError
@@ -23,6 +25,7 @@ from swiftlet_operator.plugin.render import bar, size
 from swiftlet_operator.tests import fake_kubectl
 
 LABELS = {"app.kubernetes.io/instance": "store", "app.kubernetes.io/managed-by": "swiftlet-operator"}
+REPOSITORY = Path(__file__).parents[3]
 SECRET_WORD = "dGhpcy1tdXN0LW5vdC1iZS1zZWVu"
 
 
@@ -351,6 +354,81 @@ def test_a_bundle_has_everything_but_secrets_and_lists_what_failed(fake: Fake, t
         in (files["failures.txt"])
     )
     assert "metrics/store-disks-0-replicator.txt" in files["failures.txt"]
+
+
+def operator(**container: Any) -> list[dict[str, Any]]:
+    """The operator as the chart installs it."""
+    labels = {"app.kubernetes.io/name": "swiftlet-operator", "app.kubernetes.io/component": "operator"}
+    where = {"name": "swiftlet-operator-1", "namespace": "swiftlet-system", "labels": labels}
+    status = {"containerStatuses": [{"name": "operator", "restartCount": 1, **container}]}
+    return [
+        {"kind": "Pod", "metadata": where, "spec": {"containers": [{"name": "operator"}]}, "status": status},
+        {"kind": "Deployment", "metadata": {**where, "name": "swiftlet-operator"}, "spec": {"replicas": 1}},
+    ]
+
+
+def bundled(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as tar:
+        return {one.name.partition("/")[2]: tar.extractfile(one).read().decode() for one in tar}  # type: ignore[union-attr]
+
+
+def test_a_bundle_has_the_operators_log_and_deployment(fake: Fake, tmp_path: Path) -> None:
+    fake.state["objects"] += operator()
+    fake.state["logs"]["swiftlet-operator-1/operator"] = "leading\n"
+    fake.write()
+    assert main(["support-bundle", "-o", str(tmp_path / "bundle.tar.gz")]) == 0
+
+    files = bundled(tmp_path / "bundle.tar.gz")
+    assert files["logs/swiftlet-operator-1-operator.log"] == "leading\n"
+    assert "logs/swiftlet-operator-1-operator-previous.log" in files
+    assert [one["metadata"]["name"] for one in json.loads(files["operator/deployments.json"])] == ["swiftlet-operator"]
+    assert [one["metadata"]["name"] for one in json.loads(files["operator/pods.json"])] == ["swiftlet-operator-1"]
+
+
+def test_a_bundle_says_that_no_operator_was_found(fake: Fake, tmp_path: Path) -> None:
+    assert main(["support-bundle", "-o", str(tmp_path / "bundle.tar.gz")]) == 0
+    assert "operator: no pod in any namespace" in bundled(tmp_path / "bundle.tar.gz")["failures.txt"]
+
+
+def test_the_chart_labels_the_operator_as_the_bundle_looks_for_it() -> None:
+    text = (REPOSITORY / "charts/swiftlet/templates/_helpers.tpl").read_text()
+    wanted = dict(one.split("=") for one in OPERATOR.split(","))
+    assert wanted["app.kubernetes.io/name"] == f"swiftlet-{wanted['app.kubernetes.io/component']}"
+    assert "app.kubernetes.io/name: swiftlet-{{ .component }}" in text
+
+
+def commands() -> list[str]:
+    """Every command of the plugin in the documents, as it would be typed: `[...]` once left out and once given."""
+    found = set()
+    for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]:
+        text = path.read_text()
+        shown = re.findall(r"^\$ (kubectl swiftlet .+)$", text, re.MULTILINE)
+        for one in shown + re.findall(r"`(kubectl swiftlet [^`]+)`", text):
+            found |= {re.sub(r"\[[^]]*\]", "", one).replace("...", ""), re.sub(r"[][]", "", one).replace("...", "")}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_of_the_documents_work_as_they_stand(
+    fake: Fake, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    places = {"CLUSTER": "store", "POD": "store-disks-2", "POD/DEVICE": "store-disks-2/d0"}
+    words = [places.get(one, one) for one in command.split()[2:]]
+    fake.find("StorageCluster", "store")["spec"]["drain"] = ["store-disks-2/d0"] * ("--undo" in words)
+    fake.synced(2, held=0, drained=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(drain, "wait", lambda *_: True)
+    assert main(words) == 0
+
+
+def test_the_documents_show_every_command() -> None:
+    assert {one.split()[2] for one in commands()} >= {"status", "rings", "health", "drain", "support-bundle"}
+
+
+def test_options_may_stand_before_the_command_and_after_it(fake: Fake) -> None:
+    assert main(["-n", "nowhere", "status", "store", "-n", "data"]) == 0
+    assert main(["--context", "prod", "-n", "data", "status", "store"]) == 0
+    assert json.loads(Path(f"{fake.path}.calls").read_text().splitlines()[-1])[0] == "--context=prod"
 
 
 def test_kubectl_gets_the_options_that_say_where(fake: Fake) -> None:
