@@ -124,6 +124,9 @@ class ListingStore:
         syncs = LateSyncs(self._syncers, self.limits.threads)
         self._workers = Workers(Commits(self._writers), syncs, self._readers)
         shutil.rmtree(root / "trash", ignore_errors=True)
+        # There from the start: of a counter that begins with its first event nobody sees an increase.
+        metrics.QUARANTINED.labels(self.device)
+        metrics.DEVICES_FAILED.labels(self.device).set(0)
 
     # Containers.
 

@@ -12,12 +12,22 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import SettingsError
+from swiftlet.main.certificate_dates import expires_at
 from swiftlet.main.reloading import Look, look_at
+from swiftlet.web.logs import get_logger
+
+_log = get_logger("certificates")
 
 FAILURES = Counter("swiftlet_tls_load_failures_total", "Changed certificate files that could not be used.")
+EXPIRY = Gauge(
+    "swiftlet_tls_certificate_expiry_timestamp_seconds",
+    "When the API port's certificate, or one of its chain, expires; 0 without one, and when that can't be read.",
+    # Who started the workers has 0, and workers differ only until all have looked at the files.
+    multiprocess_mode="livemax",
+)
 
 
 class Certificates:
@@ -29,6 +39,8 @@ class Certificates:
         self._key_file = key_file
         self._seen: Look | None = None
         self._current = _context()
+        self.expires_at = 0.0
+        """When the first certificate of the chain in use expires, in seconds since the epoch."""
         self.context = _context()
         """What a server listens with: it hands each connection over to the pair in use."""
         self.reload()
@@ -47,8 +59,20 @@ class Certificates:
         # A context that fails halfway holds half a pair, so a new one is tried each time.
         context = _context()
         self._load(context)
-        self._current, self._seen = context, look
+        self._current, self._seen, self.expires_at = context, look, self._read_expiry()
         return True
+
+    def show(self) -> None:
+        """Tell Prometheus until when the pair in use is good; each worker process does so for itself."""
+        EXPIRY.set(self.expires_at)
+
+    def _read_expiry(self) -> float:
+        try:
+            return expires_at(self._cert_file.read_text("utf-8", "replace"))
+        except (OSError, ValueError) as error:
+            # The pair itself was taken by the TLS library: it is served with all the same.
+            _log.warning("the certificate's end can't be read", file=str(self._cert_file), problem=str(error))
+            return 0.0
 
     def _load(self, context: ssl.SSLContext) -> None:
         try:

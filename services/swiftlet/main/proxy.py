@@ -65,7 +65,8 @@ def create_app(
     add_hot_path(app, api, rings, transport, settings)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
-        keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s)
+        certificates.show()
+        keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s, certificates.show)
     return app
 
 

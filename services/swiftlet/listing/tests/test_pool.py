@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound, StoreFormatError
 from swiftlet.listing.container_db import ContainerDb
@@ -298,3 +299,10 @@ async def test_a_fault_that_can_t_be_dealt_with_an_observer_and_a_listener_that_
         assert [type(error) for error in told] == [DamagedDatabase] * 3
         assert "no quarantine" in messages
         assert (await store.container_info(0, "a", "c")).object_count == 9, "the next one finds what is there"
+
+
+async def test_counters_of_damage_are_there_before_the_first(tmp_path: Path) -> None:
+    store = ListingStore(tmp_path, HASH_PATH, device="calm")
+    assert REGISTRY.get_sample_value("swiftlet_listing_quarantined_total", {"device": "calm"}) == 0
+    assert REGISTRY.get_sample_value("swiftlet_listing_device_failed", {"device": "calm"}) == 0
+    await store.close()

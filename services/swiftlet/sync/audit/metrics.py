@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
+from swiftlet.sync.audit.verdict import Wrong
+
 LOOKED_AT = Counter(
     "swiftlet_listing_audit_rows_total",
     "Names whose row was compared with the object, by the side from which the audit came.",
@@ -14,6 +16,9 @@ WRONG = Counter(
     "Rows that did not say what the object says, though it has been settled for long; should stay 0.",
     ["kind"],
 )
+for _wrong in Wrong:
+    # There from the start: of a counter that begins with its first event nobody sees an increase.
+    WRONG.labels(_wrong.value)
 MENDED = Counter("swiftlet_listing_audit_mended_total", "Of the wrong rows, those that were put right.", ["kind"])
 UNDECIDED = Counter(
     "swiftlet_listing_audit_undecided_total",
