@@ -1,6 +1,6 @@
-"""What the chart has from elsewhere: its copy of crds/, and its README made from the schema of its values.
+"""What the chart has from elsewhere: its copy of crds/, its dashboards, and its README made from the values' schema.
 
-python -m charts.make        write both anew (`make chart`)
+python -m charts.make        write all of it anew (`make chart`)
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from charts.dashboards import dashboard_files
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "swiftlet"
@@ -82,6 +84,13 @@ def main() -> None:
             path.unlink()
     for name, text in wanted.items():
         (copies / name).write_text(text)
+    pages = CHART / "dashboards"
+    pages.mkdir(exist_ok=True)
+    for path in pages.glob("*.json"):
+        if path.name not in dashboard_files():
+            path.unlink()
+    for name, text in dashboard_files().items():
+        (pages / name).write_text(text)
     README.write_text(render_readme())
 
 

@@ -50,6 +50,8 @@ VALUE_SETS: dict[str, Manifest] = {
             "resources": [{"name": "fast", "shares": 64, "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}],
         }
     },
+    "watched": {"monitoring": {"labels": {"release": "prom", "team": "a"}, "runbookURL": "https://wiki/swiftlet"}},
+    "unwatched": {"monitoring": {"enabled": False, "dashboards": {"enabled": False}}},
     "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
     "everything": {
         "operator": {"highAvailability": True},
@@ -61,9 +63,11 @@ VALUE_SETS: dict[str, Manifest] = {
 }
 
 
-def render(helm: str, values: Manifest) -> subprocess.CompletedProcess[str]:
+def render(helm: str, values: Manifest, *served: str) -> subprocess.CompletedProcess[str]:
+    """`served` are groups of kinds that the API server has besides Kubernetes' own."""
+    where = ["--namespace", "there", "--kube-version", KUBERNETES, *(f"--api-versions={one}" for one in served)]
     return subprocess.run(
-        [helm, "template", "try", str(CHART), "--namespace", "there", "--kube-version", KUBERNETES, "--values", "-"],
+        [helm, "template", "try", str(CHART), *where, "--values", "-"],
         input=yaml.safe_dump(values),
         capture_output=True,
         text=True,
@@ -71,8 +75,8 @@ def render(helm: str, values: Manifest) -> subprocess.CompletedProcess[str]:
     )
 
 
-def manifests(helm: str, values: Manifest) -> list[Manifest]:
-    done = render(helm, values)
+def manifests(helm: str, values: Manifest, *served: str) -> list[Manifest]:
+    done = render(helm, values, *served)
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
@@ -204,7 +208,7 @@ def test_the_operator_understands_its_environment(helm: str, values: Manifest) -
     options = options_of({one["name"]: one.get("value", "by-the-field") for one in container["env"]})
     assert options.defaults.image == container["image"]
     assert options.watched == values.get("watchNamespace")
-    (port,) = container["ports"]
+    (port,) = (one for one in container["ports"] if one["name"] == "health")
     assert urlsplit(options.liveness_url).port == port["containerPort"]
     assert container["livenessProbe"]["httpGet"] == {"path": urlsplit(options.liveness_url).path, "port": port["name"]}
 
@@ -242,7 +246,7 @@ def test_what_is_said_of_the_pod_gets_there(helm: str) -> None:
 def test_the_rdma_plugin_is_told_what_to_offer(helm: str) -> None:
     assert "DaemonSet" not in kinds(manifests(helm, {}))
     found = manifests(helm, VALUE_SETS["with RDMA"])
-    config = json.loads(only(found, "ConfigMap")["data"]["config.json"])
+    config = json.loads(only(found, "ConfigMap", "try-swiftlet-rdma-plugin")["data"]["config.json"])
     assert config["configList"] == [
         {"resourceName": "fast", "rdmaHcaMax": 64, "selectors": {"vendors": ["15b3"], "drivers": ["mlx5_core"]}}
     ]
@@ -255,13 +259,65 @@ def test_the_test_runs_as_the_user_that_is_named(helm: str) -> None:
     assert "Pod" not in kinds(manifests(helm, {}))
     found = manifests(helm, VALUE_SETS["with a test"])
     assert {"secretName": "alice-credentials"}.items() <= only(found, "Pod")["spec"]["volumes"][1]["secret"].items()
-    script = only(found, "ConfigMap")["data"]["store_and_fetch.py"]
+    script = next(one for one in found if "store_and_fetch.py" in one.get("data", {}))["data"]["store_and_fetch.py"]
     assert script == (CHART / "files" / "store_and_fetch.py").read_text()
+
+
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+def test_metrics_are_where_the_service_looks_for_them(helm: str, values: Manifest) -> None:
+    found = manifests(helm, values)
+    container = operator_pod(found)["containers"][0]
+    options = options_of({one["name"]: one.get("value", "by-the-field") for one in container["env"]})
+    services = [one for one in found if one["kind"] == "Service"]
+    if not values.get("monitoring", {}).get("enabled", True):
+        assert options.metrics_port is None
+        assert not services
+        return
+    (service,) = services
+    (port,) = service["spec"]["ports"]
+    assert {"name": port["targetPort"], "containerPort": options.metrics_port} in container["ports"]
+    labels = only(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+def test_prometheus_gets_its_kinds_where_it_knows_them(helm: str) -> None:
+    assert not {"ServiceMonitor", "PrometheusRule"} & kinds(manifests(helm, {}))
+    found = manifests(helm, VALUE_SETS["watched"], "monitoring.coreos.com/v1")
+    monitor, service = only(found, "ServiceMonitor"), only(found, "Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    (group,) = only(found, "PrometheusRule")["spec"]["groups"]
+    job = service["metadata"]["name"]
+    for rule in group["rules"]:
+        assert f'namespace="there",job="{job}"' in rule["expr"]
+        assert rule["annotations"]["runbook_url"] == f"https://wiki/swiftlet#{rule['alert'].lower()}"
+    assert "$NAMESPACE" not in json.dumps(group)
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        assert {"release": "prom", "team": "a"}.items() <= only(found, kind)["metadata"]["labels"].items()
+
+
+def test_the_operator_labels_what_it_makes_for_prometheus_in_the_same_way(helm: str) -> None:
+    container = operator_pod(manifests(helm, VALUE_SETS["watched"]))["containers"][0]
+    defaults = options_of({one["name"]: one.get("value", "by-the-field") for one in container["env"]}).defaults
+    assert defaults.monitoring_labels == {"release": "prom", "team": "a"}
+    assert defaults.runbook_url == "https://wiki/swiftlet"
+
+
+def test_dashboards_are_where_grafana_looks_for_them(helm: str) -> None:
+    found = [one for one in manifests(helm, {}) if "-dashboard-" in one["metadata"]["name"]]
+    pages = {name: json.loads(text) for one in found for name, text in one["data"].items()}
+    wanted = {path.name: json.loads(path.read_text()) for path in (CHART / "dashboards").glob("*.json")}
+    assert pages == {f"swiftlet-{name}": page for name, page in wanted.items()}
+    assert len(pages) == 4
+    assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in found)
+    assert "ConfigMap" not in kinds(manifests(helm, VALUE_SETS["unwatched"]))
 
 
 @pytest.mark.parametrize(
     ("values", "says"),
     [
+        ({"monitoring": {"labels": {"release": "a,b=c"}}}, "release"),
+        ({"monitoring": {"runbookURL": ""}}, "runbookURL"),
         ({"operator": {"replicas": 3}}, "replicas"),
         ({"imag": {}}, "imag"),
         ({"image": {"digest": "sha256:short"}}, "digest"),

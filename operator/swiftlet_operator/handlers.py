@@ -29,6 +29,7 @@ from swiftlet_operator.manifests import (
     Kind,
     name_of,
 )
+from swiftlet_operator.metrics import CLUSTERS
 from swiftlet_operator.observe import SATELLITES, cluster_of
 from swiftlet_operator.reconcile import Key
 from swiftlet_operator.watch import follow
@@ -146,6 +147,7 @@ async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, name
 async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None, *, anew: bool) -> None:
     found = {key_of(one): None for kind in (CLUSTER, *SATELLITES) for one in await kube.list(kind, namespace)}
     # Only now: who is being looked at when its name comes once more is looked at again.
+    CLUSTERS.keep((key.namespace, key.name) for key in found if key is not None)
     for key in found:
         if key is not None and (anew or not queue.knows(key)):
             queue.add(key)

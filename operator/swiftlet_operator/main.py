@@ -8,6 +8,8 @@ WATCH_NAMESPACE        the only namespace to look at; all when empty
 LIVENESS_URL           where to answer probes
 LEASE_SECONDS          how long after a leader's death another one takes over, 30 when empty; all replicas the same
 METRICS_PORT           where to show metrics; nowhere when empty
+RUNBOOK_URL            page that alerts name, docs/runbooks.md when empty
+MONITORING_LABELS      labels of each ServiceMonitor and PrometheusRule, as NAME=VALUE,NAME=VALUE
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 import time
@@ -31,19 +34,21 @@ from swiftlet.errors import SettingsError, SwiftletError
 from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep, watches
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
-from swiftlet_operator.metrics import LEADS, served
+from swiftlet_operator.metrics import CLUSTERS, LEADS, served
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.statusz import reporter
 from swiftlet_operator.workqueue import WorkQueue
-from swiftlet_operator.world import Defaults
+from swiftlet_operator.world import RUNBOOKS, Defaults
 
 DECIDING = 2
 """Clusters that are decided about at a time."""
 SWITCH_S = 0.001
 """A thread that computes lets others in after this time; with Python's own 5 ms every answer of the API server would
 wait so long for its turn while a ring is made."""
+_LABEL_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
 """Loggers that have a line for every event and every probe."""
 
@@ -71,7 +76,11 @@ def options_of(environ: Mapping[str, str]) -> Options:
         raise SettingsError(f"METRICS_PORT is {port!r}; it must be a port, from 1 to 65535, or empty")
     return Options(
         defaults=Defaults(
-            environ["SWIFTLET_IMAGE"], environ.get("SWIFTLET_REDIS_IMAGE") or None, environ["POD_NAMESPACE"]
+            environ["SWIFTLET_IMAGE"],
+            environ.get("SWIFTLET_REDIS_IMAGE") or None,
+            environ["POD_NAMESPACE"],
+            environ.get("RUNBOOK_URL") or RUNBOOKS,
+            _labels(environ.get("MONITORING_LABELS") or ""),
         ),
         identity=f"{environ.get('POD_NAME') or socket.gethostname()}_{environ.get('POD_UID') or os.getpid()}",
         namespace=environ["POD_NAMESPACE"],
@@ -80,6 +89,17 @@ def options_of(environ: Mapping[str, str]) -> Options:
         metrics_port=int(port) if port is not None else None,
         lease_s=_lease_s(environ.get("LEASE_SECONDS") or str(LIFE_S)),
     )
+
+
+def _labels(text: str) -> dict[str, str]:
+    """Labels written as NAME=VALUE,NAME=VALUE; SettingsError for what the API server would refuse later."""
+    found = {}
+    for one in filter(None, text.split(",")):
+        name, equals, value = one.partition("=")
+        if not (equals and _LABEL_NAME.fullmatch(name) and _LABEL_VALUE.fullmatch(value)):
+            raise SettingsError(f"MONITORING_LABELS: {one!r} is no label; write NAME=VALUE, separated by commas")
+        found[name] = value
+    return found
 
 
 def _lease_s(text: str) -> float:
@@ -97,6 +117,7 @@ async def run(options: Options) -> None:
     async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s)
         LEADS.set_function(lambda: float(leader.leads))
+        CLUSTERS.leads = lambda: leader.leads
         loop = asyncio.get_running_loop()
         # Each thread that decides leaves memory behind that no other one uses.
         loop.set_default_executor(ThreadPoolExecutor(DECIDING))

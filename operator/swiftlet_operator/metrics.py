@@ -1,13 +1,15 @@
-"""What the operator counts about itself, and the port it shows that on. Not in here: the state of clusters, which is in
-their conditions."""
+"""What the operator counts about itself, what it last told about each cluster, and the port it shows both on."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 RECONCILE_SECONDS = Histogram(
     "swiftlet_operator_reconcile_seconds",
@@ -16,6 +18,9 @@ RECONCILE_SECONDS = Histogram(
     buckets=(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0),
 )
 """`outcome`: done, failed (tried again later) or refused (somebody else leads)."""
+for _outcome in ("done", "failed", "refused"):
+    # There from the start: of a counter that begins with its first event nobody sees an increase.
+    RECONCILE_SECONDS.labels(_outcome)
 REQUESTS = Counter(
     "swiftlet_operator_api_requests_total",
     "Requests to the API server, watches not counted.",
@@ -23,6 +28,66 @@ REQUESTS = Counter(
 )
 """`resource` is the plural of a kind, empty for a list of kinds; `code` is the answer's, 0 without one."""
 LEADS = Gauge("swiftlet_operator_leads", "1 while this process may write, 0 otherwise.")
+_CONDITION_VALUES = {"True": 1.0, "False": 0.0}
+_UNKNOWN = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNumbers:
+    """What is shown of one cluster: the status of its conditions by type, and when its newest key was made."""
+
+    conditions: Mapping[str, str]
+    key_made_s: float | None = None
+
+
+class Clusters(Collector):
+    """What was last told about each cluster. Shown by the leader alone: others' knowledge may be of long ago."""
+
+    def __init__(self) -> None:
+        """Nothing is known of any cluster."""
+        self.leads: Callable[[], bool] = lambda: False
+        self._shown: dict[tuple[str, str], ClusterNumbers] = {}
+
+    def show(self, namespace: str, name: str, numbers: ClusterNumbers) -> None:
+        """Show these numbers of a cluster from now on."""
+        self._shown[namespace, name] = numbers
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Show nothing more of a cluster."""
+        self._shown.pop((namespace, name), None)
+
+    def keep(self, known: Iterable[tuple[str, str]]) -> None:
+        """Forget all clusters but these."""
+        known = set(known)
+        for cluster in self._shown.keys() - known:
+            del self._shown[cluster]
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now."""
+        labels = ["swiftlet_namespace", "swiftlet_cluster"]
+        conditions = GaugeMetricFamily(
+            "swiftlet_operator_condition",
+            "The status of a condition of a StorageCluster: 1 True, 0 False, -1 Unknown.",
+            labels=[*labels, "type"],
+        )
+        keys = GaugeMetricFamily(
+            "swiftlet_operator_cluster_key_timestamp_seconds",
+            "When the newest key of a cluster was made.",
+            labels=labels,
+        )
+        count = GaugeMetricFamily("swiftlet_operator_clusters", "Clusters that this process looks after.")
+        shown = dict(self._shown) if self.leads() else {}
+        for (namespace, name), numbers in shown.items():
+            for type_, status in numbers.conditions.items():
+                conditions.add_metric([namespace, name, type_], _CONDITION_VALUES.get(status, _UNKNOWN))
+            if numbers.key_made_s is not None:
+                keys.add_metric([namespace, name], numbers.key_made_s)
+        count.add_metric([], len(shown))
+        return [conditions, keys, count]
+
+
+CLUSTERS = Clusters()
+REGISTRY.register(CLUSTERS)
 
 
 @asynccontextmanager

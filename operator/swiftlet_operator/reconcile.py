@@ -11,9 +11,11 @@ from swiftlet.crd import Fact
 from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import announce, apply, release
 from swiftlet_operator.kube import Kube
-from swiftlet_operator.manifests import CLUSTER, Manifest, name_of
+from swiftlet_operator.manifests import CLUSTER, SECRET, Manifest, name_of
+from swiftlet_operator.metrics import CLUSTERS, ClusterNumbers
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
+from swiftlet_operator.plan.keys import key_made_s
 from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
 from swiftlet_operator.rings import Rebalance, Rebalancer
 from swiftlet_operator.status import write_statuses
@@ -56,6 +58,7 @@ class Reconciler:
         now_s = self.now_s()
         manifest = await self.kube.get(CLUSTER, key.namespace, key.name)
         if manifest is None:
+            CLUSTERS.forget(key.namespace, key.name)
             await self._without_cluster(key, now_s)
             return None
         try:
@@ -71,8 +74,10 @@ class Reconciler:
         written = await apply(self.kube, world, actions, self.may_write)
         if actions.release and not written.failures:
             await release(self.kube, world, self.may_write)
+            CLUSTERS.forget(key.namespace, key.name)
             return None
         statuses = _with_failures(actions.status, written.failures)
+        _show(key, statuses, key_made_s(world.child(SECRET, f"{key.name}-keys")))
         told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write, world.own)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
@@ -88,6 +93,7 @@ class Reconciler:
     async def _tell(self, manifest: Manifest, facts: Sequence[Fact], now_s: int) -> None:
         metadata = manifest["metadata"]
         status = StatusOf(CLUSTER, name_of(manifest), int(metadata.get("generation") or 0), tuple(facts))
+        _show(Key(metadata["namespace"], name_of(manifest)), [status])
         await write_statuses(self.kube, metadata["namespace"], [status], now_s, self.may_write)
 
     async def _without_cluster(self, key: Key, now_s: int) -> None:
@@ -100,6 +106,12 @@ class Reconciler:
                 StatusOf(kind, name_of(one), int(one["metadata"].get("generation") or 0), (fact,)) for one in found
             ]
             await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
+
+
+def _show(key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:
+    """Tell Prometheus what the cluster is told."""
+    conditions = {fact.type: fact.status for one in statuses if one.kind == CLUSTER for fact in one.facts}
+    CLUSTERS.show(key.namespace, key.name, ClusterNumbers(conditions, made_s))
 
 
 def _with_failures(statuses: Sequence[StatusOf], failures: Sequence[str]) -> list[StatusOf]:

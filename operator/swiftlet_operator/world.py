@@ -17,14 +17,22 @@ from swiftlet.ring import Ring
 from swiftlet_operator.manifests import Kind, Manifest
 from swiftlet_operator.reports import Report, Reports
 
+RUNBOOKS = "docs/runbooks.md"
+"""Where alerts are explained, within the project; who installs the operator may name a copy that has an address."""
+
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the operator's own deployment says: images for clusters that name none, and the namespace of its pod."""
+    """What the operator's own deployment says: images for clusters that name none, and the namespace of its pod.
+
+    `runbook_url` is the page that alerts name, `monitoring_labels` is put on each ServiceMonitor and PrometheusRule.
+    """
 
     image: str
     redis_image: str | None = None
     namespace: str | None = None
+    runbook_url: str = RUNBOOKS
+    monitoring_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

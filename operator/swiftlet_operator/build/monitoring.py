@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from swiftlet_operator.build.alerts import ALERTS, Alert, expression_of
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.manifests import (
     INSTANCE_LABEL,
     MANAGEMENT,
     NAME_LABEL,
+    POOL_LABEL,
     PROMETHEUS_RULE,
     SERVICE_MONITOR,
+    ZONE_LABEL,
     Manifest,
 )
 
@@ -24,54 +27,54 @@ def build_monitoring(site: Site) -> list[Manifest]:
         return []
     monitor = {
         "selector": {"matchLabels": {NAME_LABEL: "swiftlet", INSTANCE_LABEL: site.name}},
-        "endpoints": [{"port": port, "path": "/metrics", "interval": "30s"} for port in _PORTS],
+        "endpoints": [_endpoint(port) for port in _PORTS],
     }
-    rules = {"groups": [{"name": f"swiftlet-{site.namespace}-{site.name}", "rules": _rules(site)}]}
+    has_redis = site.spec.redis.mode == "external" or site.redis_image is not None
+    rules = [_rule(site, one) for one in ALERTS if has_redis or not one.needs_redis]
+    groups = {"groups": [{"name": f"swiftlet-{site.namespace}-{site.name}", "rules": rules}]}
+    labels = site.monitoring_labels
     return [
-        site.object(SERVICE_MONITOR, site.child(""), _COMPONENT, {"spec": monitor}),
-        site.object(PROMETHEUS_RULE, site.child(""), _COMPONENT, {"spec": rules}),
+        site.object(SERVICE_MONITOR, site.child(""), _COMPONENT, {"spec": monitor}, labels=labels),
+        site.object(PROMETHEUS_RULE, site.child(""), _COMPONENT, {"spec": groups}, labels=labels),
     ]
 
 
-def _rules(site: Site) -> list[dict[str, Any]]:
-    mine = f'namespace="{site.namespace}",pod=~"{site.name}-.*"'
-    return [
-        _alert(
-            "SwiftletDeviceDown",
-            f"swiftlet_object_device_up{{{mine}}} == 0",
-            "5m",
-            "critical",
-            "Device {{ $labels.device }} of {{ $labels.pod }} failed; replace its volume.",
-        ),
-        _alert(
-            "SwiftletDeviceFillsUp",
-            f"swiftlet_object_device_free_bytes{{{mine}}} / swiftlet_object_device_total_bytes < 0.10",
-            "15m",
-            "warning",
-            "Less than a tenth of {{ $labels.device }} of {{ $labels.pod }} is free; grow the pool.",
-        ),
-        _alert(
-            "SwiftletRingNotUsable",
-            f"increase(swiftlet_ring_load_failures_total{{{mine}}}[15m]) > 0",
-            "15m",
-            "warning",
-            "{{ $labels.pod }} can't use the newest ring {{ $labels.ring }}; see its log.",
-        ),
-        _alert(
-            "SwiftletReplicatorStands",
-            f"time() - swiftlet_replicator_last_round_timestamp_seconds{{{mine}}} > 3600",
-            "15m",
-            "warning",
-            "The replicator of {{ $labels.pod }} has finished no round for an hour.",
-        ),
-    ]
-
-
-def _alert(name: str, expression: str, lasting: str, severity: str, summary: str) -> dict[str, Any]:
+def _endpoint(port: str) -> dict[str, Any]:
     return {
-        "alert": name,
-        "expr": expression,
-        "for": lasting,
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary},
+        "port": port,
+        "path": "/metrics",
+        "interval": "30s",
+        "relabelings": [
+            # What alerts and dashboards pick series by: names of pods say too little, `lab-2-0` begins like `lab`.
+            _copied("service", INSTANCE_LABEL, "swiftlet_cluster"),
+            _copied("pod", POOL_LABEL, "swiftlet_pool"),
+            _copied("pod", ZONE_LABEL, "swiftlet_zone"),
+            # The Service's name stands in `job`; in metrics `service` says which of Swiftlet's services it is.
+            {"action": "labeldrop", "regex": "service"},
+        ],
+    }
+
+
+def _copied(of: str, label: str, target: str) -> dict[str, Any]:
+    """The label of a Service or pod as a label of all its series; none where it has none."""
+    source = "".join(letter if letter.isalnum() else "_" for letter in label)
+    return {"action": "replace", "sourceLabels": [f"__meta_kubernetes_{of}_label_{source}"], "targetLabel": target}
+
+
+def _rule(site: Site, alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": expression_of(alert, site.namespace, site.name),
+        "for": alert.lasting,
+        "labels": {
+            "severity": alert.severity,
+            # Of all alerts of a cluster the same, whoever exported the numbers: routes go by them.
+            "namespace": site.namespace,
+            "swiftlet_cluster": site.name,
+        },
+        "annotations": {
+            "summary": f"{site.namespace}/{site.name}: {alert.summary}",
+            "description": alert.description,
+            "runbook_url": f"{site.runbook_url}#{alert.name.lower()}",
+        },
     }

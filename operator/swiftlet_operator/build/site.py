@@ -15,6 +15,7 @@ from swiftlet_operator.manifests import (
     Manifest,
     cluster_labels,
 )
+from swiftlet_operator.world import RUNBOOKS
 
 STORAGE = "storage"
 CONTAINER = "container"
@@ -80,7 +81,8 @@ class Site:
     spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
     `drainable`: groups of which all pods may go.
     `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
-    `operator_namespace`: where the operator's own pod is, None when it runs outside.
+    `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
+    alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -95,6 +97,8 @@ class Site:
     rdma_proxies: bool = False
     has_monitoring: bool = False
     operator_namespace: str | None = None
+    runbook_url: str = RUNBOOKS
+    monitoring_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -150,6 +150,8 @@ def _site(
         rdma_proxies=say.rdma_proxies(world),
         has_monitoring=world.has_monitoring,
         operator_namespace=defaults.namespace,
+        runbook_url=defaults.runbook_url,
+        monitoring_labels=defaults.monitoring_labels,
     )
 
 

@@ -39,6 +39,8 @@ NEW = f"{GROUP}/key-new"
 """The fingerprint of the key that takes over."""
 COMPLETE_AT = f"{GROUP}/key-complete-at"
 """When all pods were first seen to have reached the phase, seconds since the epoch."""
+MADE_AT = f"{GROUP}/key-made-at"
+"""When the newest key was made, seconds since the epoch; absent while it is the one that the Secret was made with."""
 WORKERS_S = 30
 """A report is one worker's word; the others have read the file after this time too."""
 LOOK_AGAIN_S = 15.0
@@ -91,6 +93,20 @@ def rotation(world: World, fresh: Callable[[], str]) -> KeyPlan:
     return plan_keys(live, spec.keys.generation, holders(world), world.now_s, spec.auth.token_life_seconds, fresh)
 
 
+def key_made_s(live: Manifest | None) -> float | None:
+    """When the newest key in the Secret was made, in seconds since the epoch; None when nothing says so."""
+    if live is None:
+        return None
+    noted = _number(live, MADE_AT)
+    if noted is not None:
+        return float(noted)
+    created = live["metadata"].get("creationTimestamp")
+    try:
+        return datetime.fromisoformat(str(created)).timestamp()
+    except ValueError:
+        return None
+
+
 def holders(world: World) -> list[Holder]:
     """The services of all pods that may be running: those that have a node and have not ended."""
     found = []
@@ -129,7 +145,7 @@ def plan_keys(
         message = f"Secret {name_of(live)} holds {len(state.keys)} keys, so that no new one fits; remove old ones"
         return KeyPlan(Fact("KeysRotated", "False", "TooManyKeys", message), state.generation)
     made = fresh()
-    notes = {PHASE: "accept", TARGET: str(wanted), NEW: key_id(made.encode()), COMPLETE_AT: ""}
+    notes = {PHASE: "accept", TARGET: str(wanted), NEW: key_id(made.encode()), MADE_AT: str(now_s), COMPLETE_AT: ""}
     patch = _patch(state, notes, (*state.keys, made.encode()))
     return KeyPlan(_rotating("accept", wanted, "a new key is handed out"), state.generation, patch, LOOK_AGAIN_S)
 

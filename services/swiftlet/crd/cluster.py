@@ -187,9 +187,9 @@ class ReplicatorSpec(View):
 
 
 class MonitoringSpec(View):
-    """What is made for a Prometheus operator."""
+    """What is made for a Prometheus operator, where there is one."""
 
-    enabled: bool = False
+    enabled: bool = True
 
 
 class MaintenanceSpec(View):
