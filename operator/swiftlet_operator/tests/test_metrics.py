@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus about clusters: conditions, the age of keys, and nothing of what is not its own."""
+"""What the operator tells Prometheus about clusters: conditions and the age of keys."""
 
 from __future__ import annotations
 
