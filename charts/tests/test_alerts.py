@@ -13,9 +13,12 @@ from charts.dashboards import DASHBOARDS, WIDTH, dashboard_files
 from charts.make import CHART, ROOT
 from charts.tests.exported import OF_PROMETHEUS, TARGET_LABELS, exported
 from charts.tests.promql import parsed
+from swiftlet.settings import SERVICES
+from swiftlet.sync.failures.opinions import Verdict
 from swiftlet_operator.build import Site, build
 from swiftlet_operator.build.alerts import ALERTS, CLUSTER, TOLD, expression_of
 from swiftlet_operator.tests.clusters import site
+from swiftlet_operator.tests.worlds import Scene
 
 OPERATOR_RULES = CHART / "files" / "operator-alerts.yaml"
 RUNBOOKS = ROOT / "docs" / "runbooks.md"
@@ -88,6 +91,27 @@ def test_names_of_metrics_are_not_known_by_chance() -> None:
     assert "swiftlet_object_owed_oldest" not in known
     with pytest.raises(ValueError, match="unclosed left parenthesis"):
         parsed("rate(swiftlet_http_requests_total[5m]")
+
+
+async def test_expressions_compare_labels_with_values_that_they_have() -> None:
+    scene = Scene()
+    await scene.step()
+    values = {
+        "service": set(SERVICES),
+        "verdict": {one.value for one in Verdict},
+        "result": {"equal", "differs", "failed", "skipped"},
+        "state": {"total", "done"},
+        "outcome": {"done", "failed", "refused"},
+        "type": {one["type"] for one in scene.cluster["status"]["conditions"]},
+        "alertstate": {"firing"},
+        "container": {"operator"},
+        "endpoint": {"replicator"},
+    }
+    for where, expression in expressions().items():
+        for one in parsed(expression).selectors:
+            for label, value in one.equal.items():
+                by_name = label in ("namespace", "job") or label.startswith("swiftlet_")
+                assert by_name or value in values[label], (where, label, value)
 
 
 def test_no_metric_has_a_label_that_its_target_has() -> None:
