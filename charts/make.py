@@ -27,9 +27,12 @@ chart.
 $ helm install swiftlet charts/swiftlet --namespace swiftlet-system --create-namespace
 ```
 
-`helm upgrade` upgrades the definitions too; `helm uninstall` leaves them, and with them all clusters, unless
-`crds.keep` is off. A second release in one Kubernetes leaves them to the first: `crds.install=false`. `helm test`
-stores and fetches an object as the user of `test.credentialsSecret`.
+A Job brings the definitions before anything else, and replaces older ones with every upgrade
+(`crds.install`). They belong to no release: `helm uninstall` leaves them, and with them all clusters.
+Releases of any name may stand side by side while each watches other namespaces (`watchNamespaces`).
+`helm uninstall` fails, and names the ways out, while there are StorageClusters that the operator looks
+after (`uninstallGuard.enabled`). `helm test` stores and fetches an object as the user of
+`test.credentialsSecret`.
 
 Made by `make chart` from `values.schema.json` and `values.yaml`.
 

@@ -16,18 +16,21 @@ from swiftlet_operator.main import options_of
 
 KUBERNETES = "1.33.0"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+WIDE = "there:try-swiftlet-operator"
+"""Name of what is the operator's own and has no namespace."""
 Manifest = dict[str, Any]
 
 VALUE_SETS: dict[str, Manifest] = {
     "defaults": {},
     "highly available": {"operator": {"highAvailability": True}},
-    "one namespace": {"watchNamespace": "blue"},
+    "one namespace": {"watchNamespaces": ["blue"]},
+    "two namespaces": {"watchNamespaces": ["blue", "green"]},
     "by digest": {"image": {"repository": "objects/swiftlet", "digest": DIGEST}},
     "by tag": {"image": {"tag": "1.2.3", "pullPolicy": "Always"}, "imagePullSecrets": [{"name": "pull"}]},
     "without definitions": {"crds": {"install": False}},
-    "definitions that go": {"crds": {"keep": False}},
+    "without a guard": {"uninstallGuard": {"enabled": False}},
     "an account of another's": {"serviceAccount": {"create": False, "name": "theirs"}},
-    "rights of another's": {"rbac": {"create": False}},
+    "rights of another's": {"rbac": {"create": False}, "crds": {"install": False}},
     "account with annotations": {"serviceAccount": {"name": "ours", "annotations": {"a/b": "c"}}},
     "placed": {
         "operator": {
@@ -55,7 +58,7 @@ VALUE_SETS: dict[str, Manifest] = {
     "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
     "everything": {
         "operator": {"highAvailability": True},
-        "watchNamespace": "blue",
+        "watchNamespaces": ["blue"],
         "rdmaDevicePlugin": {"enabled": True, "image": {"digest": DIGEST}},
         "test": {"credentialsSecret": "alice-credentials"},
         "image": {"digest": DIGEST},
@@ -100,7 +103,7 @@ def pods(found: list[Manifest]) -> Iterator[Manifest]:
     for one in found:
         if one["kind"] == "Pod":
             yield one["spec"]
-        elif one["kind"] in ("Deployment", "DaemonSet"):
+        elif one["kind"] in ("Deployment", "DaemonSet", "Job"):
             yield one["spec"]["template"]["spec"]
 
 
@@ -175,27 +178,77 @@ def test_a_digest_stands_in_for_the_tag(helm: str) -> None:
     assert plugin["image"] == f"mellanox/k8s-rdma-shared-dev-plugin@{DIGEST}"
 
 
-def test_definitions_are_the_sources_and_stay(helm: str) -> None:
-    sources = {one["metadata"]["name"]: one for one in map(yaml.safe_load, crd_files().values())}
-    for values, kept in ((VALUE_SETS["defaults"], True), (VALUE_SETS["definitions that go"], False)):
-        rendered = [one for one in manifests(helm, values) if one["kind"] == "CustomResourceDefinition"]
-        assert {one["metadata"]["name"] for one in rendered} == set(sources)
-        for one in rendered:
-            source = sources[one["metadata"]["name"]]
-            assert one["spec"] == source["spec"]
-            annotations = one["metadata"].get("annotations") or {}
-            assert (annotations.pop("helm.sh/resource-policy", None) == "keep") is kept
-            assert annotations == (source["metadata"].get("annotations") or {})
-    assert "CustomResourceDefinition" not in kinds(manifests(helm, VALUE_SETS["without definitions"]))
+def test_definitions_are_the_sources_and_belong_to_no_release(helm: str) -> None:
+    found = manifests(helm, {})
+    job = only(found, "Job", "try-swiftlet-install-crds")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][-1] == "0.1.0"
+    (mounted,) = (one for one in container["volumeMounts"] if one["mountPath"] == container["args"][1])
+    (volume,) = (one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == mounted["name"])
+    sources = only(found, "ConfigMap", volume["configMap"]["name"])["data"]
+    assert {name: text.strip() for name, text in sources.items()} == {
+        name: text.strip() for name, text in crd_files().items()
+    }
+    for values in VALUE_SETS.values():
+        assert "CustomResourceDefinition" not in kinds(manifests(helm, values))
+    left = manifests(helm, VALUE_SETS["without definitions"])
+    assert not any("install-crds" in one["metadata"]["name"] for one in left)
+
+
+def test_what_installs_definitions_goes_before_the_release_and_is_removed(helm: str) -> None:
+    mine = [one for one in manifests(helm, {}) if "install-crds" in one["metadata"]["name"]]
+    assert {one["kind"] for one in mine} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Job"}
+    for one in mine:
+        marks = one["metadata"]["annotations"]
+        assert marks["helm.sh/hook"] == "pre-install,pre-upgrade"
+        assert marks["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        assert (int(marks["helm.sh/hook-weight"]) < 0) is (one["kind"] != "Job")
+    rules = only(mine, "ClusterRole")["rules"]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"create", "get", "update"}
+    names = {one["metadata"]["name"] for one in map(yaml.safe_load, crd_files().values())}
+    assert [set(rule["resourceNames"]) for rule in rules if rule["verbs"] != ["create"]] == [names]
+
+
+def test_the_guard_acts_as_the_operator_on_its_namespaces(helm: str) -> None:
+    job = only(manifests(helm, VALUE_SETS["two namespaces"]), "Job", "try-swiftlet-uninstall-guard")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    pod = job["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == operator_pod(manifests(helm, {}))["serviceAccountName"]
+    assert pod["containers"][0]["args"][-4:] == ["--watched", "blue", "--watched", "green"]
+    assert pod["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    left = manifests(helm, VALUE_SETS["without a guard"])
+    assert not any("guard" in one["metadata"]["name"] for one in left)
+
+
+def test_releases_of_one_name_in_two_namespaces_share_no_object(helm: str) -> None:
+    def wide(namespace: str) -> set[tuple[str, str]]:
+        done = subprocess.run(
+            [helm, "template", "try", str(CHART), "--namespace", namespace, "--kube-version", KUBERNETES],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = [one for one in yaml.safe_load_all(done.stdout) if one]
+        return {(one["kind"], one["metadata"]["name"]) for one in found if "namespace" not in one["metadata"]}
+
+    assert wide("here")
+    assert not wide("here") & wide("there")
 
 
 def test_rights_are_in_the_watched_namespace_only(helm: str) -> None:
-    everywhere = {group for rule in only(manifests(helm, {}), "ClusterRole")["rules"] for group in rule["apiGroups"]}
+    everywhere = {
+        group for rule in only(manifests(helm, {}), "ClusterRole", WIDE)["rules"] for group in rule["apiGroups"]
+    }
     assert {"apps", "swiftlet.io"} <= everywhere
     found = manifests(helm, VALUE_SETS["one namespace"])
-    wide = only(found, "ClusterRole")
+    wide = only(found, "ClusterRole", WIDE)
     assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in wide["rules"])
     assert not any("secrets" in rule["resources"] for rule in wide["rules"])
+    both = manifests(helm, VALUE_SETS["two namespaces"])
+    for namespace in ("blue", "green"):
+        assert only(both, "Role", "try-swiftlet-operator", namespace)["rules"]
+        assert only(both, "RoleBinding", "try-swiftlet-operator", namespace)["subjects"]
     role = only(found, "Role", "try-swiftlet-operator", "blue")
     assert any("secrets" in rule["resources"] for rule in role["rules"])
     binding = only(found, "RoleBinding", "try-swiftlet-operator", "blue")
@@ -207,7 +260,7 @@ def test_the_operator_understands_its_environment(helm: str, values: Manifest) -
     container = operator_pod(manifests(helm, values))["containers"][0]
     options = options_of({one["name"]: one.get("value", "by-the-field") for one in container["env"]})
     assert options.defaults.image == container["image"]
-    assert options.watched == values.get("watchNamespace")
+    assert list(options.watched) == values.get("watchNamespaces", [])
     (port,) = (one for one in container["ports"] if one["name"] == "health")
     assert urlsplit(options.liveness_url).port == port["containerPort"]
     assert container["livenessProbe"]["httpGet"] == {"path": urlsplit(options.liveness_url).path, "port": port["name"]}
@@ -226,7 +279,8 @@ def test_rights_and_account_may_be_another_s(helm: str) -> None:
     found = manifests(helm, VALUE_SETS["an account of another's"])
     assert "ServiceAccount" not in kinds(found)
     assert operator_pod(found)["serviceAccountName"] == "theirs"
-    assert only(found, "ClusterRoleBinding")["subjects"][0]["name"] == "theirs"
+    bindings = [one for one in found if one["kind"] == "ClusterRoleBinding"]
+    assert [one["subjects"][0]["name"] for one in bindings] == ["theirs"] * 2
     assert not {"Role", "ClusterRole"} & kinds(manifests(helm, VALUE_SETS["rights of another's"]))
     refused = render(helm, {"serviceAccount": {"create": False}})
     assert refused.returncode != 0
@@ -310,7 +364,7 @@ def test_dashboards_are_where_grafana_looks_for_them(helm: str) -> None:
     assert pages == {f"swiftlet-{name}": page for name, page in wanted.items()}
     assert len(pages) == 4
     assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in found)
-    assert "ConfigMap" not in kinds(manifests(helm, VALUE_SETS["unwatched"]))
+    assert not any("-dashboard-" in one["metadata"]["name"] for one in manifests(helm, VALUE_SETS["unwatched"]))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +376,10 @@ def test_dashboards_are_where_grafana_looks_for_them(helm: str) -> None:
         ({"imag": {}}, "imag"),
         ({"image": {"digest": "sha256:short"}}, "digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
-        ({"watchNamespace": "Not A Name"}, "watchNamespace"),
+        ({"watchNamespaces": ["Not A Name"]}, "watchNamespaces"),
+        ({"watchNamespaces": "blue"}, "watchNamespaces"),
+        ({"crds": {"keep": False}}, "keep"),
+        ({"rbac": {"create": False}}, "set crds.install=false"),
         ({"redisImage": {"tag": ""}}, "tag"),
         ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 0, "selectors": {"vendors": ["1"]}}]}}, "shares"),
         ({"rdmaDevicePlugin": {"resources": [{"name": "x", "shares": 1, "selectors": {}}]}}, "selectors"),

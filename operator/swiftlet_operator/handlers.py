@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ IDLE_S = 0.5
 SWEEP_S = 60.0
 STALE_S = 3 * SWEEP_S
 """Without a complete sweep for so long, while we lead, the operator is not alive."""
+WATCHED = (*CHILD_KINDS, POD)
+"""Kinds that are watched beside kopf, in each namespace."""
 _OWNED = {MANAGED_BY_LABEL: MANAGER}
 
 
@@ -80,15 +82,15 @@ def key_of(body: Mapping[str, Any]) -> Key | None:
     return Key(namespace, name) if namespace and name else None
 
 
-def watches(kube: HttpKube, queue: WorkQueue, leader: Leader, namespace: str | None) -> list[Awaitable[None]]:
-    """One for each kind of what is ours by its label; each runs until cancelled."""
+def watches(kube: HttpKube, queue: WorkQueue, leader: Leader, namespaces: Sequence[str]) -> list[Awaitable[None]]:
+    """Each follows what is ours by its label, of one kind and namespace (all when none is named), until cancelled."""
 
     def tell(metadata: Metadata) -> None:
         key = key_of({"metadata": metadata})
         if key is not None and leader.leads:
             queue.add(key)
 
-    return [follow(kube, kind, namespace, _OWNED, tell) for kind in (*CHILD_KINDS, POD)]
+    return [follow(kube, kind, namespace, _OWNED, tell) for kind in WATCHED for namespace in namespaces or (None,)]
 
 
 def liveness(heart: Heart, leader: Leader, now: float) -> str:
@@ -124,10 +126,11 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.scanning.disabled = False
 
 
-async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespace: str | None) -> None:
+async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespaces: Sequence[str]) -> None:
     """See now and then that no cluster has been forgotten; until cancelled. A new leader looks at all of them at once.
 
-    A cluster whose next look has been arranged is left to that: at rest the sweep itself asks for five lists.
+    A cluster whose next look has been arranged is left to that: at rest the sweep itself asks for five lists of
+    each namespace.
     """
     was_leading, due_at = False, 0.0
     while True:
@@ -140,12 +143,14 @@ async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, name
         if was_leading and now < due_at:
             continue
         with contextlib.suppress(Exception):
-            await _sweep_once(kube, queue, namespace, anew=not was_leading)
+            await _sweep_once(kube, queue, namespaces, anew=not was_leading)
             heart.beat_at, was_leading, due_at = time.monotonic(), True, now + SWEEP_S
 
 
-async def _sweep_once(kube: Kube, queue: WorkQueue, namespace: str | None, *, anew: bool) -> None:
-    found = {key_of(one): None for kind in (CLUSTER, *SATELLITES) for one in await kube.list(kind, namespace)}
+async def _sweep_once(kube: Kube, queue: WorkQueue, namespaces: Sequence[str], *, anew: bool) -> None:
+    kinds = (CLUSTER, *SATELLITES)
+    asked = [(kind, namespace) for kind in kinds for namespace in namespaces or (None,)]
+    found = {key_of(one): None for kind, namespace in asked for one in await kube.list(kind, namespace)}
     # Only now: who is being looked at when its name comes once more is looked at again.
     CLUSTERS.keep((key.namespace, key.name) for key in found if key is not None)
     for key in found:

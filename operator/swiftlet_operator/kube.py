@@ -25,6 +25,8 @@ from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, K
 
 PAGE_SIZE = 500
 """Objects per page of a list."""
+CONNECTIONS = 30
+"""For requests at a time; watches, which keep theirs, have others."""
 TRIES = 4
 """A request that the API server was too busy for is sent so often, and then the whole is tried again later."""
 MAX_WAIT_S = 5.0
@@ -291,13 +293,13 @@ def log_in() -> kopf.ConnectionInfo:
 
 
 @asynccontextmanager
-async def connected(timeout_s: float) -> AsyncIterator[HttpKube]:
-    """A client that waits at most `timeout_s` for an answer."""
+async def connected(timeout_s: float, watches: int = 0) -> AsyncIterator[HttpKube]:
+    """A client that waits at most `timeout_s` for an answer; each of `watches` has a connection of its own."""
     login = Login()
     context = await asyncio.to_thread(login.ssl_context)
     async with aiohttp.ClientSession(
         login.server.rstrip("/"),
-        connector=aiohttp.TCPConnector(ssl=context, limit=30),
+        connector=aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS + watches),
         timeout=aiohttp.ClientTimeout(total=timeout_s),
     ) as session:
         yield HttpKube(session, login)

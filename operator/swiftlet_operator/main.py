@@ -1,10 +1,12 @@
 """The `swiftlet-operator` command: what the environment says, the client, the lease, and kopf around them.
 
+Without a subcommand it operates until it is stopped. The environment says:
+
 SWIFTLET_IMAGE         image of the services where a StorageCluster names none (required)
 SWIFTLET_REDIS_IMAGE   image of the embedded Redis where a StorageCluster names none
 POD_NAME, POD_UID      who we are in the lease
 POD_NAMESPACE          where the lease is (required)
-WATCH_NAMESPACE        the only namespace to look at; all when empty
+WATCH_NAMESPACES       the only namespaces to look at, separated by commas; all when empty
 LIVENESS_URL           where to answer probes
 LEASE_SECONDS          how long after a leader's death another one takes over, 30 when empty; all replicas the same
 METRICS_PORT           where to show metrics; nowhere when empty
@@ -22,16 +24,18 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import kopf
 
 from swiftlet import __version__
 from swiftlet.errors import SettingsError, SwiftletError
-from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WORKERS, Heart, register, sweep, watches
+from swiftlet_operator.definitions import install, read_definitions
+from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WATCHED, WORKERS, Heart, register, sweep, watches
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
 from swiftlet_operator.metrics import CLUSTERS, LEADS, served
@@ -39,6 +43,7 @@ from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.statusz import reporter
+from swiftlet_operator.uninstall import Release, clusters_of, refusal
 from swiftlet_operator.workqueue import WorkQueue
 from swiftlet_operator.world import RUNBOOKS, Defaults
 
@@ -60,7 +65,8 @@ class Options:
     defaults: Defaults
     identity: str
     namespace: str
-    watched: str | None
+    watched: tuple[str, ...]
+    """The only namespaces to look at; all when there is none."""
     liveness_url: str
     metrics_port: int | None = None
     lease_s: float = LIFE_S
@@ -84,7 +90,7 @@ def options_of(environ: Mapping[str, str]) -> Options:
         ),
         identity=f"{environ.get('POD_NAME') or socket.gethostname()}_{environ.get('POD_UID') or os.getpid()}",
         namespace=environ["POD_NAMESPACE"],
-        watched=environ.get("WATCH_NAMESPACE") or None,
+        watched=watched_of(environ),
         liveness_url=environ.get("LIVENESS_URL") or "http://0.0.0.0:8081/healthz",
         metrics_port=int(port) if port is not None else None,
         lease_s=_lease_s(environ.get("LEASE_SECONDS") or str(LIFE_S)),
@@ -102,6 +108,12 @@ def _labels(text: str) -> dict[str, str]:
     return found
 
 
+def watched_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The only namespaces to look at; none when all are."""
+    names = (name.strip() for name in environ.get("WATCH_NAMESPACES", "").split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
 def _lease_s(text: str) -> float:
     try:
         life_s = float(text)
@@ -114,7 +126,8 @@ def _lease_s(text: str) -> float:
 
 async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
-    async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S) as kube, reporter() as asking:
+    count = len(WATCHED) * max(1, len(options.watched))
+    async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S, count) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s)
         LEADS.set_function(lambda: float(leader.leads))
         CLUSTERS.leads = lambda: leader.leads
@@ -130,8 +143,8 @@ async def run(options: Options) -> None:
         watching = kopf.operator(
             registry=registry,
             standalone=True,
-            clusterwide=options.watched is None,
-            namespaces=[options.watched] if options.watched is not None else [],
+            clusterwide=not options.watched,
+            namespaces=options.watched,
             liveness_endpoint=options.liveness_url,
             # Without one kopf asks for the name of the user that it runs as, and the image has a number only.
             identity=cast(Any, options.identity),
@@ -157,20 +170,52 @@ def _now_s() -> int:
     return int(time.time())
 
 
+async def install_definitions(folder: Path, version: str) -> None:
+    """Install the definitions of a folder; KubeError when they are not usable afterwards."""
+    definitions = read_definitions(folder)
+    async with connected(REQUEST_TIMEOUT_S) as kube:
+        await install(kube, definitions, version)
+
+
+async def guard(release: Release, watched: Sequence[str]) -> str | None:
+    """Why the release may not be uninstalled, None when it may; KubeError when that can't be found out."""
+    async with connected(REQUEST_TIMEOUT_S) as kube:
+        return refusal(await clusters_of(kube, watched), release)
+
+
 def main() -> None:
     """The entry point."""
-    parser = argparse.ArgumentParser(
-        prog="swiftlet-operator", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
-    parser.parse_args()
+    arguments = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     try:
-        asyncio.run(run(options_of(os.environ)))
+        if arguments.command == "install-crds":
+            asyncio.run(install_definitions(arguments.folder, arguments.crds_version))
+        elif arguments.command == "uninstall-guard":
+            release = Release(arguments.release, arguments.namespace, arguments.revision)
+            sys.exit(asyncio.run(guard(release, arguments.watched)))
+        else:
+            asyncio.run(run(options_of(os.environ)))
     except SwiftletError as error:
         sys.exit(f"swiftlet-operator: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="swiftlet-operator", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    crds = commands.add_parser("install-crds", help="make or replace the custom resource definitions, and end")
+    crds.add_argument("folder", type=Path, help="where their YAML files are")
+    crds.add_argument("--crds-version", default=__version__, help="what they came with; a newer one is left as it is")
+    guards = commands.add_parser("uninstall-guard", help="fail while there are StorageClusters, and say why")
+    guards.add_argument("--release", required=True, help="name of the Helm release")
+    guards.add_argument("--namespace", required=True, help="its namespace")
+    guards.add_argument("--revision", type=int, required=True, help="its revision")
+    guards.add_argument("--watched", action="append", default=[], help="a namespace to look at, instead of all")
+    return parser

@@ -87,6 +87,7 @@ STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", name
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 SERVICE_MONITOR = Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 PROMETHEUS_RULE = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
+DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 MONITORING_KINDS = (SERVICE_MONITOR, PROMETHEUS_RULE)
 
 CHILD_KINDS = (CONFIG_MAP, SECRET, SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY)
@@ -106,6 +107,7 @@ _KINDS = {
         EVENT,
         LEASE,
         SERVICE_ACCOUNT,
+        DEFINITION,
     )
 }
 

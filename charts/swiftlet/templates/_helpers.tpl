@@ -17,6 +17,11 @@
 {{- printf "%s-operator" (include "swiftlet.fullname" .) }}
 {{- end }}
 
+{{/* What has no namespace says whose it is: a release of the same name may be in another namespace. */}}
+{{- define "swiftlet.wideName" -}}
+{{- printf "%s:%s" .root.Release.Namespace .name }}
+{{- end }}
+
 {{- define "swiftlet.rdmaName" -}}
 {{- printf "%s-rdma-plugin" (include "swiftlet.fullname" .) }}
 {{- end }}

@@ -215,7 +215,12 @@ def test_the_environment_must_say_where_the_lease_is() -> None:
     with pytest.raises(SettingsError, match="SWIFTLET_IMAGE and POD_NAMESPACE"):
         options_of({})
     options = options_of({"SWIFTLET_IMAGE": "i", "POD_NAMESPACE": "ops", "POD_NAME": "p", "POD_UID": "u"})
-    assert (options.identity, options.watched, options.defaults.redis_image) == ("p_u", None, None)
+    assert (options.identity, options.watched, options.defaults.redis_image) == ("p_u", (), None)
+
+
+def test_the_environment_may_name_several_namespaces() -> None:
+    base = {"SWIFTLET_IMAGE": "i", "POD_NAMESPACE": "ops"}
+    assert options_of({**base, "WATCH_NAMESPACES": "blue, green,blue,"}).watched == ("blue", "green")
 
 
 async def test_our_finalizer_is_none_of_kopfs_business() -> None:

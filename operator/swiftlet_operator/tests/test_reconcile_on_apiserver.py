@@ -244,7 +244,7 @@ async def test_the_lease_is_held_by_one(apiserver: ApiServer, kube: Counting) ->
 
 async def test_the_whole_operator_follows_events(apiserver: ApiServer, kube: Counting) -> None:
     cluster = Cluster(apiserver, kube, "minimal")
-    options = Options(DEFAULTS, "test", cluster.namespace, cluster.namespace, "http://127.0.0.1:0/healthz")
+    options = Options(DEFAULTS, "test", cluster.namespace, (cluster.namespace,), "http://127.0.0.1:0/healthz")
     operator = asyncio.create_task(run(options))
     try:
         await cluster.make()

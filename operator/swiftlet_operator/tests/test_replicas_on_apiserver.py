@@ -50,7 +50,7 @@ def replica(cluster: Cluster, middleman: Middleman, name: str, log: Path) -> sub
         "SWIFTLET_REDIS_IMAGE": DEFAULTS.redis_image or "",
         "POD_NAME": name,
         "POD_NAMESPACE": cluster.namespace,
-        "WATCH_NAMESPACE": cluster.namespace,
+        "WATCH_NAMESPACES": cluster.namespace,
         "LIVENESS_URL": f"http://127.0.0.1:{_free_ports(1)[0]}/healthz",
         "LEASE_SECONDS": f"{LEASE_S:g}",
     }

@@ -68,7 +68,7 @@ async def operating(
     """The whole operator in this process, behind the middleman."""
     monkeypatch.setenv("KUBECONFIG", str(middleman.kubeconfig))
     options = Options(
-        DEFAULTS, "one", cluster.namespace, cluster.namespace, "http://127.0.0.1:0/healthz", None, LEASE_S
+        DEFAULTS, "one", cluster.namespace, (cluster.namespace,), "http://127.0.0.1:0/healthz", None, LEASE_S
     )
     task = asyncio.create_task(run(options))
     try:

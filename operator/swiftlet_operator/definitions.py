@@ -1,0 +1,155 @@
+"""Installing the custom resource definitions: made where they are missing, replaced where they are older.
+
+They belong to no Helm release, so that a release of any name in any namespace may bring them and none takes them away
+when it goes: with a definition Kubernetes deletes all objects of its kind. Replaced and not applied, because a field
+that an older definition had, whoever wrote it, must not stay in the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from swiftlet.errors import SettingsError
+from swiftlet_operator.kube import Kube
+from swiftlet_operator.manifests import DEFINITION, GROUP, Manifest, annotations_of, labels_of, name_of
+from swiftlet_operator.problems import KubeError
+from swiftlet_operator.retry import until_answered
+
+WITHIN_S = 90.0
+"""Each definition is tried so long, and so long they have together to become usable."""
+GONE_WITHIN_S = 15.0
+"""A definition that is being deleted and has no objects left is gone within this time."""
+INSTALLED_VERSION = f"{GROUP}/version"
+"""Annotation on every definition: the version of Swiftlet that it came with."""
+KEPT = {"helm.sh/resource-policy": "keep"}
+"""Read by Helm from the live object: a release that owned it once must not delete it by an upgrade."""
+_POLL_S = 0.2
+_OF_HELM = "meta.helm.sh/"
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-.+)?")
+
+_log = logging.getLogger(__name__)
+
+
+def read_definitions(folder: Path) -> list[Manifest]:
+    """The definitions in the folder's YAML files; SettingsError when there is none, or something else."""
+    try:
+        found = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    except (OSError, yaml.YAMLError) as error:
+        raise SettingsError(f"{folder}: {error}") from error
+    if not found:
+        raise SettingsError(f"{folder} has no definitions; name the folder of Swiftlet's crds")
+    for one in found:
+        if not isinstance(one, dict) or one.get("kind") != DEFINITION.kind or one["spec"].get("group") != GROUP:
+            raise SettingsError(f"{folder} has something that is no definition of {GROUP}")
+    return found
+
+
+async def install(kube: Kube, definitions: Sequence[Manifest], version: str, within_s: float = WITHIN_S) -> None:
+    """Bring all definitions to `version` unless they are newer, and wait until the API server serves them.
+
+    Raises KubeError when that could not be done within the time.
+    """
+    for one in definitions:
+        await _wait_while_it_goes(kube, name_of(one))
+        await until_answered(partial(_put, kube, one, version), within_s)
+    deadline = time.monotonic() + within_s
+    for one in definitions:
+        while (problem := await until_answered(partial(_problem, kube, name_of(one)), within_s)) is not None:
+            if time.monotonic() > deadline:
+                raise KubeError(problem)
+            await asyncio.sleep(_POLL_S)
+
+
+def wanted(live: Manifest, definition: Manifest, version: str) -> Manifest | None:
+    """What replaces the live definition; None when that one is of a newer version and must stay."""
+    if _is_newer(annotations_of(live).get(INSTALLED_VERSION), version):
+        return None
+    metadata = {
+        **live["metadata"],
+        "labels": {**_without_helm(labels_of(live)), **labels_of(definition)},
+        "annotations": {**_without_helm(annotations_of(live)), **_annotations(definition, version)},
+    }
+    return {**definition, "metadata": metadata}
+
+
+def _annotations(definition: Manifest, version: str) -> dict[str, str]:
+    return {**annotations_of(definition), **KEPT, INSTALLED_VERSION: version}
+
+
+def _without_helm(marks: Mapping[str, str]) -> dict[str, str]:
+    """Labels or annotations without those that say which release owns the object."""
+    return {
+        name: value
+        for name, value in marks.items()
+        if not name.startswith(_OF_HELM) and (name, value) != ("app.kubernetes.io/managed-by", "Helm")
+    }
+
+
+def _is_newer(theirs: str | None, ours: str) -> bool:
+    """Whether the first version is known to come after the second; one without a number is not."""
+    numbers = _numbers(theirs), _numbers(ours)
+    return numbers[0] is not None and numbers[1] is not None and numbers[0] > numbers[1]
+
+
+def _numbers(version: str | None) -> tuple[int, ...] | None:
+    """Numbers to compare by; a version with a suffix comes before the one without."""
+    found = _VERSION.fullmatch(version or "")
+    return (*(int(one) for one in found.groups()[:3]), int(found[4] is None)) if found else None
+
+
+async def _put(kube: Kube, definition: Manifest, version: str) -> None:
+    name = name_of(definition)
+    live = await kube.get(DEFINITION, "", name)
+    if live is None:
+        metadata = {**definition["metadata"], "annotations": _annotations(definition, version)}
+        await kube.create({**definition, "metadata": metadata})
+        _log.info("%s: made", name)
+        return
+    new = wanted(live, definition, version)
+    if new is None:
+        there = annotations_of(live)[INSTALLED_VERSION]
+        _log.warning("%s: left as it is, because version %s is newer than %s", name, there, version)
+        return
+    written = await kube.replace(new)
+    same = written["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+    _log.info("%s: %s", name, "is as it should be" if same else "replaced")
+
+
+async def _wait_while_it_goes(kube: Kube, name: str) -> None:
+    """Wait for a definition that is being deleted; one that waits for its objects is only told about.
+
+    The operator has to run for those objects to go, so that this must not stop an installation.
+    """
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while True:
+        live = await until_answered(partial(kube.get, DEFINITION, "", name), GONE_WITHIN_S)
+        if live is None or not live["metadata"].get("deletionTimestamp"):
+            return
+        if time.monotonic() > deadline:
+            _log.warning(
+                "%s is being deleted since %s and waits for its objects to go; upgrade the release again when it is"
+                " gone, for the definition goes with them",
+                name,
+                live["metadata"]["deletionTimestamp"],
+            )
+            return
+        await asyncio.sleep(_POLL_S)
+
+
+async def _problem(kube: Kube, name: str) -> str | None:
+    """Why the API server does not serve the kind yet; None when it does."""
+    live = await kube.get(DEFINITION, "", name)
+    conditions: list[dict[str, Any]] = ((live or {}).get("status") or {}).get("conditions") or []
+    if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+        return None
+    said = "; ".join(f"{one['type']}: {one.get('message')}" for one in conditions if one["status"] != "True")
+    return f"{name} is not established: {said or 'the API server has not looked at it'}"
