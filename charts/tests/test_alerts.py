@@ -153,6 +153,16 @@ def test_the_label_that_alerts_pick_by_is_the_clusters_name() -> None:
     assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= ports
 
 
+@pytest.mark.parametrize("page", ["operators-guide.md", "runbooks.md"])
+def test_metrics_in_the_documents_are_exported(page: str) -> None:
+    known = {name.removesuffix("_count") for name in exported()} | exported().keys()
+    families = [name for name in known if name.startswith("swiftlet_")]
+    for name, star in re.findall(r"`(swiftlet_[a-z_]+)(\*?)", (ROOT / "docs" / page).read_text()):
+        if name in TARGET_LABELS:
+            continue
+        assert any(one.startswith(name) for one in families) if star else name in families, name
+
+
 def headings() -> list[str]:
     return re.findall(r"^## (\w+)$", RUNBOOKS.read_text(), re.MULTILINE)
 
