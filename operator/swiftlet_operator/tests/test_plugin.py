@@ -390,6 +390,15 @@ def test_a_bundle_says_that_no_operator_was_found(fake: Fake, tmp_path: Path) ->
     assert "operator: no pod in any namespace" in bundled(tmp_path / "bundle.tar.gz")["failures.txt"]
 
 
+def test_a_bundle_of_who_may_not_see_the_operator_says_that(fake: Fake, tmp_path: Path) -> None:
+    fake.state["denied"] = ["pods"]
+    fake.write()
+    assert main(["support-bundle", "-o", str(tmp_path / "bundle.tar.gz")]) == 0
+    failures = bundled(tmp_path / "bundle.tar.gz")["failures.txt"]
+    assert f"pods {OPERATOR}: " in failures
+    assert "operator: no pod" not in failures
+
+
 def test_the_chart_labels_the_operator_as_the_bundle_looks_for_it() -> None:
     text = (REPOSITORY / "charts/swiftlet/templates/_helpers.tpl").read_text()
     wanted = dict(one.split("=") for one in OPERATOR.split(","))
