@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from swiftlet.main.certificate_dates import expires_at
 from swiftlet.main.certificates import EXPIRY, Certificates
 from swiftlet.main.tests.certificates import PairFiles, make_pair
+from swiftlet.web.shared_metrics import DIRECTORY_VARIABLE
 
 
 def certificate(directory: Path, days: int) -> tuple[str, float]:
@@ -64,3 +67,25 @@ def test_a_renewed_certificate_moves_the_gauge(tmp_path: Path) -> None:
     assert certificates.reload()
     certificates.show()
     assert EXPIRY._value.get() == end
+
+
+_WORKER = """
+import os, sys
+from swiftlet.main.certificates import EXPIRY
+from swiftlet.web.metrics import metrics_page
+if os.fork() == 0:
+    EXPIRY.set(1_900_000_000.0)
+    sys.stdout.write(metrics_page()[0].decode())
+    sys.stdout.flush()
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_with_worker_processes_the_workers_value_is_shown(tmp_path: Path) -> None:
+    """The process that starts them never sets it, and its 0 must not hide theirs."""
+    environ = {**os.environ, DIRECTORY_VARIABLE: str(tmp_path)}
+    shown = subprocess.run(
+        [sys.executable, "-c", _WORKER], env=environ, check=True, capture_output=True, text=True
+    ).stdout
+    assert "swiftlet_tls_certificate_expiry_timestamp_seconds 1.9e+09\n" in shown
