@@ -41,19 +41,24 @@ metadata:
 """
 
 
+def image_values() -> list[str]:
+    """What helm is told about the images that are there."""
+    repository, _, tag = os.environ.get("SWIFTLET_E2E_IMAGE", "swiftlet:dev").rpartition(":")
+    chosen = ["--set", f"image.repository={repository},image.tag={tag}"]
+    if redis := os.environ.get("SWIFTLET_E2E_REDIS_IMAGE"):
+        repository, _, tag = redis.rpartition(":")
+        chosen += ["--set-string", f"redisImage.repository={repository},redisImage.tag={tag}"]
+    return chosen
+
+
 @pytest.fixture(scope="session")
 def operator() -> Namespace:
     """The chart, installed; the operator's namespace."""
     if "KUBECONFIG" not in os.environ:
         pytest.skip("KUBECONFIG is not set; run `make e2e`")
-    repository, _, tag = os.environ.get("SWIFTLET_E2E_IMAGE", "swiftlet:dev").rpartition(":")
     run("kubectl", "apply", "--filename", "-", stdin=_STORAGE_CLASS)
     run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", SYSTEM))
-    chosen = ["--set", f"image.repository={repository},image.tag={tag}"]
-    if redis := os.environ.get("SWIFTLET_E2E_REDIS_IMAGE"):
-        repository, _, tag = redis.rpartition(":")
-        chosen += ["--set-string", f"redisImage.repository={repository},redisImage.tag={tag}"]
-    run("helm", "upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, *chosen)
+    run("helm", "upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, *image_values())
     system = Namespace(SYSTEM)
     # A pod of an earlier run may have the same tag and an older image.
     system.kubectl("rollout", "restart", f"deployment/{RELEASE}-operator")
@@ -70,7 +75,7 @@ def new_namespace() -> Iterator[Namespace]:
         yield namespace
     finally:
         if not os.environ.get("KEEP"):
-            run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s")
+            run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s", "--ignore-not-found")
 
 
 @dataclass(frozen=True, slots=True)
