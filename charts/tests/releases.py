@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from charts.make import CHART
-from swiftlet_operator.tests.apiserver import ApiServer, _kubeconfig
+from swiftlet_operator.tests.apiserver import ApiServer, _free_ports, _kubeconfig
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_S = 0.05
@@ -81,6 +81,35 @@ class Cluster:
             for kind, path in kinds.items()
             for one in self.server.get(f"{path}?labelSelector=app.kubernetes.io/managed-by=Helm").body["items"]
         }
+
+    @contextlib.contextmanager
+    def operator(self, release: str, namespace: str) -> Iterator[Path]:
+        """The operator's pod of a release as a process with its account's rights; the file that it logs to."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{release}-swiftlet-operator"
+        pod = self.server.get(path).body["spec"]["template"]["spec"]
+        fields = {"metadata.name": f"{release}-0", "metadata.namespace": namespace, "metadata.uid": release}
+        said = {
+            one["name"]: one["value"] if "value" in one else fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
+            for one in pod["containers"][0]["env"]
+            if "value" in one or "fieldRef" in one.get("valueFrom", {})
+        }
+        port, metrics = _free_ports(2)
+        said |= {"LIVENESS_URL": f"http://127.0.0.1:{port}/healthz", "METRICS_PORT": str(metrics)}
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log"
+            said["KUBECONFIG"] = self._login(namespace, pod, Path(folder))
+            with log.open("wb") as out:
+                command = [sys.executable, "-m", "swiftlet_operator"]
+                process = subprocess.Popen(command, env=os.environ | said, stdout=out, stderr=out)
+            try:
+                yield log
+            finally:
+                process.terminate()
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
     @contextlib.contextmanager
     def running_jobs(self) -> Iterator[None]:
@@ -174,6 +203,14 @@ def delete_definitions(cluster: Cluster, *names: str) -> None:
             time.sleep(_POLL_S)
     for name in names:
         assert cluster.server.delete(f"{DEFINITIONS}/{name}").status == 200
+
+
+def until(what: str, holds: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Wait for something to be true."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(_POLL_S)
 
 
 def until_gone(cluster: Cluster, names: set[str], within_s: float = 60.0) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from charts.make import CHART, crd_files
-from charts.tests.releases import DEFINITIONS, Cluster, delete_definitions, until_gone
+from charts.tests.releases import DEFINITIONS, Cluster, delete_definitions, until, until_gone
 from swiftlet import __version__
 from swiftlet_operator.definitions import INSTALLED_VERSION
 from swiftlet_operator.tests.apiserver import FIX, hyperkube, kube_bin, running
@@ -243,6 +243,37 @@ def test_clusters_in_namespaces_that_are_not_watched_are_none_of_its_business(cl
 
     cluster.server.delete(path)
     cluster.must("uninstall", "one", "--namespace", system)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_the_operator_does_with_its_rights_what_it_has_to_where_it_watches(cluster: Cluster, everywhere: bool) -> None:
+    system, blue, green, red = (cluster.server.namespace(name) for name in ("system", "blue", "green", "red"))
+    watched = () if everywhere else ("--set", f"watchNamespaces={{{blue},{green}}}")
+    cluster.install("one", system, *watched)
+    for namespace in (blue, green, red):
+        store(cluster, namespace)
+
+    def served(namespace: str) -> bool:
+        clusters = "/apis/swiftlet.io/v1alpha1/namespaces"
+        status = cluster.server.get(f"{clusters}/{namespace}/storageclusters/store").body.get("status") or {}
+        sets = cluster.server.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets").body["items"]
+        return bool(status.get("conditions") and sets)
+
+    with cluster.operator("one", system) as log:
+        until("both are served", lambda: served(blue) and served(green))
+        if everywhere:
+            until("the third is served", lambda: served(red))
+        # A Role counts some moments after it was made; from then on nothing is forbidden.
+        until("it says what it wrote", lambda: "statuses written" in log.read_text())
+        settled = log.read_text()
+        cluster.server.delete(f"/api/v1/namespaces/{green}/services/store")
+        path = f"/api/v1/namespaces/{green}/services/store"
+        until("what is deleted there comes back", lambda: cluster.server.get(path).status == 200)
+        later = log.read_text().removeprefix(settled).lower()
+        assert "forbidden" not in later
+        assert "permission" not in later
+
+    assert served(red) is everywhere
 
 
 def test_without_the_guard_and_without_definitions_a_release_goes(cluster: Cluster) -> None:

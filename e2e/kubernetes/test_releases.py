@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from swiftclient.client import Connection
+from swiftclient.client import ClientException, Connection
 
 from charts.make import CHART
 from e2e.kubernetes.conftest import READY_WITHIN_S, RELEASE, SYSTEM, image_values, new_namespace
@@ -18,6 +18,7 @@ NEXT = "successor"
 CONTENT = b"still here" * 100_000
 AT_REST_S = 15.0
 GONE_WITHIN_S = 240
+LOGIN_WITHIN_S = 180
 
 _STORE = """
 apiVersion: swiftlet.io/v1alpha1
@@ -57,18 +58,25 @@ def add_user(namespace: Namespace, name: str) -> dict[str, str]:
 
 
 def stored(namespace: Namespace, credentials: dict[str, str]) -> bytes:
+    """The object as the user reads it, who puts it there if it is not."""
     with (
         namespace.forwarded(f"service/{NAME}", 80) as port,
         closing(Connection(f"http://127.0.0.1:{port}/auth/v1.0", credentials["user"], credentials["key"])) as swift,
     ):
-        try:
-            found: bytes = swift.get_object("things", "one")[1]
-        except Exception as error:
-            if getattr(error, "http_status", None) != 404:
-                raise
-            swift.put_container("things")
+
+        def refused() -> str | None:
+            try:
+                swift.get_auth()
+            except ClientException as error:
+                return str(error)
+            return None
+
+        # The kubelet brings a Secret to the proxies' volumes within a minute or two.
+        eventually("a login", LOGIN_WITHIN_S, refused)
+        swift.put_container("things")
+        if not swift.get_container("things")[1]:
             swift.put_object("things", "one", CONTENT)
-            found = swift.get_object("things", "one")[1]
+        found: bytes = swift.get_object("things", "one")[1]
         return found
 
 

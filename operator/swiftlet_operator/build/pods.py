@@ -56,7 +56,8 @@ def service_container(
     """
     ports = {port_name: port, **(more_ports or {})}
     cache = {"name": "SWIFTLET_CLUSTER__RING_CACHE", "value": ring_cache}
-    suffix = {"name": site.child("keys"), "key": settings.HASH_SUFFIX}
+    # Beside the volume that has it and not in the settings, which pods of an earlier template read too.
+    suffix = f"{settings.KEYS_DIRECTORY}/{settings.HASH_SUFFIX}"
     container: dict[str, Any] = {
         "name": service,
         "image": site.image,
@@ -64,7 +65,7 @@ def service_container(
         "args": [service, "--config", f"{settings.DIRECTORY}/{settings.FILE}"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "SWIFTLET_CLUSTER__HASH_PATH_SUFFIX", "valueFrom": {"secretKeyRef": suffix}},
+            {"name": "SWIFTLET_CLUSTER__HASH_PATH_SUFFIX_FILE", "value": suffix},
             *([cache] if ring_cache is not None else []),
             *env,
         ],
@@ -140,7 +141,7 @@ def volumes(
     """
     found: list[dict[str, Any]] = [
         {"name": "settings", "configMap": {"name": site.child("settings")}},
-        _secret_volume("keys", site.child("keys"), settings.CLUSTER_KEY),
+        _secret_volume("keys", site.child("keys"), settings.CLUSTER_KEY, settings.HASH_SUFFIX),
         {"name": "rings", "projected": {"sources": [_ring_source(site, *one) for one in _chunks(site)]}},
         {"name": "tmp", "emptyDir": {}},
     ]

@@ -88,9 +88,22 @@ def test_every_service_can_load_the_settings_that_its_pods_get(spec: str, tmp_pa
             environ = {name: value.replace("$(POD_NAME)", "store-disks-0") for name, value in environ.items()}
             settings = load_settings(SERVICES[container["name"]], path, environ)
             assert settings.cluster.name == "store"
+            mount = next(one for one in container["volumeMounts"] if one["name"] == "keys")
+            secret = next(one for one in pod["volumes"] if one["name"] == "keys")["secret"]
+            paths = {f"{mount['mountPath']}/{one['path']}" for one in secret["items"]}
+            assert paths == {str(settings.cluster.key_file), str(settings.cluster.hash_path_suffix_file)}
             seen.add(container["name"])
 
     assert {"object", "container", "replicator", "proxy"} <= seen
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_no_secret_is_in_an_environment(spec: str) -> None:
+    """Who may look at a pod, or at what a process hands on to its children, does not see secrets."""
+    for _, pod in workloads(spec):
+        for container in pod["containers"]:
+            assert not [one["name"] for one in container.get("env", []) if "secretKeyRef" in one.get("valueFrom", {})]
+            assert not container.get("envFrom")
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -1,4 +1,4 @@
-"""The cluster's keys: how they stand in their file, and how a key is told from another without showing it."""
+"""The cluster's secrets: how they stand in their files, and how a key is told from another without showing it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,39 @@ MIN_KEY_BYTES = 16
 MAX_KEYS = 8
 """Keys in one file; a rotation needs two."""
 _MAX_KEY_FILE_BYTES = 64 * 1024
+_MAX_SUFFIX_FILE_BYTES = 4096
 _ID_CHARS = 8
 
 
 def read_key_file(path: Path) -> tuple[bytes, ...]:
     """The keys of a file as `parse_keys` finds them; SettingsError also when the file is unreadable or huge."""
+    return parse_keys(_content(path, "cluster.key_file", _MAX_KEY_FILE_BYTES), f"cluster.key_file: {path}")
+
+
+def read_suffix_file(path: Path) -> bytes:
+    """The suffix in a file, without the white space around it; SettingsError when there is none, or more than a line.
+
+    An empty or a wrong file must not count as a suffix: with another one no data are found.
+    """
+    what = "cluster.hash_path_suffix_file"
+    suffix = _content(path, what, _MAX_SUFFIX_FILE_BYTES).strip()
+    if not suffix:
+        raise SettingsError(f"{what}: {path} is empty; put the cluster's suffix back, another one would hide all data")
+    if b"\n" in suffix:
+        raise SettingsError(f"{what}: {path} has more than one line; is it the right file?")
+    return suffix
+
+
+def _content(path: Path, what: str, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(_MAX_KEY_FILE_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingsError(f"cluster.key_file: can't read {path}: {reason}") from error
-    if len(content) > _MAX_KEY_FILE_BYTES:
-        raise SettingsError(
-            f"cluster.key_file: {path} is larger than {_MAX_KEY_FILE_BYTES} bytes; is it the right file?"
-        )
-    return parse_keys(content, f"cluster.key_file: {path}")
+        raise SettingsError(f"{what}: can't read {path}: {reason}") from error
+    if len(content) > max_bytes:
+        raise SettingsError(f"{what}: {path} is larger than {max_bytes} bytes; is it the right file?")
+    return content
 
 
 def parse_keys(content: bytes, where: str) -> tuple[bytes, ...]:

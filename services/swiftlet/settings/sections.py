@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -11,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from swiftlet.names import HashPath
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
 from swiftlet.settings.replication import RoundsSection
-from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file
+from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
 
@@ -28,10 +29,15 @@ class ClusterSection(Section):
         default=SecretStr(""),
         description="Secret text hashed before every name. Fixed for the cluster's life: a change loses all data. "
         "Keeps clients from choosing names that all fall into one partition. "
-        "At least one of prefix and suffix must be set.",
+        "At least one of prefix, suffix and the suffix's file must be set.",
     )
     hash_path_suffix: SecretStr = Field(
         default=SecretStr(""), description="Secret text hashed behind every name; see hash_path_prefix."
+    )
+    hash_path_suffix_file: Path | None = Field(
+        default=None,
+        description="File with the text described at hash_path_suffix, in its place: it keeps the text out of "
+        "environments and process listings. White space around it is not part of it. Read once, at the start.",
     )
     key: SecretStr | None = Field(
         default=None,
@@ -124,7 +130,10 @@ class ClusterSection(Section):
 
     @model_validator(mode="after")
     def _secrets_are_given(self) -> ClusterSection:
-        if not (self.hash_path_prefix.get_secret_value() or self.hash_path_suffix.get_secret_value()):
+        suffix = bool(self.hash_path_suffix.get_secret_value())
+        if suffix and self.hash_path_suffix_file is not None:
+            raise ValueError("set hash_path_suffix or hash_path_suffix_file, not both")
+        if not (self.hash_path_prefix.get_secret_value() or suffix or self.hash_path_suffix_file):
             raise ValueError("set hash_path_suffix (or hash_path_prefix) to a random text, the same on all nodes")
         if (self.key is None) == (self.key_file is None):
             raise ValueError("set exactly one of key and key_file")
@@ -132,12 +141,16 @@ class ClusterSection(Section):
             raise ValueError(f"key is shorter than {MIN_KEY_BYTES} bytes")
         return self
 
-    @property
+    @cached_property
     def hash_path(self) -> HashPath:
-        """Places names with this cluster's secrets."""
-        return HashPath(
-            self.hash_path_prefix.get_secret_value().encode(), self.hash_path_suffix.get_secret_value().encode()
-        )
+        """Places names with this cluster's secrets; SettingsError when the suffix's file can't serve.
+
+        Read once: a suffix that changed while a service runs would hide all data from it.
+        """
+        suffix = self.hash_path_suffix.get_secret_value().encode()
+        if self.hash_path_suffix_file is not None:
+            suffix = read_suffix_file(self.hash_path_suffix_file)
+        return HashPath(self.hash_path_prefix.get_secret_value().encode(), suffix)
 
     def read_keys(self) -> tuple[bytes, ...]:
         """The cluster's secrets, from `key` or `key_file`, the signing one first; SettingsError if they can't serve."""

@@ -192,6 +192,39 @@ def test_key_file(tmp_path: Path) -> None:
     assert cluster.read_keys() == (KEY.encode(),)
 
 
+def test_the_suffix_may_stand_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "suffix"
+    cluster = load_settings(
+        ProxySettings, write(tmp_path, cluster={"hash_path_suffix_file": str(file), "key": KEY}), {}
+    ).cluster
+    inline = load_settings(
+        ProxySettings, write(tmp_path, cluster={"hash_path_suffix": "0123456789", "key": KEY}), {}
+    ).cluster
+    for content, says in (
+        (None, "No such file"),
+        (b" \n", "is empty"),
+        (b"two\nlines", "more than one line"),
+        (b"x" * 5000, "larger than"),
+    ):
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(SettingsError, match=says) as refused:
+            _ = cluster.hash_path
+        assert "two" not in str(refused.value)
+    file.write_bytes(b"0123456789\n")
+    assert cluster.hash_path("AUTH_a", "c", "o") == inline.hash_path("AUTH_a", "c", "o")
+
+    file.write_bytes(b"another")
+    assert cluster.hash_path("AUTH_a", "c", "o") == inline.hash_path("AUTH_a", "c", "o"), "read once"
+
+
+def test_the_suffix_comes_from_one_place(tmp_path: Path) -> None:
+    both = write(tmp_path, cluster={"hash_path_suffix_file": "/x", "hash_path_suffix": "end", "key": KEY})
+    assert "set hash_path_suffix or hash_path_suffix_file, not both" in refusal(ProxySettings, both)
+    neither = write(tmp_path, cluster={"key": KEY})
+    assert "set hash_path_suffix (or hash_path_prefix)" in refusal(ProxySettings, neither)
+
+
 def test_several_keys_stand_on_lines_of_their_own() -> None:
     old, new = KEY.encode(), b"another key of enough bytes"
 
