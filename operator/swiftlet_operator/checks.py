@@ -17,8 +17,8 @@ import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
-from swiftlet_operator.build.secrets import credentials_key, credentials_name
-from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, POLICIES_FILE, TLS_FILES
+from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
+from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
 from swiftlet_operator.certificates import unusable
 from swiftlet_operator.manifests import (
@@ -30,6 +30,7 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.plan.kept_keys import copy_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.world import World
 
 IMPLICIT = Policy(0, "Policy-0", default=True)
@@ -144,18 +145,26 @@ def _storage_grows(world: World) -> Iterator[Verdict]:
 
 
 def _keys(world: World) -> Iterator[Verdict]:
-    name = f"{world.cluster.meta.name}-keys"
+    name, copy = keys_name(world.cluster.meta.name), keys_copy_name(world.cluster.meta.name)
     live = world.child(SECRET, name)
     kept = bool(world.claims) or any(
         labels_of(one).get(COMPONENT_LABEL) == "builder" for one in world.children.values()
     )
     message = (
-        f"Secret {name} is gone but volumes or rings of the cluster are there: restore it from a backup (no object can "
-        "be found without it), or remove the volumes and the builder ConfigMaps to begin anew"
+        f"Secret {name} is gone, and so is {copy}, but volumes or rings of the cluster are there: restore one of the "
+        "two from a backup (no object can be found without it), or delete the volume claims and the builders "
+        "(ConfigMaps and Secrets) to begin anew"
     )
-    yield Verdict("KeysLost", message, live is None and kept)
-    lacking = [key for key in (CLUSTER_KEY, HASH_SUFFIX) if live is not None and not (live.get("data") or {}).get(key)]
-    yield Verdict("KeysIncomplete", f"Secret {name} lacks {', '.join(lacking)}; restore it", bool(lacking))
+    yield Verdict("KeysLost", message, live is None and made_again(world) is None and kept)
+    missing = [key for key in lacking(live) if not ((copy_of(world) or {}).get("data") or {}).get(key)]
+    message = f"Secret {name} lacks {', '.join(missing)}; restore it from a backup"
+    yield Verdict("KeysIncomplete", message, live is not None and bool(missing))
+    message = (
+        f"Secrets {name} and {copy} have different values of {HASH_SUFFIX}, and with the wrong one no object is found: "
+        "put the one that the cluster was made with into both (a pod's log of a wrong one says that a device was made "
+        "with another)"
+    )
+    yield Verdict("KeysDiffer", message, suffixes_differ(world))
 
 
 def _policy_set(world: World) -> Iterator[Verdict]:

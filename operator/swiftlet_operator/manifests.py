@@ -15,6 +15,8 @@ VERSION = "v1alpha1"
 MANAGER = "swiftlet-operator"
 """Field manager, `managed-by` label and reporter of events."""
 FINALIZER = f"{GROUP}/cluster"
+DATA_FINALIZER = f"{GROUP}/data"
+"""On what data can't be found without: keys, rings, builders. Who deletes one of them gets it back from its copy."""
 APPLIED = f"{GROUP}/applied"
 """Annotation on every child: the digest of what was applied, so that a field that is no longer wanted is seen."""
 RESTART_DIGEST = f"{GROUP}/settings"
@@ -125,6 +127,16 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     """`metadata.labels`, empty when there are none."""
     return manifest["metadata"].get("labels") or {}
+
+
+def finalizers_of(manifest: Mapping[str, Any]) -> list[str]:
+    """`metadata.finalizers`, empty when there are none."""
+    return manifest["metadata"].get("finalizers") or []
+
+
+def is_going(manifest: Mapping[str, Any]) -> bool:
+    """Whether somebody has deleted the object, though it may still be there because of its finalizers."""
+    return bool(manifest["metadata"].get("deletionTimestamp"))
 
 
 def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:

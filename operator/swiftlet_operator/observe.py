@@ -44,6 +44,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.growth import classes_of
+from swiftlet_operator.plan.guard import looked_for
 from swiftlet_operator.plan.kept_rings import lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sync import seconds
@@ -73,6 +74,7 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
     children = {(one["kind"], name_of(one)): one for group in found[: len(kinds)] for one in group}
     pods, claims = found[len(kinds)], found[len(kinds) + 1]
     rings, policies, quotas, users = ([one for one in group if refers(one, name)] for group in found[-5:-1])
+    children |= await _by_name(kube, namespace, name, _ring_names(rings, policies), children)
     unreadable: list[Unreadable] = []
     reports = await reporter.reports([pod for pod in pods if labels_of(pod).get(COMPONENT_LABEL)])
     views = _parsed(users, USER, parse_storage_user, unreadable)
@@ -101,6 +103,29 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
     )
     return replace(world, rescued=await _rescued(reporter, world))
+
+
+async def _by_name(
+    kube: Kube, namespace: str, cluster: str, rings: Iterable[str], children: Mapping[tuple[str, str], Manifest]
+) -> dict[tuple[str, str], Manifest]:
+    """What data can't be found without, where no object with the cluster's labels has its name.
+
+    Whoever restores an object by hand may leave its labels out.
+    """
+    found: dict[tuple[str, str], Manifest] = {}
+    for kind, names in looked_for(cluster, rings):
+        for name in names:
+            if (kind.kind, name) in children or (live := await kube.get(kind, namespace, name)) is None:
+                break
+            found[kind.kind, name] = live
+    return found
+
+
+def _ring_names(rings: Iterable[Manifest], policies: Iterable[Manifest]) -> list[str]:
+    """The rings that a cluster may have: of Ring objects and StoragePolicies, and those that every cluster has."""
+    indexes = {0} | {(one.get("spec") or {}).get("index") for one in policies}
+    indexes |= {(one.get("spec") or {}).get("policyIndex") for one in rings}
+    return ["account", "container", *(f"object-{index}" for index in sorted(i for i in indexes if isinstance(i, int)))]
 
 
 async def _rescued(reporter: Reporter, world: World) -> dict[str, Ring]:

@@ -31,8 +31,8 @@ RING_TIMEOUT_S = 20.0
 AT_A_TIME = 64
 MAX_BYTES = 64 * 1024
 MAX_RING_BYTES = 64 * 1024 * 1024
-_KEEPERS = frozenset({"object", "container"})
-"""Services that keep the rings they use on volumes, and hand them out."""
+_KEEPERS = frozenset({"object", "container", "proxy", "metadata"})
+"""Services that hand out the rings that they use."""
 _OVER = frozenset({"Failed", "Succeeded"})
 
 _log = logging.getLogger(__name__)

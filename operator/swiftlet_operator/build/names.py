@@ -9,5 +9,5 @@ def ring_map(cluster: str, ring: str, index: int) -> str:
 
 
 def builder_map(cluster: str, ring: str, index: int) -> str:
-    """The ConfigMap of a piece of a ring's builder."""
+    """The ConfigMap of a piece of a ring's builder, and the Secret with its copy."""
     return f"{cluster}-builder-{ring}-{index}"

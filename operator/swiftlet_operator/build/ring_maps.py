@@ -1,4 +1,7 @@
-"""ConfigMaps of rings and of their builders, and the Ring objects that nobody has made."""
+"""ConfigMaps of rings and of their builders, copies of the builders, and the Ring objects that nobody has made.
+
+The copy of a builder is in Secrets, so that one command that deletes ConfigMaps does not take both.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ from collections.abc import Sequence
 
 from swiftlet_operator.build.names import builder_map, ring_map
 from swiftlet_operator.build.site import Site
-from swiftlet_operator.manifests import CONFIG_MAP, GROUP, RING, RING_LABEL, RING_VERSION_LABEL, Manifest
+from swiftlet_operator.manifests import CONFIG_MAP, GROUP, RING, RING_LABEL, RING_VERSION_LABEL, SECRET, Manifest
 
+BUILDER = "builder"
+"""The component of builders and of their copies."""
+BUILDER_KINDS = ((CONFIG_MAP, "binaryData"), (SECRET, "data"))
+"""Kinds of a builder and of its copy, and where each has its bytes."""
 BUILDER_LABEL = f"{GROUP}/builder"
 REBALANCED_AT = f"{GROUP}/rebalanced-at"
 MOVED = f"{GROUP}/moved"
@@ -20,7 +27,12 @@ def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]
     labels = {RING_LABEL: ring, RING_VERSION_LABEL: str(version)}
     return [
         site.object(
-            CONFIG_MAP, ring_map(site.name, ring, index), "ring", {"binaryData": {"chunk": _text(chunk)}}, labels=labels
+            CONFIG_MAP,
+            ring_map(site.name, ring, index),
+            "ring",
+            {"binaryData": {"chunk": _text(chunk)}},
+            labels=labels,
+            guarded=True,
         )
         for index, chunk in enumerate(chunks)
     ]
@@ -29,18 +41,20 @@ def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]
 def build_builder_maps(
     site: Site, ring: str, pieces: Sequence[bytes], rebalanced_at_s: int, moved: int, surplus: int
 ) -> list[Manifest]:
-    """A builder in pieces; kept when the cluster goes, for the data on the volumes lies where it says."""
+    """A builder in pieces, and the same pieces as copies; kept when the cluster goes, for data lie where they say."""
     annotations = {REBALANCED_AT: str(rebalanced_at_s), MOVED: str(moved), SURPLUS: str(surplus)}
     return [
         site.object(
-            CONFIG_MAP,
+            kind,
             builder_map(site.name, ring, index),
-            "builder",
-            {"binaryData": {"piece": _text(piece)}},
+            BUILDER,
+            {entry: {"piece": _text(piece)}},
             labels={BUILDER_LABEL: ring},
             annotations=annotations,
             owned=site.spec.deletion_policy == "Delete",
+            guarded=True,
         )
+        for kind, entry in BUILDER_KINDS
         for index, piece in enumerate(pieces)
     ]
 

@@ -10,10 +10,12 @@ import yaml
 
 from swiftlet.crd import Resource, StorageUserSpec
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
-from swiftlet_operator.build.site import Site
+from swiftlet_operator.build.site import KEYS, Site
 from swiftlet_operator.manifests import GROUP, SECRET, Manifest
 
 CREDENTIALS = "credentials"
+KEY_ENTRIES = (CLUSTER_KEY, HASH_SUFFIX)
+"""What the Secret with the keys must have."""
 KEY_GENERATION = f"{GROUP}/key-generation"
 """Annotation on the keys: the generation that all services have reached."""
 
@@ -32,7 +34,24 @@ def build_keys(site: Site, cluster_key: str, hash_suffix: str) -> Manifest:
     """`X-keys`: made once and kept when the cluster goes, for without it no object is found again."""
     data = {CLUSTER_KEY: cluster_key, HASH_SUFFIX: hash_suffix}
     notes = {KEY_GENERATION: str(site.spec.keys.generation)}
-    return site.object(SECRET, site.child("keys"), "keys", _opaque(data), annotations=notes, owned=False)
+    return site.object(SECRET, keys_name(site.name), KEYS, _opaque(data), annotations=notes, owned=False, guarded=True)
+
+
+def build_keys_copy(site: Site, data: Mapping[str, str], notes: Mapping[str, str]) -> Manifest:
+    """`X-keys-copy`: the entries of `X-keys` in base64, and how far a rotation has come; kept as long as the keys."""
+    content = {"type": "Opaque", "data": {key: data[key] for key in KEY_ENTRIES}}
+    name = keys_copy_name(site.name)
+    return site.object(SECRET, name, KEYS, content, annotations=notes, owned=False, guarded=True)
+
+
+def keys_name(cluster: str) -> str:
+    """The Secret with a cluster's keys."""
+    return f"{cluster}-keys"
+
+
+def keys_copy_name(cluster: str) -> str:
+    """The Secret with a copy of a cluster's keys."""
+    return f"{cluster}-keys-copy"
 
 
 def build_users(site: Site, logins: Iterable[Login]) -> Manifest:

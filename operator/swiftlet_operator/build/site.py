@@ -9,6 +9,7 @@ from typing import Any
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
+    DATA_FINALIZER,
     POOL_LABEL,
     ZONE_LABEL,
     Kind,
@@ -22,6 +23,7 @@ CONTAINER = "container"
 PROXY = "proxy"
 METADATA = "metadata"
 REDIS = "redis"
+KEYS = "keys"
 
 OBJECT_PORT = 6200
 OBJECT_NATIVE_PORT = 7200
@@ -134,8 +136,12 @@ class Site:
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         owned: bool = True,
+        guarded: bool = False,
     ) -> Manifest:
-        """A manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner."""
+        """A manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner.
+
+        `guarded`: with the finalizer of what data can't be found without.
+        """
         metadata: dict[str, Any] = {
             "name": name,
             "namespace": self.namespace,
@@ -143,6 +149,8 @@ class Site:
         }
         if annotations:
             metadata["annotations"] = dict(annotations)
+        if guarded:
+            metadata["finalizers"] = [DATA_FINALIZER]
         if owned:
             metadata["ownerReferences"] = [self.cluster.owner_reference]
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}

@@ -19,7 +19,6 @@ from swiftlet_operator.manifests import (
     FINALIZER,
     NETWORK_POLICY,
     PROMETHEUS_RULE,
-    SECRET,
     SERVICE,
     SERVICE_MONITOR,
     STATEFUL_SET,
@@ -33,6 +32,8 @@ from swiftlet_operator.plan.actions import Actions, Fresh, Patch
 from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.growth import growth, volumes_resized
+from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
+from swiftlet_operator.plan.kept_keys import copied, keys_of, made_again, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
@@ -97,7 +98,7 @@ def _make_true(
     has_data = any(state.before is not None for state in states)
     replacing_now = replacing(world, published(states))
     site = _site(world, defaults, groups, live, states, has_data)
-    keys = [] if world.child(SECRET, site.child("keys")) else [build_keys(site, fresh.token(), fresh.token())]
+    keys = _keys(world, site, fresh)
     credentials, logins = access(world, site, fresh, verdicts)
     rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(world, site, states)
@@ -108,17 +109,27 @@ def _make_true(
     facts = [*known, *_facts(world, states, live, held, groups), rotating.fact]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
+    orphans = _orphans(world, site, keep, states)
     return Actions(
         first=tuple(keys),
         create=(*credentials, *ring_objects),
         apply=(
             (build_users(site, logins),),
             tuple(quotas(world, site, verdicts)),
+            tuple(copied(world, site)),
             *(_ring_chain(site, state) for state in states),
             *((m,) for m in applied),
         ),
-        patch=(*_finalizer(world), *growth(world), *replacing_now.marks, *moved(world, site), *_key_patches(rotating)),
-        delete=(*_orphans(world, site, keep, states), *replacing_now.delete),
+        patch=(
+            *_finalizer(world),
+            *growth(world),
+            *replacing_now.marks,
+            *moved(world, site),
+            *(mended(world, site) or _key_patches(rotating)),
+            *let_go(world, states),
+            *(unguarded(one) for one in orphans if is_guarded(one)),
+        ),
+        delete=(*orphans, *replacing_now.delete),
         force=replacing_now.force,
         status=(cluster_status(world, facts, site, states, rotating), *statuses(world, verdicts, states)),
         events=events(world, facts),
@@ -153,6 +164,13 @@ def _site(
         runbook_url=defaults.runbook_url,
         monitoring_labels=defaults.monitoring_labels,
     )
+
+
+def _keys(world: World, site: Site, fresh: Fresh) -> list[Manifest]:
+    """The Secret with the keys when it is not there: as its copy has it, or for a new cluster."""
+    if keys_of(world) is not None:
+        return []
+    return [made_again(world) or build_keys(site, fresh.token(), fresh.token())]
 
 
 def _missing_rings(world: World, site: Site, states: Sequence[RingState]) -> list[Manifest]:

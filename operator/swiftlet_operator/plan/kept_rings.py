@@ -1,12 +1,12 @@
-"""What there is of a ring from an earlier look: in ConfigMaps, or with the services that use it.
+"""What there is of a ring from an earlier look: in ConfigMaps, in copies in Secrets, or with services that use it.
 
 A ring is laid out for the first time only when nothing speaks for an earlier one. Data lie where the earlier ring put
 them, so a new one in its place would look for most of them on devices that do not have them.
 
-Fault model: people delete ConfigMaps, of the builder, of the ring, or of both; a backup brings back some of them. A
-cluster is made again over the volumes of one of the same name. Services keep each ring that they use on their
-volumes and hand it out, so what runs can give back what the cluster has lost. A pod that does not answer may be the one
-that knows of the ring.
+Fault model: people delete ConfigMaps and Secrets, of the builder, of the ring, or all of them; a backup brings back
+some of them, perhaps of an older version, perhaps without labels. A cluster is made again over the volumes of one of
+the same name. Services hand out the ring that they use, and servers of devices keep it on their volumes, so what runs
+can give back what the cluster has lost. A pod that does not answer may be the one that knows of the ring.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import binascii
 from collections.abc import Callable
 
 from swiftlet.crd import Resource, RingSpec
+from swiftlet.ring import Ring
 from swiftlet_operator.build.names import builder_map, ring_map
-from swiftlet_operator.build.ring_maps import MOVED, REBALANCED_AT, SURPLUS
+from swiftlet_operator.build.ring_maps import BUILDER_KINDS, MOVED, REBALANCED_AT, SURPLUS
 from swiftlet_operator.manifests import (
     ALLOW_NEW_RING,
     COMPONENT_LABEL,
     CONFIG_MAP,
     RING,
+    Kind,
     Manifest,
     annotations_of,
     labels_of,
@@ -30,42 +32,46 @@ from swiftlet_operator.manifests import (
 )
 from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.problems import BrokenState
-from swiftlet_operator.rings import Saved, Task, named, rebuilt, ring_of, unite
+from swiftlet_operator.rings import Saved, Task, known, named, rebuilt, ring_of, unite
 from swiftlet_operator.world import World
 
 
 def saved(world: World, task: Task) -> Saved | None:
-    """The builder of a ring, or one made from the newest copy of the ring; None before the first layout.
+    """The newest builder of a ring, or one made from the newest copy of the ring; None before the first layout.
 
-    BrokenState when there has been a ring, and neither ConfigMaps nor services give one that can be used.
+    BrokenState when there has been a ring, and what is left of it can't be used or is older than what services use.
     """
-    pieces, first = _binary(world, task.ring, builder_map, "piece")
-    data = unite(pieces)
-    if data is not None and first is not None:
-        notes = annotations_of(first)
-        return Saved(data, _number(notes, REBALANCED_AT), _number(notes, MOVED), _number(notes, SURPLUS))
-    chunks, _ = _binary(world, task.ring, ring_map, "chunk")
-    copies = [ring_of(chunks) if chunks else None, world.rescued.get(task.ring)]
-    rings = [ring for ring in copies if ring is not None]
-    if rings:
-        return rebuilt(max(rings, key=lambda ring: ring.version), task.shape, world.now_s)
-    if task.ring in _allowed(world):
-        return None
-    _refuse_if_lost(world, task.ring, damaged=bool(pieces or chunks))
-    return None
+    ring, newest = task.ring, _newest_builder(world, task.ring)
+    chunks = _chunks(world, ring)
+    copies = [one for one in (_joined(chunks), world.rescued.get(ring)) if one is not None]
+    version = known(ring, newest).version if newest is not None else 0
+    ahead = max(copies, key=lambda one: one.version, default=None)
+    found = newest
+    if ahead is not None and ahead.version > version:
+        found, version = rebuilt(ahead, task.shape, world.now_s), ahead.version
+    if ring in _allowed(world):
+        return found
+    _refuse_if_lost(world, ring, version, damaged=bool(chunks) or _has_pieces(world, ring))
+    return found
 
 
 def lost_rings(world: World) -> dict[str, list[str]]:
-    """The rings that services use and of which no ConfigMap is left, and the pods that have the newest version."""
+    """The rings that services use in a version that nothing in the cluster has, and the pods that use the newest."""
     newest: dict[str, tuple[int, list[str]]] = {}
     for pod, reports in sorted(world.reports.items()):
         for ring, version in ((ring, number) for one in reports.values() for ring, number in one.rings.items()):
-            known, pods = newest.get(ring, (0, []))
-            if version > known:
+            known_version, pods = newest.get(ring, (0, []))
+            if version > known_version:
                 newest[ring] = (version, [pod])
-            elif version == known > 0 and pod not in pods:
+            elif version == known_version > 0 and pod not in pods:
                 pods.append(pod)
-    return {ring: pods for ring, (_, pods) in newest.items() if not _is_kept(world, ring)}
+    return {ring: pods for ring, (version, pods) in newest.items() if version > _kept_version(world, ring)}
+
+
+def kept_builder(world: World, ring: str, kind: Kind) -> bytes | None:
+    """The bytes of a builder as objects of one kind have them; None when they are not all there or damaged."""
+    entry = dict(BUILDER_KINDS)[kind]
+    return unite(_binary(world, kind, ring, builder_map, entry, "piece")[0])
 
 
 def unheard(world: World) -> str:
@@ -80,19 +86,50 @@ def unheard(world: World) -> str:
     return f"the volumes of {named(silent)} are older than the cluster, and the pods have not said which ring they had"
 
 
-def _refuse_if_lost(world: World, ring: str, *, damaged: bool) -> None:
+def _newest_builder(world: World, ring: str) -> Saved | None:
+    """Of the builder and its copy the newer one that can be read; BrokenState when one is whole but no builder."""
+    found: list[Saved] = []
+    problem: BrokenState | None = None
+    for kind, entry in BUILDER_KINDS:
+        pieces, first = _binary(world, kind, ring, builder_map, entry, "piece")
+        data = unite(pieces)
+        if data is None or first is None:
+            continue
+        notes = annotations_of(first)
+        one = Saved(data, _number(notes, REBALANCED_AT), _number(notes, MOVED), _number(notes, SURPLUS))
+        try:
+            known(ring, one)
+            found.append(one)
+        except BrokenState as error:
+            problem = error
+    if problem is not None and not found:
+        raise problem
+    # Of equals the first.
+    return max(found, key=lambda one: (known(ring, one).version, one.rebalanced_at_s), default=None)
+
+
+def _has_pieces(world: World, ring: str) -> bool:
+    return any(_binary(world, kind, ring, builder_map, entry, "piece")[0] for kind, entry in BUILDER_KINDS)
+
+
+def _refuse_if_lost(world: World, ring: str, version: int, *, damaged: bool) -> None:
     versions = {one.rings.get(ring, 0) for reports in world.reports.values() for one in reports.values()}
     told = max([*versions, _published_version(world, ring)], default=0)
-    if not (damaged or told):
+    if version >= told and (version or not damaged):
         return
     name = world.cluster.meta.name
-    which = f"ring {ring}, version {told}," if told else f"ring {ring}"
-    maps = f"{builder_map(name, ring, 0)} and {ring_map(name, ring, 0)}"
     raise BrokenState(
-        f"{which} is lost: the ConfigMaps {maps} are gone or damaged, and no pod that runs gives it back. Restore one "
-        "of the two from a backup, or start a storage or container pod that had the ring. A new ring would not find "
-        f"the data of this one; if there are none to find, annotate the StorageCluster with {ALLOW_NEW_RING}={ring}"
+        f"{_which(ring, version, told)}, and no pod that runs gives it back. Restore the ConfigMaps or the Secrets "
+        f"{builder_map(name, ring, 0)} (or the ConfigMaps {ring_map(name, ring, 0)}) from a backup, or start a pod "
+        "that had the ring. Another ring would not find the data of this one; if there are none to find, annotate the "
+        f"StorageCluster with {ALLOW_NEW_RING}={ring}"
     )
+
+
+def _which(ring: str, version: int, told: int) -> str:
+    if version:
+        return f"ring {ring} is older than what services use: version {version} is kept, version {told} is in use"
+    return f"ring {ring}{f', version {told},' if told else ''} is lost: its ConfigMaps and Secrets are gone or damaged"
 
 
 def _published_version(world: World, ring: str) -> int:
@@ -123,24 +160,34 @@ def _stands_on_older_volumes(world: World, pod: Manifest) -> bool:
     return any(0 < moment < world.created_s for moment in made)
 
 
-def _is_kept(world: World, ring: str) -> bool:
-    """Whether the builder or the ring can be read from ConfigMaps."""
-    if unite(_binary(world, ring, builder_map, "piece")[0]) is not None:
-        return True
-    chunks, _ = _binary(world, ring, ring_map, "chunk")
-    return bool(chunks) and ring_of(chunks) is not None
+def _kept_version(world: World, ring: str) -> int:
+    """The newest version of a ring that can be read from the cluster's own objects, 0 for none."""
+    try:
+        builder = _newest_builder(world, ring)
+    except BrokenState:
+        builder = None
+    published = _joined(_chunks(world, ring))
+    return max(known(ring, builder).version if builder else 0, published.version if published else 0)
+
+
+def _chunks(world: World, ring: str) -> list[bytes]:
+    return _binary(world, CONFIG_MAP, ring, ring_map, "binaryData", "chunk")[0]
+
+
+def _joined(chunks: list[bytes]) -> Ring | None:
+    return ring_of(chunks) if chunks else None
 
 
 def _binary(
-    world: World, ring: str, name: Callable[[str, str, int], str], key: str
+    world: World, kind: Kind, ring: str, name: Callable[[str, str, int], str], entry: str, key: str
 ) -> tuple[list[bytes], Manifest | None]:
-    """The contents of a ring's ConfigMaps in order, and the first of them."""
+    """The contents of a ring's objects of one kind in order, and the first of them."""
     found: list[bytes] = []
     first = None
-    while (live := world.child(CONFIG_MAP, name(world.cluster.meta.name, ring, len(found)))) is not None:
+    while (live := world.child(kind, name(world.cluster.meta.name, ring, len(found)))) is not None:
         first = first or live
         try:
-            found.append(base64.b64decode((live.get("binaryData") or {}).get(key, ""), validate=True))
+            found.append(base64.b64decode((live.get(entry) or {}).get(key, ""), validate=True))
         except binascii.Error:
             found.append(b"")
     return found, first

@@ -109,8 +109,12 @@ class FakeKube:
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
         self._note("delete" if grace_s is None else "force", kind.kind, name)
         live = self.objects.get(self._key(kind, namespace, name))
-        if live is not None and live["metadata"]["uid"] == uid:
-            del self.objects[self._key(kind, namespace, name)]
+        if live is None or live["metadata"]["uid"] != uid:
+            return
+        if live["metadata"].get("finalizers"):
+            live["metadata"].setdefault("deletionTimestamp", "2027-01-15T10:00:00Z")
+            return
+        del self.objects[self._key(kind, namespace, name)]
 
 
 def _without_nulls(value: Any) -> Any:

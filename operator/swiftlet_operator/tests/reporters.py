@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from swiftlet.ring import Ring
@@ -31,7 +31,8 @@ class Told:
 
     `silent`: pods without a report. `failed`: devices that don't serve. `rounds`: what all
     devices say of a ring unless `said` has something else for the device and ring; `synced_at_s` None there means now.
-    `version`: of the rings in use, those that are `laid_out`. `accounts`: what container servers have counted.
+    `laid_out`: the newest version of each ring; `version`: no newer one is in use. `accounts`: what container
+    servers have counted.
     `full`: used share of a device. `kept`: rings that pods hand out.
     """
 
@@ -50,7 +51,7 @@ class Told:
     failed: set[str] = field(default_factory=set)
     devices_per_pod: int = 2
     accounts: dict[str, AccountsReport] = field(default_factory=dict)
-    laid_out: Callable[[], Collection[str]] = lambda: RINGS
+    laid_out: Callable[[], Mapping[str, int]] = lambda: dict.fromkeys(RINGS, NEWEST)
     kept: dict[str, Ring] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
@@ -73,7 +74,9 @@ class Told:
             version="test",
             started_at_s=float(self.now_s()),
             keys=self.keys_of.get(name, self.keys),
-            rings=dict.fromkeys(self.laid_out(), self.versions.get(name, self.version)),
+            rings={
+                ring: min(newest, self.versions.get(name, self.version)) for ring, newest in self.laid_out().items()
+            },
             transports=self.transports.get(name, {"http": 1}) if self._moves_objects(name, service) else {},
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),

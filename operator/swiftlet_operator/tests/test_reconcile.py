@@ -105,7 +105,8 @@ async def test_keys_are_never_written_twice() -> None:
 
 async def test_lost_keys_are_not_replaced_while_there_are_volumes() -> None:
     scene = await settled()
-    del scene.kube.objects["Secret", "data", "store-keys"]
+    for name in ("store-keys", "store-keys-copy"):
+        del scene.kube.objects["Secret", "data", name]
     await scene.step()
 
     assert "store-keys" not in scene.kube.names("Secret")
@@ -363,7 +364,8 @@ async def test_an_index_is_not_given_to_another_policy() -> None:
 async def test_a_lost_builder_is_made_from_the_ring() -> None:
     scene = await settled()
     before = scene.kube.find("ConfigMap", "store-ring-object-0-0")["binaryData"]
-    del scene.kube.objects["ConfigMap", "data", "store-builder-object-0-0"]
+    for kind in ("ConfigMap", "Secret"):
+        del scene.kube.objects[kind, "data", "store-builder-object-0-0"]
     await scene.step()
 
     assert "store-builder-object-0-0" in scene.kube.names("ConfigMap")
@@ -371,6 +373,13 @@ async def test_a_lost_builder_is_made_from_the_ring() -> None:
 
 
 RING_MAPS = ("store-builder-object-0-0", "store-ring-object-0-0")
+
+
+def lose_ring(scene: Scene) -> None:
+    """Have no object that knows of the ring object-0."""
+    for name in RING_MAPS:
+        del scene.kube.objects["ConfigMap", "data", name]
+    del scene.kube.objects["Secret", "data", RING_MAPS[0]]
 
 
 def ring_in(scene: Scene) -> Ring:
@@ -394,8 +403,7 @@ async def test_a_ring_without_its_configmaps_comes_back_from_the_pods() -> None:
     before = ring_in(scene)
     assert before.version > 1
     scene.told.kept["object-0"] = before
-    for name in RING_MAPS:
-        del scene.kube.objects["ConfigMap", "data", name]
+    lose_ring(scene)
     await scene.settle()
 
     after = ring_in(scene)
@@ -406,8 +414,7 @@ async def test_a_ring_without_its_configmaps_comes_back_from_the_pods() -> None:
 
 async def test_a_ring_that_is_lost_is_not_laid_out_anew() -> None:
     scene = await grown()
-    for name in RING_MAPS:
-        del scene.kube.objects["ConfigMap", "data", name]
+    lose_ring(scene)
     for _ in range(3):
         await scene.step()
         assert not set(RING_MAPS) & scene.kube.names("ConfigMap")
@@ -419,8 +426,7 @@ async def test_a_ring_that_is_lost_is_not_laid_out_anew() -> None:
 async def test_a_lost_ring_is_not_laid_out_anew_while_no_pod_answers() -> None:
     scene = await grown()
     scene.told.silent = scene.kube.names("Pod")
-    for name in RING_MAPS:
-        del scene.kube.objects["ConfigMap", "data", name]
+    lose_ring(scene)
     await scene.step()
 
     assert not set(RING_MAPS) & scene.kube.names("ConfigMap")
@@ -428,8 +434,7 @@ async def test_a_lost_ring_is_not_laid_out_anew_while_no_pod_answers() -> None:
 
 async def test_a_person_may_allow_a_new_ring() -> None:
     scene = await grown()
-    for name in RING_MAPS:
-        del scene.kube.objects["ConfigMap", "data", name]
+    lose_ring(scene)
     scene.cluster["metadata"]["annotations"] = {"swiftlet.io/allow-new-ring": "object-0"}
     await scene.step()
 
@@ -457,6 +462,7 @@ async def test_a_cluster_over_older_volumes_waits_for_what_its_pods_had() -> Non
 async def test_a_ring_that_nobody_can_read_is_left_alone() -> None:
     scene = await settled()
     scene.kube.find("ConfigMap", "store-builder-object-0-0")["binaryData"]["piece"] = "bm9uc2Vuc2U="
+    scene.kube.find("Secret", "store-builder-object-0-0")["data"]["piece"] = "bm9uc2Vuc2U="
     scene.kube.find("ConfigMap", "store-ring-object-0-0")["binaryData"]["chunk"] = "bm9uc2Vuc2U="
     await scene.step()
 

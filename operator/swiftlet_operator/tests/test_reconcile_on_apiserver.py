@@ -29,6 +29,7 @@ from swiftlet_operator.manifests import (
     POD,
     PVC,
     RING,
+    RING_VERSION_LABEL,
     SERVICE,
     STATEFUL_SET,
     USER,
@@ -78,7 +79,7 @@ class Cluster:
         self.now_s = int(time.time())
         self.spec = spec
         self.storage_class = "fixed"
-        self._laid_out: set[str] = set()
+        self._laid_out: dict[str, int] = {}
         self.told = Told(lambda: self.now_s, laid_out=lambda: self._laid_out)
         self.reconciler = Reconciler(kube, DEFAULTS, Passwords(), lambda: None, lambda: self.now_s, self.told)
 
@@ -171,7 +172,10 @@ class Cluster:
         before = len(self.kube.writes)
         await self.reconciler.reconcile(self.key)
         written = self.kube.writes[before:]
-        self._laid_out |= {ring for ring in RINGS if any(one.endswith(f"/store-ring-{ring}-0") for one in written)}
+        for ring in RINGS:
+            live = await self.kube.get(CONFIG_MAP, self.namespace, f"store-ring-{ring}-0")
+            if live is not None:
+                self._laid_out[ring] = int(live["metadata"]["labels"][RING_VERSION_LABEL])
         return written
 
     async def settle(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from swiftlet_operator.manifests import CLUSTER, Manifest
+from swiftlet_operator.manifests import CLUSTER, RING_VERSION_LABEL, Manifest
 from swiftlet_operator.problems import NotLeader
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.clusters import manifest
@@ -40,7 +40,7 @@ class Scene:
         self.now_s = START
         self.leads = True
         self.fresh = Plain()
-        self._laid_out: set[str] = set()
+        self._laid_out: dict[str, int] = {}
         self.told = Told(lambda: self.now_s, laid_out=self.rings_laid_out)
         body = manifest(spec, creationTimestamp="2027-01-15T08:00:00Z")
         body["spec"].setdefault("rings", SMALL_RINGS)
@@ -56,9 +56,13 @@ class Scene:
         if not self.leads:
             raise NotLeader("not now")
 
-    def rings_laid_out(self) -> set[str]:
-        """The rings that there have ever been; services go on using those that are deleted."""
-        self._laid_out |= {ring for ring in RINGS if f"store-ring-{ring}-0" in self.kube.names("ConfigMap")}
+    def rings_laid_out(self) -> dict[str, int]:
+        """The newest version that there has ever been of each ring; services go on using those that are deleted."""
+        for ring in RINGS:
+            live = self.kube.objects.get(("ConfigMap", "data", f"store-ring-{ring}-0"))
+            version = int(live["metadata"]["labels"][RING_VERSION_LABEL]) if live is not None else 0
+            if version:
+                self._laid_out[ring] = max(version, self._laid_out.get(ring, 0))
         return self._laid_out
 
     @property

@@ -10,12 +10,13 @@ from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
-from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.settings import MetadataSettings
 from swiftlet.web.app import create_base_app
+from swiftlet.web.management import MANAGEMENT
 from swiftlet.web.serve import ServeOptions
 from swiftlet.web.statusz import STATUS
 
@@ -26,6 +27,7 @@ def create_app(settings: MetadataSettings) -> web.Application:
     cluster = settings.cluster
     rings = RingSet.of(settings, account=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
+    hand_out_rings(app[MANAGEMENT], rings)
     transport = use_listing_transport(app, cluster, settings.metadata)
     listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())
     tokens = use_tokens(app, cluster, settings.auth.token_life_s)

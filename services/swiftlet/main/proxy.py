@@ -19,7 +19,7 @@ from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.reloading import keep_current
-from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.row_delivery import RowWaits
@@ -27,6 +27,7 @@ from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
+from swiftlet.web.management import MANAGEMENT
 from swiftlet.web.serve import ServeOptions
 
 
@@ -37,6 +38,7 @@ def create_app(
     app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    hand_out_rings(app[MANAGEMENT], rings)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
     transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)
     listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)

@@ -15,14 +15,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swiftlet.main import container, metadata, object, replicator
+from swiftlet.main import container, metadata, object, proxy, replicator
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name
 from swiftlet.placement.tests.cluster import HASH_PATH, HOUR, footer_of, record_of
-from swiftlet.ring import RingBuilder
+from swiftlet.ring import RingBuilder, codec
 from swiftlet.ring.codec import save
 from swiftlet.ring.model import Device
-from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ReplicatorSettings
+from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings, ReplicatorSettings
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
@@ -321,3 +321,17 @@ async def test_stateless_services_report_too(machine: Machine) -> None:
     report = await machine.report(machine.metadata)
     assert report["service"] == "metadata"
     assert report["rings"] == {"container": 1, "object-0": 1}
+
+
+async def test_stateless_services_hand_out_their_rings_where_no_client_asks(machine: Machine) -> None:
+    """They may use a newer ring than any server of devices has seen when the cluster's own objects are lost."""
+    await machine.start_metadata()
+    async with machine.session.get(f"http://127.0.0.1:{machine.metadata}/rings/object-0") as answer:
+        assert answer.status == 200
+        assert codec.decode(await answer.read()).version == 1
+    users = machine.root / "users.yaml"
+    users.write_text("[]\n")
+    settings = ProxySettings.model_validate({**machine._common(), "auth": {"users_file": users}})
+    app = proxy.create_app(settings)
+    assert [one for one in app[MANAGEMENT].router.resources() if one.canonical == "/rings/{ring}"]
+    assert not [one for one in app.router.resources() if one.canonical == "/rings/{ring}"]
