@@ -21,6 +21,7 @@ from swiftlet_operator.build.secrets import credentials_key, credentials_name, k
 from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
 from swiftlet_operator.certificates import unusable
+from swiftlet_operator.keys import copy_of, data_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     CONFIG_MAP,
@@ -30,7 +31,6 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
-from swiftlet_operator.plan.kept_keys import copy_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.world import World
 
 IMPLICIT = Policy(0, "Policy-0", default=True)
@@ -156,7 +156,7 @@ def _keys(world: World) -> Iterator[Verdict]:
         "(ConfigMaps and Secrets) to begin anew"
     )
     yield Verdict("KeysLost", message, live is None and made_again(world) is None and kept)
-    missing = [key for key in lacking(live) if not ((copy_of(world) or {}).get("data") or {}).get(key)]
+    missing = [key for key in lacking(live) if not data_of(copy_of(world)).get(key)]
     message = f"Secret {name} lacks {', '.join(missing)}; restore it from a backup"
     yield Verdict("KeysIncomplete", message, live is not None and bool(missing))
     message = (

@@ -11,6 +11,7 @@ from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_map
 from swiftlet_operator.build.secrets import build_keys, build_users
 from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
 from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
+from swiftlet_operator.keys import keys_of, made_again
 from swiftlet_operator.manifests import (
     BUDGET,
     CLUSTER,
@@ -33,7 +34,7 @@ from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
-from swiftlet_operator.plan.kept_keys import copied, keys_of, made_again, mended
+from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states

@@ -10,11 +10,9 @@ dies between the writes of the two. Keys that differ in the suffix are never cop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from swiftlet_operator.build.secrets import KEY_ENTRIES, build_keys_copy, keys_copy_name, keys_name
-from swiftlet_operator.build.settings import HASH_SUFFIX
+from swiftlet_operator.build.secrets import build_keys_copy
 from swiftlet_operator.build.site import KEYS, Site
+from swiftlet_operator.keys import copy_of, data_of, keys_of, lacking, suffixes_differ
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     DATA_FINALIZER,
@@ -30,42 +28,6 @@ from swiftlet_operator.plan.actions import Patch
 from swiftlet_operator.world import World
 
 
-def keys_of(world: World) -> Manifest | None:
-    """The live Secret with the keys."""
-    return world.child(SECRET, keys_name(world.cluster.meta.name))
-
-
-def copy_of(world: World) -> Manifest | None:
-    """The live Secret with the copy of the keys."""
-    return world.child(SECRET, keys_copy_name(world.cluster.meta.name))
-
-
-def lacking(secret: Manifest | None) -> list[str]:
-    """The entries of keys that a Secret does not have."""
-    return [key for key in KEY_ENTRIES if not _data(secret).get(key)]
-
-
-def suffixes_differ(world: World) -> bool:
-    """Whether the Secret and its copy have different hash suffixes."""
-    values = [_data(one).get(HASH_SUFFIX) for one in (keys_of(world), copy_of(world))]
-    return None not in values and "" not in values and values[0] != values[1]
-
-
-def made_again(world: World) -> Manifest | None:
-    """The Secret with the keys as its copy has it; None when it is there, or when there is no whole copy."""
-    copy = copy_of(world)
-    if keys_of(world) is not None or copy is None or lacking(copy):
-        return None
-    metadata = {
-        "name": keys_name(world.cluster.meta.name),
-        "namespace": world.cluster.meta.namespace,
-        "labels": labels_of(copy),
-        "annotations": {key: value for key, value in annotations_of(copy).items() if "/key-" in key},
-        "finalizers": [DATA_FINALIZER],
-    }
-    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": _data(copy)}
-
-
 def mended(world: World, site: Site) -> list[Patch]:
     """What gives a Secret that somebody restored by hand its labels, its finalizer and lost entries back."""
     live, copy = keys_of(world), copy_of(world)
@@ -77,7 +39,7 @@ def mended(world: World, site: Site) -> list[Patch]:
         change["labels"] = labels
     if DATA_FINALIZER not in finalizers_of(live):
         change["finalizers"] = [*finalizers_of(live), DATA_FINALIZER]
-    data = {key: _data(copy)[key] for key in lacking(live) if _data(copy).get(key)}
+    data = {key: data_of(copy)[key] for key in lacking(live) if data_of(copy).get(key)}
     if not change and not data:
         return []
     patch: Manifest = {"metadata": {"resourceVersion": live["metadata"].get("resourceVersion"), **change}}
@@ -90,8 +52,4 @@ def copied(world: World, site: Site) -> list[Manifest]:
     if live is None or lacking(live) or suffixes_differ(world):
         return []
     notes = {key: value for key, value in annotations_of(live).items() if "/key-" in key}
-    return [build_keys_copy(site, _data(live), notes)]
-
-
-def _data(secret: Manifest | None) -> Mapping[str, str]:
-    return (secret or {}).get("data") or {}
+    return [build_keys_copy(site, data_of(live), notes)]

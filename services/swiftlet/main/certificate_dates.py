@@ -14,6 +14,7 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _MAX_LENGTH_BYTES = 4
+"""Bytes that tell how long an element is; a certificate is far shorter than 4 GiB."""
 
 
 def expires_at(text: str) -> float:

@@ -13,6 +13,7 @@ MAX_KEYS = 8
 """Keys in one file; a rotation needs two."""
 _MAX_KEY_FILE_BYTES = 64 * 1024
 _MAX_SUFFIX_FILE_BYTES = 4096
+"""Bytes of the file with the hash suffix; it is one line."""
 _ID_CHARS = 8
 
 

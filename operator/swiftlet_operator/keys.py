@@ -1,0 +1,54 @@
+"""What there is of a cluster's keys: the Secret `X-keys`, and its copy.
+
+Read by checks and plans; what is written of it is decided in `swiftlet_operator.plan.kept_keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swiftlet_operator.build.secrets import KEY_ENTRIES, keys_copy_name, keys_name
+from swiftlet_operator.build.settings import HASH_SUFFIX
+from swiftlet_operator.manifests import DATA_FINALIZER, SECRET, Manifest, annotations_of, labels_of
+from swiftlet_operator.world import World
+
+
+def keys_of(world: World) -> Manifest | None:
+    """The live Secret with the keys."""
+    return world.child(SECRET, keys_name(world.cluster.meta.name))
+
+
+def copy_of(world: World) -> Manifest | None:
+    """The live Secret with the copy of the keys."""
+    return world.child(SECRET, keys_copy_name(world.cluster.meta.name))
+
+
+def lacking(secret: Manifest | None) -> list[str]:
+    """The entries of keys that a Secret does not have."""
+    return [key for key in KEY_ENTRIES if not data_of(secret).get(key)]
+
+
+def suffixes_differ(world: World) -> bool:
+    """Whether the Secret and its copy have different hash suffixes."""
+    values = [data_of(one).get(HASH_SUFFIX) for one in (keys_of(world), copy_of(world))]
+    return None not in values and "" not in values and values[0] != values[1]
+
+
+def made_again(world: World) -> Manifest | None:
+    """The Secret with the keys as its copy has it; None when it is there, or when there is no whole copy."""
+    copy = copy_of(world)
+    if keys_of(world) is not None or copy is None or lacking(copy):
+        return None
+    metadata = {
+        "name": keys_name(world.cluster.meta.name),
+        "namespace": world.cluster.meta.namespace,
+        "labels": labels_of(copy),
+        "annotations": {key: value for key, value in annotations_of(copy).items() if "/key-" in key},
+        "finalizers": [DATA_FINALIZER],
+    }
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data_of(copy)}
+
+
+def data_of(secret: Manifest | None) -> Mapping[str, str]:
+    """The entries of a Secret in base64; empty for None."""
+    return (secret or {}).get("data") or {}
