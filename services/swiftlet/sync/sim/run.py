@@ -226,8 +226,8 @@ class World:
             node.store.failing = node.store.full = False
             node.load_ring(self.faults.ring)
         self.listings.heal(away)
-        for id_ in sorted(away):
-            self.listings.checker.losing_objects(self.nodes[id_])
+        for number, id_ in enumerate(sorted(away)):
+            self.listings.checker.losing_objects(self.nodes[id_], sorted(away)[:number])
             self.nodes[id_].crash()
             self.network.down.add(id_)
         return frozenset(self.nodes.keys() - away)

@@ -11,7 +11,7 @@ given up. Those names are counted (`unproved`); after an audit the rows of all n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import reduce
 
 from swiftlet.model import DatabaseId, ObjectRow
@@ -109,14 +109,14 @@ class ListingChecker(Witness):
 
     # -- what is lost ----------------------------------------------------------------------------------------
 
-    def losing_objects(self, node: Node) -> None:
-        """An object device is about to lose all it has, or to stay away."""
+    def losing_objects(self, node: Node, gone: Collection[int] = ()) -> None:
+        """An object device is about to lose all it has, or to stay away, as the devices `gone` do already."""
         for _, held in node.store.all():
             if held.entry is None:
                 continue
             digest = held.entry.digest
             row = self.places.row_of(digest, held)
-            others = [other for other in self.places.objects.values() if other is not node]
+            others = [other for other in self.places.objects.values() if other is not node and other.id not in gone]
             if row is not None and (digest in node.store.owed or not _covers(self.truth(digest, others), row)):
                 self.give_up(digest)
 
