@@ -3,6 +3,9 @@
 Plain HTTP towards the client, TLS towards the API server; answers are passed on as they come, so watches work. It
 keeps a list of what was written through it, leases apart. Faults: `cut` ends all connections in the middle of what they
 carry, `busy` answers every n-th request with 429, `delay_s` holds each back.
+
+It runs in a thread with a loop of its own: kopf cancels every task of its loop that began after it, and so would end
+a proxy in the same loop before the operator has given its lease back.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import aiohttp
@@ -41,25 +46,46 @@ class Middleman:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Middleman]:
         """On a port of its own."""
+        started: Future[str] = Future()
+        thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="middleman")
+        thread.start()
+        try:
+            self._write(await asyncio.wrap_future(started))
+            yield self
+        finally:
+            if started.exception() is None:
+                self._loop.call_soon_threadsafe(self._ended.set)
+            await asyncio.to_thread(thread.join)
+
+    async def _serve(self, started: Future[str]) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         context = ssl.create_default_context(cafile=str(self._server.ca_file))
         connector = aiohttp.TCPConnector(ssl=context, limit=0, force_close=True)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
-            app = web.Application(client_max_size=1 << 26)
-            app.router.add_route("*", "/{path:.*}", self._pass)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-            await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            self._write(f"http://{host}:{port}")
-            try:
-                yield self
-            finally:
-                self.cut()
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_route("*", "/{path:.*}", self._pass)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        try:
+            async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
+                await runner.setup()
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                host, port = runner.addresses[0][:2]
+                started.set_result(f"http://{host}:{port}")
+                await self._ended.wait()
+                self._abort()
                 await runner.cleanup()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
 
     def cut(self) -> int:
         """End every connection that carries something; how many."""
+        return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
+
+    async def _cut(self) -> int:
+        return self._abort()
+
+    def _abort(self) -> int:
         found = [request.transport for request in self._requests if request.transport is not None]
         for transport in found:
             transport.abort()
