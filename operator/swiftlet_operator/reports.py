@@ -67,13 +67,22 @@ class AccountsReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RedisReport:
+    """How a replicator stands with Redis: `up`, `away`, or None where none is set; why it is away, if it has asked."""
+
+    state: str | None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one service of one pod says.
 
     `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
     `transports`: peers connected by transport. `rdma_missing`: why it has no RDMA, if it says so. `users`,
     `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
-    `accounts`: None where nobody has counted yet.
+    `accounts`: None where nobody has counted yet. `redis`: a replicator's alone.
     """
 
     service: str
@@ -87,6 +96,7 @@ class Report:
     quotas: str | None = None
     devices: Mapping[str, DeviceReport] = field(default_factory=dict)
     accounts: AccountsReport | None = None
+    redis: RedisReport | None = None
 
 
 Reports = Mapping[str, Mapping[str, Report]]
@@ -114,7 +124,17 @@ def parse_report(service: str, body: bytes) -> Report | None:
         quotas=_text(fields.get("quotas")),
         devices={name: _device(one) for name, one in _objects(fields.get("devices")).items()},
         accounts=_accounts(fields.get("accounts")),
+        redis=_redis(fields.get("failures")),
     )
+
+
+def _redis(failures: object) -> RedisReport | None:
+    if not isinstance(failures, dict) or "redis" not in failures:
+        return None
+    state, problem = failures["redis"], _object(failures.get("redisProblem"))
+    if state not in ("up", "away", None):
+        return None
+    return RedisReport(state, _text(problem.get("reason")) or "", _text(problem.get("message")) or "")
 
 
 def _accounts(fields: object) -> AccountsReport | None:

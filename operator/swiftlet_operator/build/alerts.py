@@ -222,7 +222,8 @@ ALERTS = (
         "15m",
         "warning",
         f"The replicator of {_WHERE} does not reach Redis.",
-        "It learns of failed nodes by its own exceptions alone, somewhat later. Nothing else depends on Redis.",
+        "It learns of failed nodes by its own exceptions alone, somewhat later. Nothing else depends on Redis. "
+        "The condition FailureTableShared has the reason.",
         needs_redis=True,
     ),
 )

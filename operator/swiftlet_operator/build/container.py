@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swiftlet_operator.build.pods import service_container, template, volumes
+from swiftlet_operator.build.redis import redis_volumes
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
     CONTAINER,
@@ -40,7 +41,7 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
         restart_digest(site, "container", "replicator"),
         spec,
         [server, replicator(site, "DATABASES", [f"{host}:{CONTAINER_PORT}/{DATABASE_DEVICE}"])],
-        volumes(site, redis=True),
+        [*volumes(site), *redis_volumes(site)],
         zone=group.zone,
     )
     databases = claim(site, group, DATABASE_DEVICE, spec.storage.size, spec.storage.class_name)

@@ -56,7 +56,7 @@ def build_network(site: Site) -> list[Manifest]:
     if site.spec.metadata.replicas:
         rules = [_rule([], METADATA_PORT), *_watched(site, METADATA_MANAGEMENT_PORT)]
         policies.append(_policy(site, METADATA, rules))
-    if site.spec.redis.mode == "embedded" and site.redis_image is not None:
+    if site.has_embedded_redis:
         policies.append(_policy(site, REDIS, [_rule([_own_pods(site)], REDIS_PORT)]))
     return policies
 

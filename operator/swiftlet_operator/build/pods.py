@@ -130,12 +130,8 @@ def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme=scheme, more_ports=more)
 
 
-def volumes(
-    site: Site, *, proxy: bool = False, quotas: bool = False, cache: bool = True, redis: bool = False
-) -> list[dict[str, Any]]:
+def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: bool = True) -> list[dict[str, Any]]:
     """The volumes of every pod; with what a proxy reads, with quotas, with a place for rings besides the devices.
-
-    `redis`: with the password of an external Redis.
 
     Rings are optional: pods are scheduled before there can be any, for where they stand decides about them.
     """
@@ -153,11 +149,6 @@ def volumes(
         found.append({"name": "quotas", "configMap": {"name": site.child("quotas")}})
     if proxy and site.spec.tls.secret_ref is not None:
         found.append(_secret_volume("tls", site.spec.tls.secret_ref.name, *settings.TLS_FILES))
-    password = site.spec.redis.password_secret_ref
-    if redis and password is not None:
-        items = [{"key": password.key, "path": settings.REDIS_PASSWORD}]
-        # Redis is never waited for, and neither is its password.
-        found.append({"name": "redis", "secret": {"secretName": password.name, "items": items, "optional": True}})
     return found
 
 

@@ -41,7 +41,7 @@ def build_services(site: Site) -> list[Manifest]:
     if site.spec.metadata.replicas:
         ports = {"metadata": METADATA_PORT, MANAGEMENT: METADATA_MANAGEMENT_PORT}
         services.append(_internal(site, METADATA, ports))
-    if site.spec.redis.mode == "embedded" and site.redis_image is not None:
+    if site.has_embedded_redis:
         services.append(_internal(site, REDIS, {"redis": REDIS_PORT}))
     return services
 

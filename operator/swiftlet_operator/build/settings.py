@@ -26,7 +26,11 @@ TLS_FILES = ("tls.crt", "tls.key")
 """Entries of a Secret of type kubernetes.io/tls: certificate and key."""
 REDIS_DIRECTORY = "/etc/swiftlet/redis"
 REDIS_PASSWORD = "password"  # noqa: S105 - a file name
-"""The file with an external Redis' password."""
+"""The file with Redis' password."""
+REDIS_CA = "ca.crt"
+"""The file with the authorities of an external Redis' certificate."""
+REDIS_CERTIFICATE = "redis.crt"
+"""The file with the certificate that the embedded Redis has."""
 CACHE_DIRECTORY = "/var/cache/swiftlet"
 """Where the last good rings are kept by who has no device for them."""
 
@@ -72,10 +76,22 @@ def _redis(site: Site) -> dict[str, Any]:
     """Where replicators share what they know of failed nodes; nothing when there is no Redis."""
     spec = site.spec.redis
     if spec.mode == "embedded":
-        host = f"{site.child(REDIS)}.{site.namespace}.svc"
-        return {"url": f"redis://{host}:{REDIS_PORT}"} if site.redis_image is not None else {}
-    password = {"password_file": f"{REDIS_DIRECTORY}/{REDIS_PASSWORD}"} if spec.password_secret_ref else {}
-    return {"url": f"redis://{spec.address}", **password}
+        return _embedded_redis(site) if site.has_embedded_redis else {}
+    found = {"url": f"{'rediss' if spec.speaks_tls else 'redis'}://{spec.address}"}
+    if spec.password_secret_ref is not None:
+        found["password_file"] = f"{REDIS_DIRECTORY}/{REDIS_PASSWORD}"
+    if spec.ca_secret_ref is not None:
+        found["ca_file"] = f"{REDIS_DIRECTORY}/{REDIS_CA}"
+    return found
+
+
+def _embedded_redis(site: Site) -> dict[str, Any]:
+    """Its certificate is that of the API, so it is known by the certificate and not by the name of its Service."""
+    scheme, certificate = "redis", {}
+    if site.spec.tls.secret_ref is not None:
+        scheme, certificate = "rediss", {"certificate_file": f"{REDIS_DIRECTORY}/{REDIS_CERTIFICATE}"}
+    url = f"{scheme}://{site.child(REDIS)}.{site.namespace}.svc:{REDIS_PORT}"
+    return {"url": url, "password_file": f"{REDIS_DIRECTORY}/{REDIS_PASSWORD}", **certificate}
 
 
 def restart_digest(site: Site, *services: str) -> str:

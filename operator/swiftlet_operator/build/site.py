@@ -84,7 +84,8 @@ class Site:
     `drainable`: groups of which all pods may go.
     `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
     `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
-    alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up.
+    alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up. `redis_digest` differs
+    when the embedded Redis has to be started with another password or certificate.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -92,6 +93,7 @@ class Site:
     policies: tuple[Policy, ...]
     ring_chunks: Mapping[str, int]
     redis_image: str | None = None
+    redis_digest: str = ""
     replicas: Mapping[str, int] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
     drainable: frozenset[str] = frozenset()
@@ -121,6 +123,11 @@ class Site:
     def labels(self) -> dict[str, str]:
         """What everything of the cluster is found by."""
         return cluster_labels(self.name)
+
+    @property
+    def has_embedded_redis(self) -> bool:
+        """Whether the operator runs a Redis: asked for, and somebody named an image."""
+        return self.spec.redis.mode == "embedded" and self.redis_image is not None
 
     def child(self, suffix: str) -> str:
         """The name of a child: the cluster's alone for the empty suffix."""

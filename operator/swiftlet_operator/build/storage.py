@@ -15,11 +15,13 @@ from swiftlet_operator.build.pods import (
     volumes,
 )
 from swiftlet_operator.build.rdma import NETWORKS, with_rdma
+from swiftlet_operator.build.redis import redis_files, redis_volumes
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
     OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
+    REDIS,
     REPLICATOR_PORT,
     STORAGE,
     Group,
@@ -59,7 +61,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
         restart_digest(site, *services),
         pool,
         containers,
-        volumes(site, proxy=has_proxy, redis=True),
+        [*volumes(site, proxy=has_proxy), *redis_volumes(site)],
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
         zone=group.zone,
@@ -89,9 +91,7 @@ def _object(site: Site, pool: Pool) -> dict[str, Any]:
 def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]:
     """The replicator beside a server of devices; `setting` is the one that names them."""
     env = [{"name": f"SWIFTLET_REPLICATOR__{setting}", "value": _listed(addresses)}]
-    mounts = []
-    if site.spec.redis.password_secret_ref is not None:
-        mounts.append({"name": "redis", "mountPath": settings.REDIS_DIRECTORY, "readOnly": True})
+    mounts = [{"name": REDIS, "mountPath": settings.REDIS_DIRECTORY, "readOnly": True}] if redis_files(site) else []
     return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env, mounts=mounts)
 
 

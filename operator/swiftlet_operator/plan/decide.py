@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from swiftlet.crd import Fact
 from swiftlet_operator.build import Group, Site, build
 from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.redis import build_redis_secret
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import build_keys, build_users
 from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
@@ -37,6 +39,7 @@ from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
+from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.tell import cluster_status, events, statuses
@@ -99,6 +102,8 @@ def _make_true(
     has_data = any(state.before is not None for state in states)
     replacing_now = replacing(world, published(states))
     site = _site(world, defaults, groups, live, states, has_data)
+    password = redis_password(world, fresh) if site.has_embedded_redis else ""
+    site = replace(site, redis_digest=redis_digest(world, site, password))
     keys = _keys(world, site, fresh)
     credentials, logins = access(world, site, fresh, verdicts)
     rotating = rotation(world, fresh.token)
@@ -116,6 +121,7 @@ def _make_true(
         create=(*credentials, *ring_objects),
         apply=(
             (build_users(site, logins),),
+            *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
             tuple(quotas(world, site, verdicts)),
             tuple(copied(world, site)),
             *(_ring_chain(site, state) for state in states),
@@ -225,6 +231,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain])
         capacity_available(levels(world)),
         say.maintenance(world, states, live),
         say.rdma_available(world),
+        failure_table_shared(world),
     ]
 
 

@@ -27,7 +27,7 @@ _WAITS = (
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
 """Conditions whose change is no trouble either way."""
-_EXPECTED = {"KeysRotated": ROTATING}
+_EXPECTED = {"KeysRotated": ROTATING, "FailureTableShared": frozenset({"NotUsed"})}
 """Reasons that are no trouble although their condition is not as it should be in the end."""
 
 

@@ -14,7 +14,9 @@ from swiftlet_operator.plugin.picture import Object, Picture, conditions_of, is_
 
 ERROR, WARNING = "ERROR", "WARNING"
 _BAD_WHEN_TRUE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked", "Maintenance"})
-_FINE = frozenset({"NotWanted", "NotObserved", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"})
+_FINE = frozenset(
+    {"NotWanted", "NotUsed", "NotObserved", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"}
+)
 """Reasons that ask for nothing, whatever the status."""
 _SERIOUS = frozenset({"Ready", "SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"})
 

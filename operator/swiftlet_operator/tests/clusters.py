@@ -70,7 +70,11 @@ SPECS = {
     "external-redis": """
         pools:
         - {name: disks, replicas: 3, storage: {size: 10Gi}}
-        redis: {mode: external, address: "redis.example.org:6379", passwordSecretRef: {name: their-redis}}
+        redis:
+          mode: external
+          address: "redis.example.org:6379"
+          passwordSecretRef: {name: their-redis}
+          tls: {enabled: true, caSecretRef: {name: their-authority}}
         """,
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.ring import Ring
 from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
-from swiftlet_operator.reports import SERVING, AccountsReport, DeviceReport, Report, Reports, RingReport
+from swiftlet_operator.reports import SERVING, AccountsReport, DeviceReport, RedisReport, Report, Reports, RingReport
 
 GIB = 1024**3
 NEWEST = 1_000_000
@@ -33,7 +33,7 @@ class Told:
     devices say of a ring unless `said` has something else for the device and ring; `synced_at_s` None there means now.
     `laid_out`: the newest version of each ring; `version`: no newer one is in use. `accounts`: what container
     servers have counted.
-    `full`: used share of a device. `kept`: rings that pods hand out.
+    `full`: used share of a device. `kept`: rings that pods hand out. `redis`: what replicators say of Redis, by pod.
     """
 
     now_s: Callable[[], int]
@@ -53,6 +53,7 @@ class Told:
     accounts: dict[str, AccountsReport] = field(default_factory=dict)
     laid_out: Callable[[], Mapping[str, int]] = lambda: dict.fromkeys(RINGS, NEWEST)
     kept: dict[str, Ring] = field(default_factory=dict)
+    redis: dict[str, RedisReport] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -81,6 +82,7 @@ class Told:
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),
             accounts=self.accounts.get(name) if service == "container" else None,
+            redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
         )
 
     @staticmethod

@@ -210,6 +210,18 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ),
     (
         "StorageCluster",
+        {"redis.tls": {"enabled": True}},
+        "spec.redis",
+        "redis.tls is for redis.mode external; the embedded Redis speaks TLS where spec.tls.secretRef is set",
+    ),
+    (
+        "StorageCluster",
+        {"redis": {"mode": "external", "address": "redis:6379", "tls": {"caSecretRef": {"name": "ca"}}}},
+        "spec.redis",
+        "redis.tls.caSecretRef is for redis.tls.enabled true; remove it or set it",
+    ),
+    (
+        "StorageCluster",
         {"deletionPolicy": "Keep"},
         "spec.deletionPolicy",
         'Unsupported value: "Keep": supported values: "Retain", "Delete"',

@@ -51,7 +51,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
     assert types == {
         *("Ready", "SpecValid", "RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"),
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
-        *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized"),
+        *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
     }
     assert scene.condition("Ready")[0] == "False"
 

@@ -149,13 +149,37 @@ class RedisPasswordRef(SecretKeyRef):
     key: SecretKey = "password"
 
 
+class RedisCaRef(SecretKeyRef):
+    """The entry of a Secret that holds the authorities of an external Redis' certificate."""
+
+    key: SecretKey = "ca.crt"
+
+
+class RedisTlsSpec(View):
+    """Encryption on the way to an external Redis."""
+
+    enabled: bool = False
+    ca_secret_ref: RedisCaRef | None = None
+
+
 class RedisSpec(PodSpec):
-    """The Redis that holds the failure table and the usage cache."""
+    """The Redis that holds the failure table."""
 
     mode: Literal["embedded", "external"] = "embedded"
     image: Image | None = None
     address: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:\[\]_-]+:[0-9]{1,5}$", max_length=259)] | None = None
     password_secret_ref: RedisPasswordRef | None = None
+    tls: RedisTlsSpec | None = None
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether an external Redis is spoken to in TLS."""
+        return self.tls is not None and self.tls.enabled
+
+    @property
+    def ca_secret_ref(self) -> RedisCaRef | None:
+        """The authorities of an external Redis' certificate, None for those of the image and without TLS."""
+        return self.tls.ca_secret_ref if self.tls is not None and self.tls.enabled else None
 
 
 class AuthSpec(View):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from aiohttp import web
 
@@ -14,7 +15,8 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
 from swiftlet.sync.failures.opinions import Observer
-from swiftlet.sync.failures.redis_table import RedisOptions, RedisTable
+from swiftlet.sync.failures.redis_link import RedisOptions
+from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.progress import Progress
 from swiftlet.sync.replicator import Replicator, probe
@@ -66,7 +68,13 @@ def make_redis(
     if redis.url is None:
         return None
     options = RedisOptions(
-        redis.url, redis.password_file, redis.connect_timeout_s, redis.answer_timeout_s, section.heartbeat_interval_s
+        redis.url,
+        redis.password_file,
+        redis.connect_timeout_s,
+        redis.answer_timeout_s,
+        section.heartbeat_interval_s,
+        redis.ca_file,
+        redis.certificate_file,
     )
     try:
         table = RedisTable(options, group, neighbours)
@@ -81,7 +89,8 @@ def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | 
 
     def failures() -> dict[str, object]:
         state = None if redis is None else "up" if redis.is_up else "away"
-        return {**replicator.neighbours.report(), "redis": state}
+        problem = None if redis is None or redis.problem is None else asdict(redis.problem)
+        return {**replicator.neighbours.report(), "redis": state, "redisProblem": problem}
 
     app[STATUS].add("failures", failures)
     app[STATUS].add("round", replicator.progress.report)

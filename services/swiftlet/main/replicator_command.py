@@ -143,6 +143,8 @@ def _print(report: dict[str, Any], console: Console) -> None:
     failures = report.get("failures") or {}
     redis = failures.get("redis") or "not used"
     console.print(f"neighbours: {failures.get('peers', 0)}, of which {failures.get('out', 0)} left out; redis: {redis}")
+    if problem := failures.get("redisProblem"):
+        console.print(f"redis: {problem['reason']}: {problem['message']}", markup=False)
     if failures.get("cutOff"):
         console.print("most neighbours can't be reached: it may be this node that is cut off")
     _table(

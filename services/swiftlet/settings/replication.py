@@ -52,6 +52,16 @@ class RedisSection(Section):
     password_file: Path | None = Field(
         default=None, description="File with the password of Redis; read anew for each connection. Not set: none."
     )
+    ca_file: Path | None = Field(
+        default=None,
+        description="With rediss://, file in PEM with the authorities that Redis' certificate may come from; read anew "
+        "for each connection. The certificate must be for the host of the URL. Not set: the system's authorities.",
+    )
+    certificate_file: Path | None = Field(
+        default=None,
+        description="With rediss://, file in PEM whose first certificate is the one that Redis must present, whatever "
+        "host it is for; read anew for each connection. Not set: see ca_file.",
+    )
     connect_timeout_s: Seconds = Field(default=1.0, description="Seconds to connect to Redis.")
     answer_timeout_s: Seconds = Field(
         default=1.0, description="Seconds to wait for an answer of Redis. Rounds never do."

@@ -18,19 +18,15 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import redis.asyncio
 import structlog
 from prometheus_client import Counter, Gauge
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.credentials import CredentialProvider
 
 from swiftlet.sync.failures.neighbours import Neighbours, Notice
 from swiftlet.sync.failures.opinions import MAX_OBSERVERS, Observer, is_majority
+from swiftlet.sync.failures.redis_link import Problem, RedisOptions, make_client, problem_of
 from swiftlet.sync.failures.redis_wire import (
     Heartbeat,
     Keys,
@@ -55,31 +51,8 @@ _GAP_S = 0.05
 """Between two exchanges, however much happens."""
 _SPREAD = 0.1
 """Share by which heartbeats differ, so that observers don't all come at the same moment."""
-_MAX_PASSWORD_BYTES = 4096
 
 _log = structlog.get_logger("replicator")
-
-
-@dataclass(frozen=True, slots=True)
-class RedisOptions:
-    """Where Redis is and how long it is waited for; `password_file` is read anew for each connection."""
-
-    url: str
-    password_file: Path | None = None
-    connect_timeout_s: float = 1.0
-    answer_timeout_s: float = 1.0
-    heartbeat_interval_s: float = 5.0
-
-
-class _PasswordFile(CredentialProvider):
-    """The password of now, so that it may change while we run."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def get_credentials(self) -> tuple[str]:
-        with self._path.open("rb") as file:
-            return (file.read(_MAX_PASSWORD_BYTES).decode().strip(),)
 
 
 class RedisTable:
@@ -90,13 +63,14 @@ class RedisTable:
         self._options = options
         self._keys = Keys(cluster)
         self._neighbours = neighbours
-        self._client = self._make_client()
+        self._client = make_client(options)
         self._life = secrets.token_hex(8)
         self._pending: deque[Notice] = deque(maxlen=_MAX_PENDING)
         self._wake = asyncio.Event()
         self._beats: dict[str, Heartbeat] | None = None
         self._is_new = True
-        self._problem: str | None = "not asked yet"
+        self._asked = False
+        self._problem: Problem | None = None
         self.progress: Callable[[], str | None] = lambda: None
         """What is to be remembered of the round that is going on."""
         self.recalled: str | None = None
@@ -107,7 +81,12 @@ class RedisTable:
     @property
     def is_up(self) -> bool:
         """Whether Redis took the last heartbeat."""
-        return self._problem is None
+        return self._asked and self._problem is None
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why Redis did not take the last heartbeat; None when it did, and before the first."""
+        return self._problem
 
     def tell(self, notice: Notice) -> None:
         """Let the others know; returns at once."""
@@ -125,21 +104,6 @@ class RedisTable:
         finally:
             await client.aclose()
 
-    def _make_client(self) -> redis.asyncio.Redis:
-        options = self._options
-        file = options.password_file
-        return redis.asyncio.Redis.from_url(
-            options.url,
-            socket_connect_timeout=options.connect_timeout_s,
-            socket_timeout=options.answer_timeout_s,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            decode_responses=True,
-            encoding_errors="replace",
-            max_connections=4,
-            credential_provider=None if file is None else _PasswordFile(file),
-        )
-
     # Heartbeats and tables.
 
     async def _beat(self, client: redis.asyncio.Redis) -> None:
@@ -156,7 +120,7 @@ class RedisTable:
                 self._pending.clear()
                 self._beats = None
                 await client.connection_pool.disconnect(inuse_connections=False)
-                self._stands(repr(error) if str(error) == "" else str(error))
+                self._stands(problem_of(error))
             else:
                 self._stands(None)
             self.first_try.set()
@@ -168,13 +132,18 @@ class RedisTable:
             except TimeoutError:
                 continue
 
-    def _stands(self, problem: str | None) -> None:
-        if problem is None and self._problem is not None:
+    def _stands(self, problem: Problem | None) -> None:
+        if problem is None and not self.is_up:
             _log.info("redis answers", url=self._options.url)
-        elif problem is not None and self._problem in (None, "not asked yet"):
-            _log.warning("redis is away; this observer goes by its own exceptions", problem=problem)
-        self._problem = problem
+        elif problem is not None and (not self._asked or self._reason != problem.reason):
+            message = "redis is away; this observer goes by its own exceptions"
+            _log.warning(message, reason=problem.reason, problem=problem.message)
+        self._asked, self._problem = True, problem
         UP.set(problem is None)
+
+    @property
+    def _reason(self) -> str | None:
+        return None if self._problem is None else self._problem.reason
 
     async def _exchange(self, client: redis.asyncio.Redis) -> None:
         """Write a heartbeat, the table and what is pending; read those of the others."""

@@ -26,21 +26,30 @@ def free_port() -> int:
 class RedisServer:
     """Keeps nothing, as the one that the operator runs."""
 
-    def __init__(self, root: Path, password: str | None = None) -> None:
-        """Not started yet."""
+    def __init__(self, root: Path, password: str | None = None, pair: tuple[Path, Path] | None = None) -> None:
+        """Not started yet; `pair` are the files of a certificate and its key, with which it speaks TLS alone."""
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self.url = f"{'redis' if pair is None else 'rediss'}://127.0.0.1:{self.port}"
+        self.password = password
         self._root = root
-        self._password = [] if password is None else ["--requirepass", password]
+        self._pair = pair
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Returns once it listens."""
         assert self._process is None
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        command = ["redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        if self._pair is None:
+            command += ["--port", str(self.port)]
+        else:
+            certificate, key = map(str, self._pair)
+            command += ["--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no"]
+            command += ["--tls-cert-file", certificate, "--tls-key-file", key]
+        if self.password is not None:
+            command += ["--requirepass", self.password]
         ours = os.getpid()
         self._process = subprocess.Popen(
-            [*command, *self._password],
+            command,
             cwd=self._root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

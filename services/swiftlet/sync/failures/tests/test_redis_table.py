@@ -14,7 +14,8 @@ import pytest
 from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
 from swiftlet.sync.failures.opinions import Observer
-from swiftlet.sync.failures.redis_table import RedisOptions, RedisTable
+from swiftlet.sync.failures.redis_link import RedisOptions
+from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.failures.redis_wire import heartbeat_of, notice_of, rows_of
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.failures.tests.redis_server import PASSWORD, RedisServer
