@@ -17,7 +17,7 @@ from e2e.kubernetes.kube import Failed, eventually
 REPLICATOR_PORT = 6400
 WITHIN_S = 240
 """A Secret reaches a pod within two minutes, and the operator looks when pods change."""
-_RECEIVED = re.compile(r'^swiftlet_replicator_notices_total\{direction="received",news="[a-z]+"\} ([0-9.e+]+)$', re.M)
+_RECEIVED = re.compile(r'^swiftlet_replicator_notices_total\{direction="received",news="[a-z-]+"\} ([0-9.e+]+)$', re.M)
 
 
 def told(store: Store, pod: str, path: str) -> str:
