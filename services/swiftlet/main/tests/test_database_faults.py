@@ -23,7 +23,7 @@ from swiftlet.main.tests.test_status_reports import COUNT, KEY, Machine, until
 from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
 from swiftlet.placement.tests.cluster import HASH_PATH
 from swiftlet.ring.model import Device
-from swiftlet.sync.failures.tests.redis_server import RedisServer
+from swiftlet.sync.failures.tests.redis_server import PASSWORD, RedisServer
 from swiftlet.sync.report import RoundReport
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
@@ -253,6 +253,42 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 async def _has_moved(containers: Containers, before: list[bytes | None]) -> bool:
     now = [await containers.digest(d, name) for name in containers.names for d in containers.holders(name)]
     return now != before
+
+
+async def test_a_redis_that_refuses_the_password_stops_nothing_and_says_so(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    server = RedisServer(tmp_path / "locked", PASSWORD)
+    server.start()
+    password = tmp_path / "password"
+    password.write_text("wrong")
+    more = {"heartbeat_interval_s": 0.2, "probe_interval_s": 0.3}
+    try:
+        async with listing_transport() as transport:
+            containers = Containers(machine, transport)
+            for number in range(COUNT):
+                settings = machine.database_settings(number, **more)
+                section = settings.redis.model_copy(update={"url": server.url, "password_file": password})
+                settings = settings.model_copy(update={"redis": section})
+                await machine._serve(replicator.create_app(settings), machine.database_replicators[number])
+
+            async def reasons() -> set[str | None]:
+                reports = [(await machine.report(port))["failures"] for port in machine.database_replicators]
+                return {(one["redisProblem"] or {}).get("reason", one["redis"]) for one in reports}
+
+            async def refused() -> bool:
+                return await reasons() == {"AuthenticationFailed"}
+
+            async def up() -> bool:
+                return await reasons() == {"up"}
+
+            await until(refused)
+            await containers.write(random.Random(5), rows=200)
+            await until(containers.are_equal)
+            assert await refused()
+            password.write_text(PASSWORD)
+            await until(up)
+    finally:
+        server.kill()
 
 
 async def test_a_redis_that_is_lost_in_the_middle_of_rounds_stops_nothing(machine: Machine, redis: RedisServer) -> None:
