@@ -1,7 +1,8 @@
 """What is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
 
-Each check looks at one thing and says for each object that it concerns whether it is violated. A violation of the
-cluster stops all changes to it until it is gone; one of another object leaves that object out.
+Each check looks at one thing and says for each object that it concerns whether it is violated. While the cluster
+violates one, the specs that were accepted last stand in (`swiftlet_operator.plan.accepted`); a violation of another
+object leaves that object out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class Verdict:
 
 
 Check = Callable[[World], Iterator[Verdict]]
+
+KEY_REASONS = frozenset({"KeysLost", "KeysIncomplete", "KeysDiffer"})
+TLS_REASONS = frozenset({"TLSSecretMissing", "TLSSecretIncomplete", "TLSSecretUnusable"})
+"""What is wrong with Secrets, not with a spec."""
 
 
 def check(world: World) -> list[Verdict]:

@@ -6,7 +6,8 @@ The copy of a builder is in Secrets, so that one command that deletes ConfigMaps
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from swiftlet_operator.build.names import builder_map, ring_map
 from swiftlet_operator.build.site import Site
@@ -59,8 +60,13 @@ def build_builder_maps(
     ]
 
 
-def build_ring_object(site: Site, ring: str, replicas: float | None) -> Manifest:
-    """A Ring with the cluster's defaults, for whoever wants to change it later."""
+def build_ring_object(
+    site: Site, ring: str, replicas: float | None, before: tuple[str, Mapping[str, Any]] | None = None
+) -> Manifest:
+    """A Ring with the cluster's defaults, for whoever wants to change it later, or as it was `before` it was lost."""
+    if before is not None:
+        name, known = before
+        return site.object(RING, name, "ring", {"spec": dict(known)})
     kind, _, index = ring.partition("-")
     defaults = site.spec.rings
     spec = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from swiftlet.crd import Fact
 from swiftlet_operator.build import Group, Site, build
+from swiftlet_operator.build.accepted import build_accepted
 from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.redis import build_redis_secret
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
@@ -22,6 +23,7 @@ from swiftlet_operator.manifests import (
     FINALIZER,
     NETWORK_POLICY,
     PROMETHEUS_RULE,
+    RING,
     SERVICE,
     SERVICE_MONITOR,
     STATEFUL_SET,
@@ -30,6 +32,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan import facts as say
+from swiftlet_operator.plan.accepted import Basis, basis
 from swiftlet_operator.plan.access import access, moved, quotas
 from swiftlet_operator.plan.actions import Actions, Fresh, Patch
 from swiftlet_operator.plan.capacity import capacity_available, levels
@@ -42,7 +45,7 @@ from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
-from swiftlet_operator.plan.tell import cluster_status, events, statuses
+from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
@@ -68,12 +71,13 @@ def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer
     if world.cluster.meta.deleting and not going.is_true:
         return farewell(world)
     verdicts = check(world)
-    valid = say.spec_valid(verdicts)
-    if not valid.is_true or world.cluster.spec.paused:
-        return _hands_off(world, verdicts, [valid, going])
-    states = ring_states(world, rebalance=rebalance)
-    live = domains(world, states)
-    return _make_true(world, defaults, fresh, verdicts, states, live, [valid, going])
+    base = basis(world, verdicts)
+    if base is None or world.cluster.spec.paused:
+        return _hands_off(world, verdicts, [say.spec_valid(verdicts), going])
+    states = ring_states(base.world, hands_off=base.secrets_wrong, rebalance=rebalance)
+    live = domains(base.world, states)
+    known = [say.spec_valid(verdicts, base.message), going]
+    return _make_true(world, base, defaults, fresh, verdicts, states, live, known)
 
 
 def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact]) -> Actions:
@@ -83,14 +87,15 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     facts = [*known, *_serving(world, states, live), say.progressing(world, {}, live), *_unknown()]
     return Actions(
         patch=_finalizer(world),
-        status=(cluster_status(world, facts), *statuses(world, verdicts, states, hands_off=True)),
+        status=(cluster_status(world, facts), *statuses(world, verdicts, states, waiting=ALL_WAIT)),
         events=events(world, facts),
         again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
     )
 
 
 def _make_true(
-    world: World,
+    asked: World,
+    base: Basis,
     defaults: Defaults,
     fresh: Fresh,
     verdicts: Sequence[Verdict],
@@ -98,21 +103,22 @@ def _make_true(
     live: dict[str, Domain],
     known: Sequence[Fact],
 ) -> Actions:
+    world = base.world
     groups = all_groups(world.cluster.meta.name, world.cluster.spec)
     has_data = any(state.before is not None for state in states)
     replacing_now = replacing(world, published(states))
     site = _site(world, defaults, groups, live, states, has_data)
     password = redis_password(world, fresh) if site.has_embedded_redis else ""
     site = replace(site, redis_digest=redis_digest(world, site, password))
-    keys = _keys(world, site, fresh)
+    keys = _keys(base, site, fresh)
     credentials, logins = access(world, site, fresh, verdicts)
     rotating = rotation(world, fresh.token)
-    ring_objects = _missing_rings(world, site, states)
+    ring_objects = _missing_rings(asked, base, site, states)
     wanted = [stamped(with_live_templates(world, one)) for one in build(site)]
     wanted = [stepwise(world, one, live, has_data) for one in wanted]
-    held = held_back(world, wanted, live, has_data)
+    held = held_back(world, wanted, live, has_data, base.secrets_wrong)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in held)]
-    facts = [*known, *_facts(world, states, live, held, groups), rotating.fact]
+    facts = [*known, *_facts(world, states, live, held, groups), _rotated(base, rotating)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     orphans = _orphans(world, site, keep, states)
@@ -120,10 +126,11 @@ def _make_true(
         first=tuple(keys),
         create=(*credentials, *ring_objects),
         apply=(
+            (build_accepted(site, base.specs),),
             (build_users(site, logins),),
             *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
             tuple(quotas(world, site, verdicts)),
-            tuple(copied(world, site)),
+            tuple(() if base.secrets_wrong else copied(world, site)),
             *(_ring_chain(site, state) for state in states),
             *((m,) for m in applied),
         ),
@@ -132,13 +139,16 @@ def _make_true(
             *growth(world),
             *replacing_now.marks,
             *moved(world, site),
-            *(mended(world, site) or _key_patches(rotating)),
+            *(() if base.secrets_wrong else mended(world, site) or _key_patches(rotating)),
             *let_go(world, states),
             *(unguarded(one) for one in orphans if is_guarded(one)),
         ),
         delete=(*orphans, *replacing_now.delete),
         force=replacing_now.force,
-        status=(cluster_status(world, facts, site, states, rotating), *statuses(world, verdicts, states)),
+        status=(
+            cluster_status(world, facts, site, states, rotating),
+            *statuses(asked, verdicts, states, waiting=frozenset(kind.kind for kind in base.kept)),
+        ),
         events=events(world, facts),
         again_in_s=min(_again(states, held, facts, replacing_now), rotating.again_in_s or LOOK_AGAIN_S),
     )
@@ -173,18 +183,21 @@ def _site(
     )
 
 
-def _keys(world: World, site: Site, fresh: Fresh) -> list[Manifest]:
+def _keys(base: Basis, site: Site, fresh: Fresh) -> list[Manifest]:
     """The Secret with the keys when it is not there: as its copy has it, or for a new cluster."""
-    if keys_of(world) is not None:
+    if keys_of(base.world) is not None or base.secrets_wrong:
         return []
-    return [made_again(world) or build_keys(site, fresh.token(), fresh.token())]
+    return [made_again(base.world) or build_keys(site, fresh.token(), fresh.token())]
 
 
-def _missing_rings(world: World, site: Site, states: Sequence[RingState]) -> list[Manifest]:
-    made = {one.spec.ring_name for one in world.ring_objects}
+def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingState]) -> list[Manifest]:
+    """Ring objects for the rings that have none: as they were, or with the cluster's defaults for new rings."""
+    if RING in base.kept:
+        return []
+    made = {one.spec.ring_name for one in asked.ring_objects}
     policies = {f"object-{policy.index}": policy for policy in site.policies}
     return [
-        build_ring_object(site, ring, replicas_of(world, ring, policies.get(ring)))
+        build_ring_object(site, ring, replicas_of(base.world, ring, policies.get(ring)), base.ring_spec(ring))
         for ring in (state.task.ring for state in states)
         if ring not in made
     ]
@@ -240,6 +253,12 @@ def _unknown() -> list[Fact]:
     message = "not looked at while the spec is invalid or paused"
     types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated")
     return [Fact(type_, "Unknown", "NotObserved", message) for type_ in types]
+
+
+def _rotated(base: Basis, rotating: KeyPlan) -> Fact:
+    if not base.secrets_wrong:
+        return rotating.fact
+    return Fact("KeysRotated", "Unknown", "NotObserved", "not looked at while keys or certificates are wrong")
 
 
 def _key_patches(rotating: KeyPlan) -> tuple[Patch, ...]:

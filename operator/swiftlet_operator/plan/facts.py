@@ -25,12 +25,13 @@ READY_NEEDS = ("SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesA
 """Ready is true when all of these are."""
 
 
-def spec_valid(verdicts: Iterable[Verdict]) -> Fact:
-    """Whether the cluster, with the objects around it, can be made true at all."""
+def spec_valid(verdicts: Iterable[Verdict], meanwhile: str = "") -> Fact:
+    """Whether the specs of the cluster and of the objects around it fit together; `meanwhile`: what is done now."""
     wrong = [one for one in verdicts if one.violated and one.kind == "StorageCluster"]
     if not wrong:
         return Fact("SpecValid", "True", "Valid", "the cluster and the objects around it fit together")
-    return Fact("SpecValid", "False", wrong[0].reason, "; ".join(one.message for one in wrong))
+    messages = [*(one.message for one in wrong), *([meanwhile] if meanwhile else [])]
+    return Fact("SpecValid", "False", wrong[0].reason, "; ".join(messages))
 
 
 def rings_balanced(states: Sequence[RingState]) -> Fact:
@@ -101,7 +102,7 @@ def degraded(world: World, live: Mapping[str, Domain], lost: str) -> Fact:
     """Whether data has fewer copies at hand than it should; `lost` tells of nodes that are gone."""
     if lost:
         return Fact("Degraded", "True", "NodeLost", lost)
-    down = sorted(one.name for one in live.values() if one.ready < one.replicas)
+    down = sorted(one.name for one in live.values() if one.ready < one.replicas or one.down)
     if down:
         return Fact("Degraded", "True", "PodsNotReady", f"{', '.join(down)} has pods that are not ready")
     failed = _failed_devices(world)

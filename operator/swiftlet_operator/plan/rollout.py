@@ -40,12 +40,16 @@ def stamped(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": {**metadata, "annotations": notes}}
 
 
-def held_back(world: World, wanted: Sequence[Manifest], live: Mapping[str, Domain], has_data: bool) -> dict[str, str]:
-    """StatefulSets with data whose pods must not restart now, and why."""
+def held_back(
+    world: World, wanted: Sequence[Manifest], live: Mapping[str, Domain], has_data: bool, secrets_wrong: bool = False
+) -> dict[str, str]:
+    """StatefulSets with data whose pods must not restart now, and why; none may while `secrets_wrong`."""
     sets = [one for one in wanted if kind_of(one) == STATEFUL_SET and name_of(one) in live]
     changed = [name_of(one) for one in sets if _restarts(world, one)]
     if not has_data or not changed:
         return {}
+    if secrets_wrong:
+        return dict.fromkeys(changed, "keys or certificates are wrong, and pods might not come back")
     maintenance = world.cluster.spec.maintenance
     if maintenance is not None:
         turns, reason = _in_maintenance(maintenance.zone, changed, live)
@@ -104,7 +108,8 @@ def stepwise(world: World, manifest: Manifest, live: Mapping[str, Domain], has_d
     Kubernetes waits for readiness only, so it is let on pod by pod, from the last one, as they are in sync.
     """
     domain = live.get(name_of(manifest))
-    if kind_of(manifest) != STATEFUL_SET or domain is None or ZONE_LABEL in labels_of(manifest) or not has_data:
+    gone = world.child(STATEFUL_SET, name_of(manifest)) is None
+    if kind_of(manifest) != STATEFUL_SET or gone or domain is None or ZONE_LABEL in labels_of(manifest) or not has_data:
         return manifest
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": _partition(world, manifest, domain)}}
     return {**manifest, "spec": {**manifest["spec"], "updateStrategy": strategy}}

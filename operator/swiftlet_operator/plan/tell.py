@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,9 +21,9 @@ from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
 from swiftlet_operator.world import World
 
-_WAITS = (
-    "nothing becomes part of StorageCluster {name} while it is paused or its SpecValid is not True; see its conditions"
-)
+_WAITS = "StorageCluster {name} takes no change of it while it is paused or its SpecValid is not True; see there"
+ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
+"""Kinds of objects that wait while nothing at all may be changed."""
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
 """Conditions whose change is no trouble either way."""
@@ -54,15 +54,18 @@ def cluster_status(
 
 
 def statuses(
-    world: World, verdicts: Sequence[Verdict], states: Sequence[RingState], *, hands_off: bool = False
+    world: World, verdicts: Sequence[Verdict], states: Sequence[RingState], *, waiting: Collection[str] = ()
 ) -> list[StatusOf]:
-    """What the objects around the cluster are told; with `hands_off`, nothing new becomes part of it."""
+    """What the objects around the cluster are told; nothing new of the kinds in `waiting` becomes part of it."""
     wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
     outcomes = {state.task.ring: state for state in states}
     found = []
 
+    def waits(kind: Kind, one: Resource[Any]) -> bool:
+        return kind.kind in waiting and not _is_part(one) and (kind.kind, one.meta.name) not in wrong
+
     def told(kind: Kind, one: Resource[Any], fields: Mapping[str, object]) -> None:
-        if hands_off and not _is_part(one) and (kind.kind, one.meta.name) not in wrong:
+        if waits(kind, one):
             fact = Fact("Ready", "False", "ClusterWaits", _WAITS.format(name=world.cluster.meta.name))
             found.append(StatusOf(kind, one.meta.name, one.meta.generation, (fact,), fields))
         else:
@@ -77,10 +80,10 @@ def statuses(
         told(USER, user, {"secretName": credentials_name(user), **user_fields(world, user, usage)})
     for ring in world.ring_objects:
         state = outcomes.get(ring.spec.ring_name)
-        if state is not None:
+        if state is not None and not waits(RING, ring):
             found.append(_ring_status(world, ring.meta.name, ring.meta.generation, state))
         else:
-            found.append(_simple(RING, ring.meta.name, ring.meta.generation, wrong, {}))
+            told(RING, ring, {})
     for broken in world.unreadable:
         generation = int(broken.manifest["metadata"].get("generation") or 0)
         found.append(_simple(broken.kind, name_of(broken.manifest), generation, wrong, {}))

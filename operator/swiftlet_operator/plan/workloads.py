@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from swiftlet_operator.build.site import Group
+from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, STORAGE, Group
 from swiftlet_operator.manifests import COMPONENT_LABEL, STATEFUL_SET, ZONE_LABEL, Manifest, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState, allowed_pods
 from swiftlet_operator.plan.sync import (
@@ -27,6 +27,7 @@ _DATA = frozenset({"storage", "container"})
 class Domain:
     """The live state of one StatefulSet with data. Of its pods those count that have partitions, once there are any.
 
+    A StatefulSet that is gone, or was scaled below pods with partitions, counts with these pods as `down`.
     `down`: pods that are not ready. `behind`: ready pods that have not been in sync with the published rings since they
     became ready; `stale`: those of them that have not been in sync with any ring since then; `silent`: those of
     `behind` that don't answer at all. `rolling`: whether pods are being replaced.
@@ -50,7 +51,7 @@ class Domain:
 
 
 def domains(world: World, states: Sequence[RingState]) -> dict[str, Domain]:
-    """All live StatefulSets with data."""
+    """All StatefulSets with data: those that are there, and those whose pods have partitions."""
     rings = published(states)
     by_pod: dict[str, list[tuple[Published, str]]] = {}
     for ring in rings:
@@ -59,7 +60,24 @@ def domains(world: World, states: Sequence[RingState]) -> dict[str, Domain]:
     live = [one for (kind, _), one in sorted(world.children.items()) if kind == STATEFUL_SET.kind]
     pods = {name_of(pod): pod for pod in world.pods}
     found = (one for one in live if labels_of(one).get(COMPONENT_LABEL) in _DATA)
-    return {name_of(one): _domain(world, one, by_pod, pods) for one in found}
+    there = {name_of(one): _domain(world, one, by_pod, pods) for one in found}
+    return there | _missing(by_pod, there)
+
+
+def _missing(by_pod: Mapping[str, Sequence[tuple[Published, str]]], there: Collection[str]) -> dict[str, Domain]:
+    """StatefulSets that are gone although their pods have partitions."""
+    gone: dict[str, list[str]] = {}
+    for pod in sorted(by_pod):
+        if (name := pod.rpartition("-")[0]) not in there:
+            gone.setdefault(name, []).append(pod)
+    return {
+        name: Domain(name, _component(by_pod[pods[0]]), None, 0, 0, rolling=False, down=tuple(pods))
+        for name, pods in gone.items()
+    }
+
+
+def _component(devices: Sequence[tuple[Published, str]]) -> str:
+    return CONTAINER if any(device.endswith(f"/{DATABASE_DEVICE}") for _, device in devices) else STORAGE
 
 
 def published(states: Iterable[RingState]) -> tuple[Published, ...]:
@@ -77,6 +95,7 @@ def _domain(
     replicas = int(live["spec"].get("replicas") or 0)
     ready = int(status.get("readyReplicas") or 0)
     names = [f"{name_of(live)}-{ordinal}" for ordinal in range(replicas)]
+    cut = [pod for pod in sorted(by_pod) if pod.rpartition("-")[0] == name_of(live) and pod not in names]
     since = {name: ready_since_s(pods.get(name)) for name in names}
     away = [name for name in names if since[name] is None]
     # What has no partition is missed by nobody: it is empty, drained, or has never been in a ring.
@@ -98,7 +117,7 @@ def _domain(
         replicas=replicas,
         ready=ready,
         rolling=old or (changing and updated + len(idle) < replicas),
-        down=tuple(down),
+        down=(*down, *cut),
         behind=tuple(late),
         stale=tuple(name for name in late if not _is_back(world, by_pod.get(name, ()), since[name], any_ring=True)),
         silent=tuple(name for name in late if not world.reports.get(name)),

@@ -27,6 +27,7 @@ from swiftlet_operator.manifests import (
     CONFIG_MAP,
     LEASE,
     POD,
+    POLICY,
     PVC,
     RING,
     RING_VERSION_LABEL,
@@ -227,6 +228,35 @@ async def test_vandalism_is_repaired_and_what_is_no_longer_wanted_leaves_the_obj
     settings = await kube.get(CONFIG_MAP, namespace, "store-settings")
     assert settings is not None
     assert "cluster:" in settings["data"]["settings.yaml"]
+
+
+async def test_children_are_healed_while_a_policy_in_use_is_gone(apiserver: ApiServer, kube: Counting) -> None:
+    cluster = Cluster(apiserver, kube, "minimal")
+    await cluster.make()
+    namespace = cluster.namespace
+    spec = {"clusterRef": {"name": "store"}, "index": 1, "name": "gold", "default": True}
+    metadata = {"name": "gold", "namespace": namespace}
+    gold = await kube.create(
+        {"apiVersion": POLICY.api_version, "kind": POLICY.kind, "metadata": metadata, "spec": spec}
+    )
+    await cluster.settle()
+    before = await kube.get(CONFIG_MAP, namespace, "store-settings")
+
+    await kube.delete(POLICY, namespace, "gold", gold["metadata"]["uid"])
+    for kind, name in ((SERVICE, "store"), (STATEFUL_SET, "store-container")):
+        live = await kube.get(kind, namespace, name)
+        assert live is not None
+        await kube.delete(kind, namespace, name, live["metadata"]["uid"])
+    written = await cluster.step()
+
+    assert {one.rpartition("/")[2] for one in written} >= {"store", "store-container"}
+    live = await kube.get(CLUSTER, namespace, "store")
+    assert live is not None
+    told = {one["type"]: (one["status"], one["reason"]) for one in live["status"]["conditions"]}
+    assert told["SpecValid"] == ("False", "PolicyRemoved")
+    assert told["ContainersAvailable"] == ("False", "PodsNotReady")
+    assert await kube.get(CONFIG_MAP, namespace, "store-settings") == before
+    await cluster.settle()
 
 
 async def test_the_lease_is_held_by_one(apiserver: ApiServer, kube: Counting) -> None:

@@ -1,0 +1,153 @@
+"""What is planned for while the specs don't fit together: what was accepted last stands in for what is wrong.
+
+The specs of the StorageCluster, its StoragePolicies and its Rings are written to the ConfigMap `X-accepted` whenever
+all checks pass. While one fails, the cluster is kept by as much of what is asked as fits together with the rest as it
+was accepted last: a StoragePolicy that somebody deleted stays in force, and a pool may be enlarged meanwhile. A Ring
+object that is gone comes back as it was accepted, for its defaults could lower the replicas.
+
+Keys and certificates are no specs, and nothing stands in for them. While they are wrong everything else is healed, but
+nothing is done to the keys and the rings, and no pod with data is restarted, as it might not come back.
+
+Fault model: people delete and edit all of these objects, in any order. Without the ConfigMap, or with one that can't be
+read, nothing is known to stand in, and a cluster whose specs don't fit together is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from swiftlet.crd import (
+    Resource,
+    RingSpec,
+    StorageClusterSpec,
+    StoragePolicySpec,
+    parse_ring,
+    parse_storage_cluster,
+    parse_storage_policy,
+)
+from swiftlet.errors import SettingsError
+from swiftlet_operator.build.accepted import ENTRY, accepted_name
+from swiftlet_operator.checks import KEY_REASONS, TLS_REASONS, Verdict, check, policies_of
+from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, POLICY, RING, Kind, Manifest
+from swiftlet_operator.world import World
+
+_LAYOUT = (POLICY, RING)
+_Specs = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What is planned for: a world whose specs fit together, and these specs as plain data by kind and name.
+
+    `kept`: the kinds whose specs are those that were accepted last, not what is asked now. `secrets_wrong`: whether
+    keys or certificates are lost or can't be used.
+    """
+
+    world: World
+    specs: _Specs
+    kept: tuple[Kind, ...] = ()
+    secrets_wrong: bool = False
+
+    def ring_spec(self, ring: str) -> tuple[str, Any] | None:
+        """Name and spec of a ring's Ring object, as far as there is one or was when the specs were accepted."""
+        for one in self.world.ring_objects:
+            if one.spec.ring_name == ring:
+                return one.meta.name, self.specs[RING.plural].get(one.meta.name)
+        return None
+
+    @property
+    def message(self) -> str:
+        """What becomes of the cluster while something is wrong with it; empty when all is as it is asked."""
+        parts = []
+        if self.kept:
+            names = " and ".join(_PLURALS[kind] for kind in self.kept)
+            parts.append(f"until then the {names} stay in force as they were accepted last, and all else goes on")
+        if self.secrets_wrong:
+            parts.append("until then rings stay as they are and no pod with data is restarted; what is lost is healed")
+        return "; ".join(parts)
+
+
+_PLURALS = {CLUSTER: "spec of the StorageCluster", POLICY: "StoragePolicies", RING: "Rings"}
+
+
+def basis(world: World, verdicts: Sequence[Verdict]) -> Basis | None:
+    """As much of what is asked as fits together; None when nothing is known that would."""
+    accepted = _accepted(world)
+    asked = _asked(world)
+    if accepted is None:
+        return None if _wrong(verdicts) else Basis(world, asked)
+    views, specs = accepted
+    for kept in ((), _LAYOUT, (CLUSTER,), (CLUSTER, *_LAYOUT)):
+        there = _with(world, views, kept)
+        tolerated = KEY_REASONS | (TLS_REASONS if there.cluster.spec.tls == views.cluster.tls else frozenset())
+        wrong = _wrong(check(there))
+        if wrong <= tolerated:
+            return Basis(there, _merged(there, asked, specs, kept), kept, bool(wrong))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    cluster: StorageClusterSpec
+    policies: tuple[Resource[StoragePolicySpec], ...]
+    rings: tuple[Resource[RingSpec], ...]
+
+
+def _accepted(world: World) -> tuple[_Views, _Specs] | None:
+    live = world.child(CONFIG_MAP, accepted_name(world.cluster.meta.name))
+    text = ((live or {}).get("data") or {}).get(ENTRY)
+    try:
+        specs = json.loads(text or "")
+        cluster = parse_storage_cluster(_manifest(world, CLUSTER, world.cluster.meta.name, specs[CLUSTER.plural]))
+        policies = tuple(parse_storage_policy(one) for one in _manifests(world, POLICY, specs))
+        rings = tuple(parse_ring(one) for one in _manifests(world, RING, specs))
+    except (ValueError, KeyError, TypeError, AttributeError, SettingsError):
+        # It is written anew as soon as the specs fit together.
+        return None
+    return _Views(cluster.spec, policies, rings), specs
+
+
+def _manifests(world: World, kind: Kind, specs: _Specs) -> Iterator[Manifest]:
+    for name, spec in specs[kind.plural].items():
+        yield _manifest(world, kind, name, spec)
+
+
+def _manifest(world: World, kind: Kind, name: str, spec: Any) -> Manifest:
+    metadata = {"name": name, "namespace": world.cluster.meta.namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def _with(world: World, views: _Views, kept: Sequence[Kind]) -> World:
+    if CLUSTER in kept:
+        world = replace(world, cluster=replace(world.cluster, spec=views.cluster))
+    if POLICY in kept:
+        readable = tuple(one for one in world.unreadable if one.kind not in kept)
+        return replace(world, policies=views.policies, ring_objects=views.rings, unreadable=readable)
+    there = {one.spec.ring_name for one in world.ring_objects}
+    needed = {"account", "container", *(f"object-{policy.index}" for policy in policies_of(world))} - there
+    gone = tuple(one for one in views.rings if one.spec.ring_name in needed)
+    return replace(world, ring_objects=(*world.ring_objects, *gone)) if gone else world
+
+
+def _wrong(verdicts: Sequence[Verdict]) -> frozenset[str]:
+    return frozenset(one.reason for one in verdicts if one.violated and one.kind == CLUSTER.kind)
+
+
+def _asked(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = {CLUSTER.plural: {}, POLICY.plural: {}, RING.plural: {}}
+    for (kind, name), one in world.own.items():
+        if kind == CLUSTER.kind:
+            found[CLUSTER.plural] = one["spec"]
+        elif kind in (POLICY.kind, RING.kind):
+            found[POLICY.plural if kind == POLICY.kind else RING.plural][name] = one.get("spec") or {}
+    return found
+
+
+def _merged(world: World, asked: _Specs, accepted: _Specs, kept: Sequence[Kind]) -> dict[str, Any]:
+    found = {kind.plural: (accepted if kind in kept else asked)[kind.plural] for kind in (CLUSTER, POLICY, RING)}
+    names = [one.meta.name for one in world.ring_objects]
+    rings = {**accepted[RING.plural], **found[RING.plural]}
+    return {**found, RING.plural: {name: rings[name] for name in sorted(names)}}
