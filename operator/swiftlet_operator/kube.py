@@ -49,6 +49,10 @@ class Kube(Protocol):
         """One object, None when there is none."""
         ...
 
+    async def named(self, kind: Kind, name: str) -> list[Manifest]:
+        """All objects of this name, of all namespaces."""
+        ...
+
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
         """All objects of a namespace (of all when None) with these labels; none when the kind is unknown."""
         ...
@@ -118,8 +122,11 @@ class HttpKube:
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return await self._ask("GET", _url(kind, namespace, name), missing=None)
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector(labels)} if labels else {})
+    async def named(self, kind: Kind, name: str) -> list[Manifest]:
+        return await self._list(kind, None, {"fieldSelector": f"metadata.name={name}"})
+
+    async def _list(self, kind: Kind, namespace: str | None, chosen: Mapping[str, str]) -> list[Manifest]:
+        query = {"limit": str(PAGE_SIZE), **chosen}
         found: list[Manifest] = []
         while True:
             page = await self._ask("GET", _url(kind, namespace), query, missing=None)
@@ -131,6 +138,9 @@ class HttpKube:
             if not following:
                 return found
             query["continue"] = following
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
+        return await self._list(kind, namespace, {"labelSelector": selector(labels)} if labels else {})
 
     async def heads(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> Heads:
         query = {"limit": str(PAGE_SIZE), "labelSelector": selector(labels)}

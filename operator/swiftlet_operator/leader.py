@@ -3,18 +3,22 @@
 The lease is held for its life from the last renewal *by our own clock, taken before the request*: a holder that can't
 renew stops writing before anybody else may begin. Others wait until they have seen the same renewal for that long by
 their own clock; clocks need not agree.
+
+The lease is in the operator's own namespace. Operators in other namespaces have leases of the same name, which say what
+each watches: who begins to lead and finds one there that holds for a namespace of its own steps back until that one has
+ended. It looks after it has taken its own lease, so that of two that begin at a time at least one sees the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from swiftlet_operator.kube import Kube
-from swiftlet_operator.manifests import LEASE, MANAGER, Manifest
+from swiftlet_operator.manifests import LEASE, MANAGER, WATCHES, Manifest, annotations_of
 from swiftlet_operator.problems import KubeConflict, KubeError, NotLeader
 
 LIFE_S = 30.0
@@ -32,17 +36,28 @@ class Leader:
     """One candidate for the Lease."""
 
     def __init__(
-        self, kube: Kube, namespace: str, identity: str, monotonic: Callable[[], float], life_s: float = LIFE_S
+        self,
+        kube: Kube,
+        namespace: str,
+        identity: str,
+        monotonic: Callable[[], float],
+        life_s: float = LIFE_S,
+        watched: Sequence[str] = (),
     ) -> None:
-        """`identity` must be unique, such as the pod's name with its uid; `life_s` is the same for all candidates."""
+        """`identity` must be unique, such as the pod's name with its uid; `life_s` is the same for all candidates.
+
+        `watched` are the namespaces that the holder may write to, all when none is named.
+        """
         self._life_s = life_s
         self._kube = kube
         self._namespace = namespace
         self._identity = identity
         self._monotonic = monotonic
         self._until = float("-inf")
-        self._seen: tuple[str, str] | None = None
-        self._seen_at = 0.0
+        self._watched = frozenset(watched)
+        self._seen: dict[str, tuple[tuple[str, str], float]] = {}
+        """Holder and renewal of the lease of each namespace, and when they were first seen."""
+        self._waits_for = ""
 
     @property
     def leads(self) -> bool:
@@ -78,32 +93,67 @@ class Leader:
 
     async def _hold(self) -> bool:
         live = await self._kube.get(LEASE, self._namespace, MANAGER)
-        if live is None:
-            await self._kube.create(self._lease({"name": MANAGER, "namespace": self._namespace}, 0))
-            return True
-        spec: dict[str, Any] = live.get("spec") or {}
-        holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self._identity) and not self._expired(holder, str(spec.get("renewTime"))):
+        holder = ((live or {}).get("spec") or {}).get("holderIdentity") or ""
+        if live is not None and holder not in ("", self._identity) and not self._expired(live, self._life_s):
             self._until = float("-inf")
             return False
-        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
-        await self._kube.replace(self._lease(live["metadata"], transitions))
+        led = self.leads
+        if not led and await self._taken_elsewhere():
+            return False
+        if live is None:
+            await self._kube.create(self._lease({"name": MANAGER, "namespace": self._namespace}, 0))
+        else:
+            transitions = int((live.get("spec") or {}).get("leaseTransitions") or 0) + (holder != self._identity)
+            await self._kube.replace(self._lease(live["metadata"], transitions))
+        if not led and await self._taken_elsewhere():
+            await self._free()
+            return False
         return True
 
-    def _expired(self, holder: str, renewed: str) -> bool:
-        if self._seen != (holder, renewed):
-            self._seen, self._seen_at = (holder, renewed), self._monotonic()
-        return self._monotonic() - self._seen_at > self._life_s
+    async def _taken_elsewhere(self) -> bool:
+        """Whether the operator of another namespace holds its lease for something that we watch too."""
+        for one in await self._kube.named(LEASE, MANAGER):
+            spec = one.get("spec") or {}
+            holder, namespace = spec.get("holderIdentity") or "", one["metadata"]["namespace"]
+            if not holder or namespace == self._namespace or not self._overlaps(one):
+                continue
+            if self._expired(one, float(spec.get("leaseDurationSeconds") or LIFE_S)):
+                continue
+            if self._waits_for != holder:
+                self._waits_for = holder
+                _log.warning(
+                    "%s in namespace %s looks after namespaces that are this operator's too, which waits until it has"
+                    " ended; uninstall one of them, or let them watch different namespaces",
+                    holder,
+                    namespace,
+                )
+            return True
+        self._waits_for = ""
+        return False
+
+    def _overlaps(self, lease: Manifest) -> bool:
+        theirs = frozenset(filter(None, annotations_of(lease).get(WATCHES, "").split(",")))
+        return not theirs or not self._watched or bool(theirs & self._watched)
+
+    def _expired(self, lease: Manifest, life_s: float) -> bool:
+        """Whether we have seen the same renewal of a lease for its life."""
+        spec, namespace = lease["spec"], lease["metadata"]["namespace"]
+        mark = (str(spec.get("holderIdentity")), str(spec.get("renewTime")))
+        if namespace not in self._seen or self._seen[namespace][0] != mark:
+            self._seen[namespace] = (mark, self._monotonic())
+        return self._monotonic() - self._seen[namespace][1] > life_s
 
     def _lease(self, metadata: Manifest, transitions: int) -> Manifest:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        annotations = {**(metadata.get("annotations") or {}), WATCHES: ",".join(sorted(self._watched))}
         return {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
-            "metadata": metadata,
+            "metadata": {**metadata, "annotations": annotations},
             "spec": {
                 "holderIdentity": self._identity,
-                "leaseDurationSeconds": int(self._life_s),
+                # Whole seconds; never fewer than we count on.
+                "leaseDurationSeconds": math.ceil(self._life_s),
                 "renewTime": now,
                 "leaseTransitions": transitions,
             },
@@ -114,9 +164,11 @@ class Leader:
             return
         self._until = float("-inf")
         try:
-            live = await self._kube.get(LEASE, self._namespace, MANAGER)
-            if live is not None and (live.get("spec") or {}).get("holderIdentity") == self._identity:
-                released = {**live, "spec": {**live["spec"], "holderIdentity": ""}}
-                await self._kube.replace(released)
+            await self._free()
         except KubeError as error:
             _log.warning("the lease could not be given back: %s", error)
+
+    async def _free(self) -> None:
+        live = await self._kube.get(LEASE, self._namespace, MANAGER)
+        if live is not None and (live.get("spec") or {}).get("holderIdentity") == self._identity:
+            await self._kube.replace({**live, "spec": {**live["spec"], "holderIdentity": ""}})

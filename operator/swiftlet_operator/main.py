@@ -128,7 +128,7 @@ async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
     count = len(WATCHED) * max(1, len(options.watched))
     async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S, count) as kube, reporter() as asking:
-        leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s)
+        leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s, options.watched)
         LEADS.set_function(lambda: float(leader.leads))
         CLUSTERS.leads = lambda: leader.leads
         loop = asyncio.get_running_loop()

@@ -30,6 +30,8 @@ NODE_LOST_SINCE = f"{GROUP}/node-lost-since"
 """Annotation on volume claims: since when the node of their pod or volume has not been there, in RFC 3339."""
 ALLOW_DELETION = f"{GROUP}/allow-deletion"
 """Annotation on a StorageCluster, the way out: "true" lets it be deleted although data exists."""
+WATCHES = f"{GROUP}/watches"
+"""Annotation on the operator's Lease: the namespaces that its holder watches, separated by commas; empty for all."""
 
 NAME_LABEL = "app.kubernetes.io/name"
 INSTANCE_LABEL = "app.kubernetes.io/instance"

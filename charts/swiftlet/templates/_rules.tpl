@@ -46,6 +46,11 @@
 {{/* What it has to read of the whole Kubernetes: a pod's zone is its node's, a class says whether volumes grow, and a
 volume says whether it is lost with its node. */}}
 {{- define "swiftlet.clusterRules" -}}
+# Whether an operator in another namespace looks after the same.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [swiftlet-operator]
+  verbs: [list]
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]

@@ -54,6 +54,9 @@ class FakeKube:
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return copy.deepcopy(self.objects.get(self._key(kind, namespace, name)))
 
+    async def named(self, kind: Kind, name: str) -> list[Manifest]:
+        return [one for one in await self.list(kind, None) if name_of(one) == name]
+
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
         return [
             copy.deepcopy(one)

@@ -14,7 +14,7 @@ from swiftlet_operator.handlers import Heart, _configure, key_of, liveness
 from swiftlet_operator.kube import _error
 from swiftlet_operator.leader import LIFE_S, MARGIN_PART, Leader
 from swiftlet_operator.main import options_of
-from swiftlet_operator.manifests import FINALIZER
+from swiftlet_operator.manifests import FINALIZER, Kind, Manifest
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.problems import (
     KubeConflict,
@@ -86,6 +86,59 @@ async def test_two_that_take_an_old_lease_at_once_do_not_both_lead() -> None:
     await asyncio.gather(second.attempt(), third.attempt())
 
     assert [second.leads, third.leads].count(True) == 1
+
+
+async def test_of_operators_that_watch_the_same_only_one_leads_whatever_their_namespaces() -> None:
+    kube, clock = FakeKube(), Clock()
+    wide = Leader(kube, "ops", "wide", clock)
+    blue = Leader(kube, "blue-ops", "blue", clock, LIFE_S, ["blue", "navy"])
+    navy = Leader(kube, "navy-ops", "navy", clock, LIFE_S, ["navy"])
+    green = Leader(kube, "green-ops", "green", clock, LIFE_S, ["green"])
+    for one in (blue, green, wide, navy):
+        await one.attempt()
+    assert [leads(one) for one in (blue, green, wide, navy)] == [True, True, False, False]
+    assert "blue-ops" in {namespace for kind, namespace, _ in kube.objects if kind == "Lease"}
+
+    # One gives its lease back; the other dies, and counts for its life.
+    await green._give_back()
+    for _ in range(3):
+        clock.now += LIFE_S / 3
+        await wide.attempt()
+        await navy.attempt()
+        assert [leads(one) for one in (wide, navy)] == [False, False]
+    clock.now += 1
+    await navy.attempt()
+    assert leads(navy)
+    await navy._give_back()
+    await wide.attempt()
+    assert leads(wide)
+    await blue.attempt()
+    assert not leads(blue), "it holds its lease no longer than it renews it"
+
+
+async def test_two_that_begin_at_once_in_two_namespaces_do_not_both_lead() -> None:
+    kube, clock = FakeKube(), Clock()
+    one, other = Leader(kube, "ops", "one", clock), Leader(kube, "more-ops", "other", clock)
+
+    looked = asyncio.Barrier(2)
+    named, calls = kube.named, 0
+
+    async def both_have_looked(kind: Kind, name: str) -> list[Manifest]:
+        """Both look before either of them writes."""
+        nonlocal calls
+        calls += 1
+        found = await named(kind, name)
+        if calls <= 2:
+            await looked.wait()
+        return found
+
+    kube.named = both_have_looked  # type: ignore[method-assign]
+    await asyncio.gather(one.attempt(), other.attempt())
+
+    assert not (leads(one) and leads(other))
+    for _ in range(2):
+        await one.attempt()
+    assert leads(one) is not leads(other)
 
 
 async def test_many_events_make_one_reconcile_and_none_is_missed() -> None:

@@ -261,8 +261,8 @@ async def test_children_are_healed_while_a_policy_in_use_is_gone(apiserver: ApiS
 
 async def test_the_lease_is_held_by_one(apiserver: ApiServer, kube: Counting) -> None:
     namespace = apiserver.namespace("lease")
-    first = Leader(kube, namespace, "first", time.monotonic)
-    second = Leader(kube, namespace, "second", time.monotonic)
+    first = Leader(kube, namespace, "first", time.monotonic, watched=[namespace])
+    second = Leader(kube, namespace, "second", time.monotonic, watched=[namespace])
 
     await first.attempt()
     await second.attempt()

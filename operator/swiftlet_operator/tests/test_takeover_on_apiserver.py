@@ -98,6 +98,33 @@ async def test_another_release_goes_on_where_the_first_ended(
     assert any(name.startswith("NetworkPolicy/") for name in changed) is elsewhere
 
 
+async def test_a_release_that_watches_the_same_waits_until_the_other_has_ended(
+    apiserver: ApiServer, kube: Counting, middlemen: tuple[Middleman, Middleman], tmp_path: Path
+) -> None:
+    cluster = Cluster(apiserver, kube, "minimal")
+    first, second = middlemen
+    here, there = apiserver.namespace("system"), apiserver.namespace("system")
+    with contextlib.ExitStack() as stack:
+        with release(here, "one", cluster.namespace, first, tmp_path / "first.log"):
+            await cluster.make()
+            await at_rest(cluster, first)
+            watched = f"{cluster.namespace},{apiserver.namespace('more')}"
+            stack.enter_context(release(there, "two", watched, second, tmp_path / "second.log"))
+            await until("it says for whom it waits", lambda: _says(tmp_path / "second.log", f"in namespace {here}"))
+            await add_user(cluster, "anna")
+            await until("anna is served by the first", told(cluster, "anna"))
+            await at_rest(cluster, first, second)
+            assert second.writes == []
+
+        await add_user(cluster, "bob")
+        await until("bob is served by the second", told(cluster, "bob"))
+        assert second.writes
+
+
+async def _says(log: Path, words: str) -> bool:
+    return words in await asyncio.to_thread(log.read_text, "utf-8")
+
+
 async def _abandoned(apiserver: ApiServer, kube: Counting, first: Middleman, log: Path) -> Cluster:
     """A cluster with volumes whose operator was uninstalled, and whose namespace was deleted then."""
     cluster = Cluster(apiserver, kube, "minimal")
