@@ -7,6 +7,9 @@ their own clock; clocks need not agree.
 The lease is in the operator's own namespace. Operators in other namespaces have leases of the same name, which say what
 each watches: who begins to lead and finds one there that holds for a namespace of its own steps back until that one has
 ended. It looks after it has taken its own lease, so that of two that begin at a time at least one sees the other.
+
+An operator of certain namespaces may be without the right to list leases elsewhere, because nobody grants it a
+ClusterRole. It then leads by its own lease alone and says so. One that watches all namespaces does not lead without it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from datetime import UTC, datetime
 
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import LEASE, MANAGER, WATCHES, Manifest, annotations_of
-from swiftlet_operator.problems import KubeConflict, KubeError, NotLeader
+from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, NotLeader
 
 LIFE_S = 30.0
 """Default of the lease's life: nobody writes for so long after a leader has died."""
@@ -58,6 +61,7 @@ class Leader:
         self._seen: dict[str, tuple[tuple[str, str], float]] = {}
         """Holder and renewal of the lease of each namespace, and when they were first seen."""
         self._waits_for = ""
+        self._told_blind = False
 
     @property
     def leads(self) -> bool:
@@ -112,7 +116,7 @@ class Leader:
 
     async def _taken_elsewhere(self) -> bool:
         """Whether the operator of another namespace holds its lease for something that we watch too."""
-        for one in await self._kube.named(LEASE, MANAGER):
+        for one in await self._leases():
             spec = one.get("spec") or {}
             holder, namespace = spec.get("holderIdentity") or "", one["metadata"]["namespace"]
             if not holder or namespace == self._namespace or not self._overlaps(one):
@@ -130,6 +134,24 @@ class Leader:
             return True
         self._waits_for = ""
         return False
+
+    async def _leases(self) -> list[Manifest]:
+        """The leases of operators in all namespaces; none when we watch certain namespaces and may not list leases."""
+        try:
+            return await self._kube.named(LEASE, MANAGER)
+        except KubeForbidden as error:
+            if not self._watched:
+                raise
+            if not self._told_blind:
+                self._told_blind = True
+                _log.warning(
+                    "operators in other namespaces can't be seen: the role does not allow listing the leases named %s"
+                    " of all namespaces (%s); see to it yourself that no other operator watches %s",
+                    MANAGER,
+                    error,
+                    ", ".join(sorted(self._watched)),
+                )
+            return []
 
     def _overlaps(self, lease: Manifest) -> bool:
         theirs = frozenset(filter(None, annotations_of(lease).get(WATCHES, "").split(",")))

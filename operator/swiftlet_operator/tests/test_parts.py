@@ -141,6 +141,27 @@ async def test_two_that_begin_at_once_in_two_namespaces_do_not_both_lead() -> No
     assert leads(one) is not leads(other)
 
 
+async def test_without_the_right_to_see_other_leases_only_an_operator_of_certain_namespaces_leads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kube, clock = FakeKube(), Clock()
+
+    async def forbidden(kind: Kind, name: str) -> list[Manifest]:
+        raise KubeForbidden("leases is forbidden")
+
+    kube.named = forbidden  # type: ignore[method-assign]
+    wide = Leader(kube, "ops", "wide", clock)
+    blue = Leader(kube, "blue-ops", "blue", clock, LIFE_S, ["blue"])
+    for _ in range(2):
+        await wide.attempt()
+        await blue.attempt()
+
+    assert not leads(wide)
+    assert "could not be renewed: leases is forbidden" in caplog.text
+    assert leads(blue)
+    assert caplog.text.count("no other operator watches blue") == 1
+
+
 async def test_many_events_make_one_reconcile_and_none_is_missed() -> None:
     started, go = asyncio.Event(), asyncio.Event()
     runs = 0

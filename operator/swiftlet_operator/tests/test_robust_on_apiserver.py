@@ -17,12 +17,15 @@ from typing import Any
 import pytest
 import yaml
 
-from swiftlet_operator.kube import connected
+from swiftlet_operator.kube import Kube, connected
+from swiftlet_operator.leader import Leader
 from swiftlet_operator.main import Options, run
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
     CLUSTER,
     CONFIG_MAP,
+    LEASE,
+    MANAGER,
     RING,
     SERVICE,
     STATEFUL_SET,
@@ -31,6 +34,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.passwords import Passwords
+from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.tests.apiserver import APPLY_PATCH, ApiServer
 from swiftlet_operator.tests.middleman import Middleman
@@ -185,10 +189,10 @@ async def test_the_operator_outlives_a_restart_of_the_api_server(
         assert len(middleman.writes) - written < 10
 
 
-def chart_rules() -> list[dict[str, Any]]:
-    """The rules of the chart's role in a namespace."""
+def chart_rules(which: str = "namespaceRules") -> list[dict[str, Any]]:
+    """The rules of the chart's role in a namespace, or of its ClusterRole."""
     text = RULES.read_text("utf-8")
-    found = re.search(r'define "swiftlet.namespaceRules" -}}\n(.*?){{- end', text, re.DOTALL)
+    found = re.search(rf'define "swiftlet.{which}" -}}}}\n(.*?){{{{- end', text, re.DOTALL)
     assert found is not None
     rules: list[dict[str, Any]] = yaml.safe_load(found[1])
     return rules
@@ -273,6 +277,46 @@ async def test_a_missing_rule_is_named_and_the_rest_goes_on(
             rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/roles/op"
             await asyncio.to_thread(apiserver.patch, rbac, {"rules": chart_rules()})
             await until("with the rule all is written", lambda: _clean(reconciler, cluster))
+
+
+async def test_with_the_charts_rule_an_operator_sees_others_and_without_it_it_leads_by_its_own_lease(
+    apiserver: ApiServer,
+    kube: Counting,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here, there, shared = (apiserver.namespace("lease") for _ in range(3))
+    other = Leader(kube, there, "other", time.monotonic, watched=[shared])
+    await other.attempt()
+    assert other.leads
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}
+    token = await role(apiserver, here, [leases, *chart_rules()])
+    await _granted(apiserver, here)
+
+    async with Middleman(apiserver, tmp_path / "limited", token).running() as limited:
+        monkeypatch.setenv("KUBECONFIG", str(limited.kubeconfig))
+        async with connected(30.0) as theirs:
+            blind = Leader(theirs, here, "blind", time.monotonic, watched=[shared])
+            await blind.attempt()
+            assert blind.leads
+            assert f"no other operator watches {shared}" in caplog.text
+            assert 'cannot list resource "leases"' in caplog.text
+            await blind._give_back()
+
+            path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{here}"
+            await asyncio.to_thread(apiserver.patch, path, {"rules": chart_rules("clusterRules")})
+            await until("the leases of all are shown", lambda: _shows_leases(theirs))
+            seeing = Leader(theirs, here, "seeing", time.monotonic, watched=[shared])
+            await seeing.attempt()
+            assert not seeing.leads
+            assert f"other in namespace {there} looks after" in caplog.text
+
+
+async def _shows_leases(kube: Kube) -> bool:
+    with contextlib.suppress(KubeForbidden):
+        return bool(await kube.named(LEASE, MANAGER))
+    return False
 
 
 async def _granted(apiserver: ApiServer, namespace: str) -> None:
