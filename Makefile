@@ -17,7 +17,7 @@ RDMA ?=
 ROOT ?=
 PYTHON_IMAGE ?= python:3.11-slim
 RUST_IMAGE ?= $(if $(filter prebuilt,$(NATIVE)),$(PYTHON_IMAGE),rust:1.95-slim)
-BUILDER ?= $(firstword $(shell command -v docker buildah podman 2>/dev/null))
+BUILDER ?= $(shell for one in docker buildah podman; do $$one info >/dev/null 2>&1 && { echo $$one; break; }; done)
 
 export WORKERS PYTEST_ARGS SWIFTLET_PORT
 
@@ -213,7 +213,7 @@ e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and
 
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
-	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman is installed" >&2; exit 1; }
+	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman answers to \"info\": install one, or start its daemon" >&2; exit 1; }
 	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg RDMA=$(RDMA) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
