@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 
 from swiftlet.ring import Device, Ring, RingBuilder, RingError, codec, report
 from swiftlet_operator.problems import BrokenState
@@ -171,6 +172,15 @@ def _known(ring: str, data: bytes) -> Known:
         zones={device.name: device.zone for device in devices},
         assigned=frozenset(device.name for device in devices if held.get(device.id)),
     )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def combinations(ring: str, data: bytes) -> Mapping[tuple[str, ...], int]:
+    """How many partitions have their replicas on the same devices, by the devices' names; BrokenState."""
+    table = _decode(ring, data).ring
+    names = {device.id: device.name for device in table.devices if device is not None}
+    ids = Counter(zip_longest(*table.rows))
+    return {tuple(names[one] for one in held if one is not None): count for held, count in ids.items()}
 
 
 def named(names: Sequence[str]) -> str:

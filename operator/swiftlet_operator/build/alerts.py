@@ -81,6 +81,15 @@ ALERTS = (
         "devices.",
     ),
     Alert(
+        "SwiftletReplicasTogether",
+        'swiftlet_operator_condition{$TOLD,type="ReplicasSpread"} == 0',
+        "30m",
+        "warning",
+        "The loss of one place would take data away.",
+        "The condition ReplicasSpread of the StorageCluster has been False for 30 minutes; its message names the node, "
+        "zone or region, and the ring.",
+    ),
+    Alert(
         "SwiftletDeviceDown",
         "swiftlet_object_device_up{$CLUSTER} == 0 or swiftlet_listing_device_failed{$CLUSTER} == 1",
         "5m",

@@ -43,6 +43,7 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
         [server, replicator(site, "DATABASES", [f"{host}:{CONTAINER_PORT}/{DATABASE_DEVICE}"])],
         [*volumes(site), *redis_volumes(site)],
         zone=group.zone,
+        has_data=True,
     )
     databases = claim(site, group, DATABASE_DEVICE, spec.storage.size, spec.storage.class_name)
     return stateful_set(site, group, pod, [databases])

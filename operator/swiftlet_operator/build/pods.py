@@ -181,8 +181,9 @@ def template(
     annotations: Mapping[str, str] | None = None,
     node_selector: Mapping[str, str] | None = None,
     zone: str | None = None,
+    has_data: bool = False,
 ) -> dict[str, Any]:
-    """A pod template."""
+    """A pod template; pods that `has_data` share no node with their like where the spec requires it."""
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         # Their variables would look like settings.
@@ -201,11 +202,15 @@ def template(
         spec["tolerations"] = [one.manifest for one in where.tolerations]
     if site.spec.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
+    affinity: dict[str, Any] = {}
     if zone is not None:
         term = {"matchExpressions": [{"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}]}
-        spec["affinity"] = {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-        }
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    if has_data and site.spec.placement == "required":
+        alone = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": _alike(site, labels)}}
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}
+    if affinity:
+        spec["affinity"] = affinity
     return {
         "metadata": {
             "labels": {**site.labels, **labels},
@@ -221,14 +226,18 @@ def pod_labels(site: Site, group: Group) -> dict[str, str]:
 
 
 def _spread(site: Site, labels: Mapping[str, str], key: str) -> dict[str, Any]:
-    # The pods of all zones of a pool count, those of other pools don't.
-    alike = {name: value for name, value in labels.items() if name != f"{GROUP}/zone" and name != API_LABEL}
     return {
         "maxSkew": 1,
         "topologyKey": key,
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {INSTANCE_LABEL: site.name, **alike}},
+        "labelSelector": {"matchLabels": _alike(site, labels)},
     }
+
+
+def _alike(site: Site, labels: Mapping[str, str]) -> dict[str, str]:
+    """What selects the pods of all zones of a pool, but not those of other pools."""
+    alike = {name: value for name, value in labels.items() if name != f"{GROUP}/zone" and name != API_LABEL}
+    return {INSTANCE_LABEL: site.name, **alike}
 
 
 def component_labels(site: Site, component: str) -> dict[str, str]:

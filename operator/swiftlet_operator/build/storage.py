@@ -65,6 +65,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
         zone=group.zone,
+        has_data=True,
     )
     claims = [claim(site, group, name, pool.storage.size, pool.storage.class_name) for name in devices_of(pool)]
     return stateful_set(site, group, pod, claims)

@@ -45,6 +45,7 @@ from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
@@ -242,6 +243,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain])
         say.proxies_available(world, live),
         say.degraded(world, live, replacing(world, published(states)).message),
         capacity_available(levels(world)),
+        replicas_spread(world, states),
         say.maintenance(world, states, live),
         say.rdma_available(world),
         failure_table_shared(world),

@@ -245,6 +245,7 @@ class StorageClusterSpec(View):
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    placement: Literal["required", "preferred"] = "preferred"
     maintenance: MaintenanceSpec | None = None
     replace_lost_nodes_after_seconds: Annotated[int, Field(ge=0, le=2_678_400)] = 900
     drain: Annotated[tuple[DrainName, ...], Field(max_length=64)] = ()
