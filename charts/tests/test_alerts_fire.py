@@ -36,6 +36,7 @@ BAD = {
     },
     "SwiftletTargetDown": {'up{MINE,pod="p"}': "0x240"},
     "SwiftletRedundancyLost": {'swiftlet_operator_condition{TOLD,type="Degraded"}': "1x240"},
+    "SwiftletReplicasTogether": {'swiftlet_operator_condition{TOLD,type="ReplicasSpread"}': "0x240"},
     "SwiftletDeviceDown": {'swiftlet_listing_device_failed{MINE,pod="p",device="db"}': "1x240"},
     "SwiftletNodeLeftOut": {'swiftlet_replicator_neighbours_out{MINE,pod="p",verdict="failed"}': "1x240"},
     "SwiftletDataQuarantined": {'swiftlet_listing_quarantined_total{MINE,pod="p",device="db"}': "0x150 1x90"},
