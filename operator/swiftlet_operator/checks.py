@@ -20,14 +20,14 @@ from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_byt
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
 from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
-from swiftlet_operator.build.site import Policy, all_groups, groups_of_pool
+from swiftlet_operator.build.site import CONTAINER, STORAGE, Policy, all_groups
 from swiftlet_operator.certificates import unusable
 from swiftlet_operator.keys import copy_of, data_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     CONFIG_MAP,
+    POOL_LABEL,
     SECRET,
-    STATEFUL_SET,
     Manifest,
     labels_of,
     name_of,
@@ -136,17 +136,23 @@ def _object_pool(world: World) -> Iterator[Verdict]:
 
 def _storage_grows(world: World) -> Iterator[Verdict]:
     spec = world.cluster.spec
-    sizes = {
-        group.name: pool.storage.size for pool in spec.pools for group in groups_of_pool(world.cluster.meta.name, pool)
-    }
-    shrunk = []
-    for name, size in sizes.items():
-        live = world.child(STATEFUL_SET, name)
-        for template in live["spec"].get("volumeClaimTemplates") or [] if live else []:
-            if quantity_bytes(size) < quantity_bytes(template["spec"]["resources"]["requests"]["storage"]):
-                shrunk.append(name)
-    message = f"volumes of {', '.join(sorted(set(shrunk)))} can't shrink; set storage.size back"
-    yield Verdict("StorageShrunk", message, bool(shrunk))
+    sizes: dict[tuple[str, str | None], tuple[str, str]] = {
+        (STORAGE, pool.name): (f"storage.size of pool {pool.name}", pool.storage.size) for pool in spec.pools
+    } | {(CONTAINER, None): ("container.storage.size", spec.container.storage.size)}
+    largest: dict[tuple[str, str], str] = {}
+    for claim in world.claims:
+        labels, asked = labels_of(claim), claim["spec"]["resources"]["requests"]["storage"]
+        found = sizes.get((labels.get(COMPONENT_LABEL, ""), labels.get(POOL_LABEL)))
+        if found is not None and quantity_bytes(largest.get(found, found[1])) < quantity_bytes(asked):
+            largest[found] = asked
+    smaller = "; ".join(
+        f"{field} is {size}, and volumes of {asked} can't shrink: set it to {asked} or more"
+        for (field, size), asked in sorted(largest.items())
+    )
+    message = (
+        f"{smaller or 'no volume is larger than it should be'}; or add a pool of smaller volumes and drain this one"
+    )
+    yield Verdict("StorageShrunk", message, bool(largest))
 
 
 def _keys(world: World) -> Iterator[Verdict]:
@@ -179,9 +185,11 @@ def _policy_set(world: World) -> Iterator[Verdict]:
     yield Verdict("TwoDefaultPolicies", message, len(defaults) > 1)
     yield Verdict("NoDefaultPolicy", "set default: true on one StoragePolicy", not defaults)
     indexes = _twice(str(policy.index) for policy in policies)
-    yield Verdict("PolicyIndexTwice", f"index {', '.join(indexes)} is given to two StoragePolicies", bool(indexes))
+    message = f"index {', '.join(indexes)} is given to two StoragePolicies; delete the one that came last"
+    yield Verdict("PolicyIndexTwice", message, bool(indexes))
     names = _twice(policy.name.lower() for policy in policies)
-    yield Verdict("PolicyNameTwice", f"name {', '.join(names)} is given to two StoragePolicies", bool(names))
+    message = f"name {', '.join(names)} is given to two StoragePolicies; delete the one that came last"
+    yield Verdict("PolicyNameTwice", message, bool(names))
 
 
 def _policy_history(world: World) -> Iterator[Verdict]:
@@ -196,7 +204,10 @@ def _policy_history(world: World) -> Iterator[Verdict]:
         for index, name in before.items()
         if index in now and now[index] != name and name != IMPLICIT.name
     ]
-    message = f"a policy's index is never given to another: {', '.join(reused)}; take a new index"
+    message = (
+        f"a policy's index is never given to another: {', '.join(reused)}; delete the new StoragePolicy, make the old "
+        "one again, and take a new index"
+    )
     yield Verdict("PolicyIndexReused", message, bool(reused))
 
 
@@ -204,7 +215,10 @@ def _policy_pools(world: World) -> Iterator[Verdict]:
     for policy in policies_of(world):
         pools = {pool.name for pool in pools_of(world, policy)}
         unknown = [name for name in policy.pools if name not in pools]
-        message = f"policy {policy.name} names pool {', '.join(unknown)}, which is not there or keeps no objects"
+        message = (
+            f"policy {policy.name} names pool {', '.join(unknown)}, which is not there or keeps no objects; correct "
+            "the pools of the StoragePolicy, or add the pool"
+        )
         yield Verdict("PolicyPoolUnknown", message, bool(unknown))
 
 

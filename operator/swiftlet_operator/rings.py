@@ -127,9 +127,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a saved builder says: its version, the zone of each device by name, and which have partitions."""
+    """What a saved builder says: its version and part power, the zone of each device by name, who has partitions."""
 
     version: int
+    part_power: int
     zones: Mapping[str, str]
     assigned: frozenset[str]
 
@@ -169,6 +170,7 @@ def _known(ring: str, data: bytes) -> Known:
     held = _held(builder)
     return Known(
         version=builder.version,
+        part_power=builder.part_power,
         zones={device.name: device.zone for device in devices},
         assigned=frozenset(device.name for device in devices if held.get(device.id)),
     )
@@ -284,8 +286,9 @@ def _facts(ring: Ring) -> tuple[object, ...]:
 def _refusal(task: Task, builder: RingBuilder) -> tuple[str, str] | None:
     if builder.part_power != task.shape.part_power:
         return "PartPowerChanged", (
-            f"ring {task.ring} was made with partPower {builder.part_power}, which is for its life; "
-            f"set it back from {task.shape.part_power}"
+            f"ring {task.ring} was made with partPower {builder.part_power}, which is for its life, and its Ring "
+            f"object says {task.shape.part_power}: delete the Ring object, and it is made again with "
+            f"{builder.part_power}"
         )
     members = {device.name for device in builder.devices if device is not None}
     staying = [one for one in task.wanted if one.weight > 0 and (one.name in members or one.zone is not None)]

@@ -61,18 +61,25 @@ def build_builder_maps(
 
 
 def build_ring_object(
-    site: Site, ring: str, replicas: float | None, before: tuple[str, Mapping[str, Any]] | None = None
+    site: Site,
+    ring: str,
+    part_power: int,
+    replicas: float | None,
+    before: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Manifest:
-    """A Ring with the cluster's defaults, for whoever wants to change it later, or as it was `before` it was lost."""
+    """A Ring with the cluster's defaults, for whoever wants to change it later, or as it was `before` it was lost.
+
+    `part_power` is that of the ring where there is one already: it is for the ring's life.
+    """
     if before is not None:
         name, known = before
-        return site.object(RING, name, "ring", {"spec": dict(known)})
+        return site.object(RING, name, "ring", {"spec": {**known, "partPower": part_power}})
     kind, _, index = ring.partition("-")
     defaults = site.spec.rings
     spec = {
         "clusterRef": {"name": site.name},
         "type": kind,
-        "partPower": defaults.part_power,
+        "partPower": part_power,
         "replicas": defaults.replicas if replicas is None else replicas,
         "minPartHours": defaults.min_part_hours,
         "overload": defaults.overload,

@@ -198,9 +198,15 @@ def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingS
     made = {one.spec.ring_name for one in asked.ring_objects}
     policies = {f"object-{policy.index}": policy for policy in site.policies}
     return [
-        build_ring_object(site, ring, replicas_of(base.world, ring, policies.get(ring)), base.ring_spec(ring))
-        for ring in (state.task.ring for state in states)
-        if ring not in made
+        build_ring_object(
+            site,
+            state.task.ring,
+            state.task.shape.part_power,
+            replicas_of(base.world, state.task.ring, policies.get(state.task.ring)),
+            base.ring_spec(state.task.ring),
+        )
+        for state in states
+        if state.task.ring not in made
     ]
 
 

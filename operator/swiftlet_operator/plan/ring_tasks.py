@@ -22,6 +22,7 @@ from swiftlet_operator.build.storage import devices_of
 from swiftlet_operator.checks import policies_of, pools_of, replicas_of
 from swiftlet_operator.manifests import (
     ALLOW_SCALE_IN,
+    RING,
     TOPOLOGY_ZONE,
     Manifest,
     labels_of,
@@ -100,8 +101,17 @@ def _draft(world: World, task: Task) -> RingState:
         return RingState(task, expected, before, None, str(error))
     if before is None or facts is None:
         return RingState(task, expected, None, None)
+    if not _is_asked(world, task.ring):
+        # Defaults are for rings that are yet to be made.
+        task = replace(task, shape=replace(task.shape, part_power=facts.part_power))
+        expected = chunk_count(task.shape.part_power, task.shape.replicas)
     published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones)
     return RingState(task, expected, before, None, published=published)
+
+
+def _is_asked(world: World, ring: str) -> bool:
+    """Whether there is a Ring object for the ring now."""
+    return any(one.spec.ring_name == ring and (RING.kind, one.meta.name) in world.own for one in world.ring_objects)
 
 
 def _step(draft: RingState, how: Callable[[Task, Saved | None], Outcome]) -> RingState:

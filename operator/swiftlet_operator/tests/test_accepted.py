@@ -133,6 +133,20 @@ async def test_a_ring_object_that_is_gone_comes_back_as_it_was() -> None:
     assert scene.rings_laid_out()["object-0"] == laid_out
 
 
+async def test_a_cluster_that_is_made_again_without_its_part_power_takes_up_its_rings() -> None:
+    scene = await settled()
+    laid_out = dict(scene.rings_laid_out())
+    for name in ("store-account", "store-container", "store-object-0"):
+        lose(scene, "Ring", name)
+    lose(scene, "ConfigMap", "store-accepted")
+    scene.cluster["spec"]["rings"] = {"partPower": 14}
+    await scene.settle()
+
+    assert scene.condition("RingsBalanced") == ("True", "Balanced")
+    assert scene.kube.find("Ring", "store-object-0")["spec"]["partPower"] == 6
+    assert scene.rings_laid_out() == laid_out
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", '{"storageclusters": {}}'])
 async def test_without_accepted_specs_a_cluster_whose_specs_are_wrong_is_left_as_it_is(text: str | None) -> None:
     scene = await settled(("StoragePolicy", "gold", GOLD))

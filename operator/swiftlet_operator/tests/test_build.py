@@ -214,7 +214,7 @@ def test_rings_and_users_are_written_as_the_services_read_them() -> None:
 
 
 def test_ring_objects_have_the_clusters_defaults() -> None:
-    assert build_ring_object(site("minimal"), "object-1", 2.0)["spec"] == {
+    assert build_ring_object(site("minimal"), "object-1", 14, 2.0)["spec"] == {
         "clusterRef": {"name": "store"},
         "type": "object",
         "policyIndex": 1,

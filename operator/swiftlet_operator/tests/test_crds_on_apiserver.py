@@ -367,7 +367,6 @@ def test_a_misspelt_field_is_refused_not_dropped(apiserver: ApiServer, kind: str
 
 # --- refused later ---------------------------------------------------------------------------------------------------
 
-NO_SHRINKING = "a volume can grow but not shrink; add a pool with smaller volumes and drain this one"
 SAME_CLASS = "the storage class of existing volumes can't change; add a pool with the other class and drain this one"
 SAME_ZONING = (
     "a pool can't change between having zones and having none, its pods would all be replaced; add another pool and "
@@ -378,15 +377,6 @@ SAME_CLUSTER = "clusterRef can't change: delete this object and create another o
 
 FIXED: list[tuple[str, Changes, Changes, str, str]] = [
     ("StorageCluster", {}, {"rings.partPower": 15}, "spec.rings.partPower", SAME_PART_POWER),
-    ("StorageCluster", {}, {"pools.0.storage.size": "99Gi"}, "spec.pools[0].storage", NO_SHRINKING),
-    (
-        "StorageCluster",
-        {"pools.1": POOL | {"name": "new"}},
-        {"pools": [POOL | {"name": "new", "storage": {"size": "1Gi"}}]},
-        "spec.pools[0].storage",
-        NO_SHRINKING,
-    ),
-    ("StorageCluster", {}, {"container.storage.size": "9Gi"}, "spec.container.storage", NO_SHRINKING),
     (
         "StorageCluster",
         {"pools.0.storage.className": "fast"},
@@ -477,6 +467,8 @@ def test_what_is_fixed_stays(
 
 FREE: list[tuple[str, Changes, Changes]] = [
     ("StorageCluster", {}, {"pools.0.storage.size": "0.2Ti", "container.storage.size": "11Gi"}),
+    # Volumes that can't be made so large may be asked for smaller again; the operator knows what there is.
+    ("StorageCluster", {}, {"pools.0.storage.size": "99Gi", "container.storage.size": "9Gi"}),
     ("StorageCluster", {}, {"pools.0.replicas": 4, "image": "swiftlet:2", "paused": True, "proxy.replicas": 5}),
     (
         "StorageCluster",

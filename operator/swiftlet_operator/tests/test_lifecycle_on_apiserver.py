@@ -73,6 +73,11 @@ async def test_volumes_grow_where_their_class_lets_them(apiserver: ApiServer, ku
         assert grown == []
         assert await condition(cluster, "VolumesResized") == ("False", "ExpansionNotAllowed")
         assert await cluster.step() == []
+        # What the message advises.
+        await change(cluster, {"pools": [{**pool, "storage": {"size": "10Gi"}}]})
+        await cluster.step()
+        assert await condition(cluster, "VolumesResized") == ("True", "AsAsked")
+        assert await condition(cluster, "SpecValid") == ("True", "Valid")
         return
     assert len(grown) == 3
     assert claim["spec"]["resources"]["requests"]["storage"] == "20Gi"
