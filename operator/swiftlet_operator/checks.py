@@ -149,9 +149,7 @@ def _storage_grows(world: World) -> Iterator[Verdict]:
         f"{field} is {size}, and volumes of {asked} can't shrink: set it to {asked} or more"
         for (field, size), asked in sorted(largest.items())
     )
-    message = (
-        f"{smaller or 'no volume is larger than it should be'}; or add a pool of smaller volumes and drain this one"
-    )
+    message = f"{smaller or 'no volume is larger than it should be'}; or add a smaller pool and drain this one"
     yield Verdict("StorageShrunk", message, bool(largest))
 
 
