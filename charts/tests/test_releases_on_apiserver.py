@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.apiserver
 
 SOURCES: dict[str, dict[str, Any]] = {one["metadata"]["name"]: one for one in map(yaml.safe_load, crd_files().values())}
 CLUSTERS = "storageclusters.swiftlet.io"
+SERVED_WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -45,6 +47,11 @@ def store(cluster: Cluster, namespace: str, policy: str | None = None, finalizer
         example["spec"]["deletionPolicy"] = policy
     path = f"/apis/swiftlet.io/v1alpha1/namespaces/{namespace}/storageclusters"
     answer = cluster.server.create(path, example)
+    deadline = time.monotonic() + SERVED_WITHIN_S
+    while answer.status == 404 and time.monotonic() < deadline:
+        # Helm does not wait until the API server serves a definition that is among a release's templates.
+        time.sleep(0.1)
+        answer = cluster.server.create(path, example)
     assert answer.status == 201, answer.message
     return f"{path}/store"
 

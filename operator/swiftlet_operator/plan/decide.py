@@ -127,7 +127,8 @@ def _make_true(
         first=tuple(keys),
         create=(*credentials, *ring_objects),
         apply=(
-            (build_accepted(site, base.specs),),
+            # Once all rings have their objects, so that the specs are written once.
+            () if ring_objects else (build_accepted(site, base.specs),),
             (build_users(site, logins),),
             *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
             tuple(quotas(world, site, verdicts)),
