@@ -225,6 +225,11 @@ image-check: setup ## build the image; its size, its user, that everything start
 sbom: setup ## what the image is made of, as CycloneDX in build/sbom.json; ROOT= its root file system, for Debian's packages
 	@hack/sbom "$(ROOT)"
 
+# make release SIGN=KEY REPOSITORY=registry/name BASE_URL=https://.../v0.2.0 PLATFORMS='linux/amd64 linux/arm64' SNAPSHOT=1
+.PHONY: release
+release: setup ## images, chart, plugin, OLM bundle, bills of materials and provenance in dist/; hack/release says how
+	@hack/release
+
 .PHONY: lock
 lock: ## pin requirements/*.in anew
 	@hack/lock

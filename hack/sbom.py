@@ -114,22 +114,30 @@ def bill(components: list[Component], version: str) -> dict[str, Any]:
     }
 
 
+def image_components(root: Path) -> list[Component]:
+    """What an image is made of, by its root file system; LookupError when that has no list of Debian packages."""
+    system = list(debian(root))
+    if not system:
+        raise LookupError(f"{root} has no list of Debian packages")
+    return [*crates(ROOT / "native"), *installed_python(root), *system]
+
+
+def locked_components() -> list[Component]:
+    """What every image is made of, by the locks alone."""
+    return [*crates(ROOT / "native"), *locked_python((ROOT / "requirements" / "operator.txt").read_text("utf-8"))]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default="", help="the image's root file system")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "sbom.json")
     options = parser.parse_args(arguments)
-    found = list(crates(ROOT / "native"))
-    if options.root:
-        root = Path(options.root)
-        system = list(debian(root))
-        if not system:
-            sys.stderr.write(f"error: {root} has no list of Debian packages\n")
-            return 1
-        found += [*installed_python(root), *system]
-    else:
-        found += locked_python((ROOT / "requirements" / "operator.txt").read_text("utf-8"))
+    try:
+        found = image_components(Path(options.root)) if options.root else locked_components()
+    except LookupError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
     version = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text("utf-8"))["workspace"]["package"]["version"]
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(bill(found, version), indent=1) + "\n", "utf-8")
