@@ -22,6 +22,8 @@ from hack.releasing.version import ROOT, Release, ReleaseError
 Manifest = dict[str, Any]
 NAMESPACE = "swiftlet-system"
 PACKAGE = "swiftlet"
+KUBERNETES = "1.29.0"
+"""The oldest version that the chart takes (`kubeVersion` in Chart.yaml)."""
 KEPT = ("Service", "ConfigMap", "PodDisruptionBudget")
 """Kinds that the chart renders for the operator and that OLM takes as they are."""
 _WATCHED = {
@@ -62,6 +64,7 @@ def write_bundle(helm: str, chart: Path, release: Release, image: str, target: P
 def render(helm: str, chart: Path) -> Iterator[Manifest]:
     """What the chart makes of an operator, without its hooks and without Prometheus' kinds."""
     command = [helm, "template", "swiftlet", str(chart), "--namespace", NAMESPACE, "--no-hooks"]
+    command += ["--kube-version", KUBERNETES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ReleaseError(f"helm template: {done.stderr.strip()}")
@@ -97,7 +100,7 @@ def service_version(
             "description": (ROOT / "README.md").read_text("utf-8").split("\n## ")[0].partition("\n")[2].strip(),
             "version": release.version,
             "maturity": "alpha",
-            "minKubeVersion": "1.29.0",
+            "minKubeVersion": KUBERNETES,
             "keywords": ["storage", "object-store", "swift", "openstack"],
             "provider": {"name": "Swiftlet"},
             "icon": [{"base64data": base64.b64encode(_icon()).decode(), "mediatype": "image/svg+xml"}],

@@ -1,7 +1,8 @@
 """The kubectl plugin as archives for krew, one for each platform, and the manifest that krew installs it by.
 
-An archive holds a launcher, the modules that the plugin imports, and the packages that it depends on for each version of
-Python that is supported; it runs with the Python that a user's machine has (https://krew.sigs.k8s.io/docs/developer-guide).
+An archive holds a launcher, the modules that the plugin imports, and the packages that it depends on for each version
+of Python that is supported; it runs with the Python that a user's machine has
+(https://krew.sigs.k8s.io/docs/developer-guide).
 """
 
 from __future__ import annotations
