@@ -1,7 +1,7 @@
 """Write dist/ from images that are built: `hack/release` calls it, once before it builds them and once after.
 
 python -m hack.releasing check  [--snapshot]
-python -m hack.releasing write  [--snapshot] --repository NAME --base-url URL --sign KEY|none --helm PROGRAM LAYOUT...
+python -m hack.releasing write  [--snapshot] --repository NAME --base-url URL --sign KEY|none --helm PROGRAM --layouts FOLDER...
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--base-url", default="")
     parser.add_argument("--sign", default="none")
     parser.add_argument("--helm", default="helm")
-    parser.add_argument("layouts", nargs="*", type=Path)
+    parser.add_argument("--layouts", nargs="+", type=Path, default=[])
     options = parser.parse_args(arguments)
     try:
         release = find_release(snapshot=options.snapshot)
