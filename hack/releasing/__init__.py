@@ -1,4 +1,4 @@
-"""What `make release` writes into dist/, apart from building the images: one module for each artifact.
+"""Write the artifacts of a release into dist/ once the images are built: one module for each kind of artifact.
 
 Nothing here asks a network or publishes anything. The same commit gives the same files, but for signatures.
 """

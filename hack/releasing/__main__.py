@@ -1,7 +1,8 @@
 """Write dist/ from images that are built: `hack/release` calls it, once before it builds them and once after.
 
 python -m hack.releasing check  [--snapshot]
-python -m hack.releasing write  [--snapshot] --repository NAME --base-url URL --sign KEY|none --helm PROGRAM --layouts FOLDER...
+python -m hack.releasing write  [--snapshot] --repository NAME --base-url URL --sign KEY|none --helm PROGRAM
+                                --layouts FOLDER...
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hack.releasing.version import ROOT, Release, ReleaseError, find_release
 
 DIST = ROOT / "dist"
 _OF_SBOM = ("var/lib/dpkg/status", "usr/local/lib/python3")
-"""Where the bill of materials finds what an image holds."""
+"""Paths in an image that the bill of materials is made from."""
 
 
 def main(arguments: list[str] | None = None) -> int:

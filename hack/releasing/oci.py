@@ -30,11 +30,11 @@ class Image:
 
     layout: Path
     descriptor: Json
-    """Of its manifest: `mediaType`, `digest`, `size` and `platform`."""
+    """The descriptor of its manifest has `mediaType`, `digest`, `size` and `platform`."""
 
     @property
     def platform(self) -> str:
-        """Such as linux/amd64."""
+        """Return operating system and machine, such as linux/amd64."""
         about = self.descriptor["platform"]
         return f"{about['os']}/{about['architecture']}"
 

@@ -62,7 +62,7 @@ def write_bundle(helm: str, chart: Path, release: Release, image: str, target: P
 
 
 def render(helm: str, chart: Path) -> Iterator[Manifest]:
-    """What the chart makes of an operator, without its hooks and without Prometheus' kinds."""
+    """Yield the objects that the chart renders, without its hooks and without Prometheus' kinds."""
     command = [helm, "template", "swiftlet", str(chart), "--namespace", NAMESPACE, "--no-hooks"]
     command += ["--kube-version", KUBERNETES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -74,7 +74,7 @@ def render(helm: str, chart: Path) -> Iterator[Manifest]:
 def service_version(
     rendered: Iterable[Manifest], definitions: Iterable[Manifest], release: Release, image: str
 ) -> Manifest:
-    """The ClusterServiceVersion."""
+    """Return the ClusterServiceVersion that OLM installs the operator by."""
     by_kind: dict[str, list[Manifest]] = {}
     for one in rendered:
         by_kind.setdefault(one["kind"], []).append(one)

@@ -14,7 +14,7 @@ TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signs: a key of GnuPG by fingerprint, key id or mail address."""
+    """Signs with a key of GnuPG, which is named by fingerprint, key id or mail address."""
 
     key: str
 

@@ -20,7 +20,7 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is released."""
+    """A version, and the commit that it is made of."""
 
     version: str
     """Semantic version, such as 0.2.0, or 0.2.0-dev.g1a2b3c4d5e for a snapshot."""
