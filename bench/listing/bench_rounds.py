@@ -99,9 +99,7 @@ async def measure(count: int) -> None:
             client = Counting()
             transport = HttpListingTransport(client)
             stack.push_async_callback(transport.close)
-            replicator = Replicator(
-                lambda ring: devices[:1], lambda _: ring, databases_by(transport, lambda _: devices[:1], lambda _: ring)
-            )
+            replicator = Replicator(lambda ring: devices[:1], lambda _: ring, databases_by(transport))
             began = time.perf_counter()
             while not (await replicator.run_round(list(POLICIES.values()))).clean:  # noqa: ASYNC110 - others look
                 await asyncio.sleep(0.5)

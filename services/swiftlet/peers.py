@@ -218,13 +218,8 @@ class SyncTransport(Protocol):
         """Set hash per suffix."""
         ...
 
-    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
-        ...
-
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
-        whose server does not know such questions, or speaks another version of them."""
+        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError."""
         ...
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
@@ -234,6 +229,10 @@ class SyncTransport(Protocol):
 
 class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
     """Objects on other nodes' devices."""
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """What the device holds in a suffix."""
+        ...
 
     async def put(
         self,

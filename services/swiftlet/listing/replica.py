@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 
 from swiftlet.errors import NotFound, StoreFormatError
@@ -30,21 +29,6 @@ PAGE_DIGESTS = 16
 """Pages of sync whose set hashes are in one answer."""
 PAGE_DATABASES = 5000
 """Databases in one page of what a device holds."""
-_PAUSE_EVERY = 64
-
-
-async def differing(store: ListingStore, databases: Sequence[tuple[DatabaseId, bytes]]) -> list[DatabaseId]:
-    """Which of these databases the device does not hold with this fingerprint."""
-    found: list[DatabaseId] = []
-    for index, (id, fingerprint) in enumerate(databases):
-        if index % _PAUSE_EVERY == 0:
-            await asyncio.sleep(0)
-        try:
-            if await store.fingerprint(id) != fingerprint:
-                found.append(id)
-        except (NotFound, StoreFormatError):
-            found.append(id)
-    return found
 
 
 async def databases_after(

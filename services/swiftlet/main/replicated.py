@@ -97,12 +97,8 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
     rings = RingSet.of(settings, objects=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     transport = use_listing_transport(app, settings.cluster, section)
-    wares = databases_by(
-        transport,
-        LocalDevices(section.databases),
-        lambda kind: database_ring(rings, kind),
-        Patience(IMPATIENT if by_hand else patience_of(section.database_interval_s)),
-    )
+    patience = Patience(IMPATIENT if by_hand else patience_of(section.database_interval_s))
+    wares = databases_by(transport, patience)
     if not by_hand:
         use_rows_audit(app, settings, rings, transport)
     indexes = list(POLICIES.values())

@@ -252,7 +252,6 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("POST", f"{claims}/settle/many", server.claims.settle_claims, small),
         ("POST", f"{claims}/cancel", server.claims.cancel_claim, small),
         ("POST", f"{claims}/cancel/many", server.claims.cancel_claims, small),
-        ("POST", sync, server.sync.differing, large),
         ("GET", sync, server.sync.knock, small),
         ("POST", sync + "/{kind}", server.sync.databases, small),
         ("GET", sync + "/{kind}", server.sync.held_partitions, small),

@@ -116,14 +116,6 @@ class SyncRoutes:
             return {"gone": False}
         return {"gone": await store.remove(id, fingerprint)}
 
-    # Replicas, and the rounds of versions before sessions.
-
-    async def differing(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"differing": [index, ...]}`."""
-        asked = [_asked(entry) for entry in array(fields, "databases")]
-        found = set(await replica.differing(self._store(request), asked))
-        return {"differing": [index for index, (id, _) in enumerate(asked) if id in found]}
-
     async def databases(self, request: web.Request, fields: Answer) -> Answer:
         """`databases`, and whether there are `more` behind them."""
         after = None if fields.get("after") is None else wire.id_from_text(fields["after"])
@@ -191,9 +183,3 @@ def _kind(request: web.Request) -> DatabaseKind:
         return DatabaseKind(request.match_info["kind"])
     except ValueError as error:
         raise WireError(str(error)) from error
-
-
-def _asked(entry: object) -> tuple[DatabaseId, bytes]:
-    if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
-        raise WireError("an entry of databases is not [database, fingerprint]")
-    return wire.id_from_text(entry[0]), wire.digest_from_wire({"fingerprint": entry[1]}, "fingerprint")

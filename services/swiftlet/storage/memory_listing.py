@@ -257,10 +257,6 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         """See `ListingTransport.update_containers`."""
         await self._ask(device, lambda store: store.update_containers(partition, account, rows))
 
-    async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
-        """See `ListingSyncTransport.differing`."""
-        return await self._ask(device, lambda store: replica.differing(store, databases))
-
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:

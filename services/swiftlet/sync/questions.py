@@ -1,10 +1,10 @@
-"""Questions of sessions, to peers and to the own device, and the answers in terms that the machines understand.
+"""Questions of sessions to peers and to the own device, and their answers in the terms that sessions understand.
 
-Servers of earlier versions are asked by the requests that they know (`swiftlet.sync.older`), and count as primaries
-where the own ring says so, as they can't say it themselves: a cluster is upgraded node by node, and stays in sync.
+A server that has no ring of the policy yet, or whose ring does not have the device, can't say what it is a primary of.
+It counts as a primary where the ring of the one who asks says so.
 
-Fault model: a device may be away, answer garbage or not know the question. Garbage is treated as not knowing: a server
-that is broken fails at the other requests as well.
+Fault model: a device may be away, or answer what is no answer. Both are NodeErrors that end the session.
+Garbage is counted and logged besides: it is a program's fault, and no repair of the network makes it go away.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import replace
 import structlog
 from prometheus_client import Counter
 
-from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
+from swiftlet.errors import NodeError
 from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.older import answer_for
 from swiftlet.sync.session.answers import in_runs
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
@@ -30,50 +29,31 @@ from swiftlet.sync.session.messages import (
 )
 from swiftlet.transport.wire import WireError
 
-OLDER = Counter(
-    "swiftlet_replicator_older_servers_total",
-    "Servers of devices that in a round did not know the questions of sessions, or not their ring.",
-    ["lacks"],
+GARBLED = Counter(
+    "swiftlet_replicator_garbled_answers_total",
+    "Answers to questions of sessions that could not be decoded: the peer runs another version, or is damaged.",
 )
 
 _log = structlog.get_logger("replicator")
 
 
 class Questions:
-    """Those of one round."""
+    """Asks devices over a transport."""
 
     def __init__(self, transport: SyncTransport) -> None:
-        """Nobody is known to be of an earlier version."""
+        """`transport` reaches the devices that are asked."""
         self._transport = transport
-        self._older: set[str] = set()
-        self._without_ring: set[str] = set()
 
     async def ask(self, device: Device, request: Request) -> Reply:
-        """The answer; NodeError."""
-        if device.address not in self._older:
-            data = encode(request)
-            try:
-                return self._own_words(device, in_runs(await self._transport.ask(device, data)))
-            except (NodeUnreachable, NodeTimeout, NodeBusy):
-                raise
-            except (NodeError, WireError) as error:
-                reason = str(error)
-        else:
-            reason = ""
-        reply = await answer_for(self._transport, device, request)
-        if reason:
-            self._older.add(device.address)
-            OLDER.labels("questions").inc()
-            _log.info("device is asked as in the version before", device=device.name, reason=reason)
-        return _by_own_ring(reply)
-
-    def _own_words(self, device: Device, reply: Reply) -> Reply:
-        if reply.ring_version != UNKNOWN_RING:
-            return reply
-        if device.address not in self._without_ring:
-            self._without_ring.add(device.address)
-            OLDER.labels("rings").inc()
-        return _by_own_ring(reply)
+        """Return the device's answer; NodeError, also for an answer that can't be decoded."""
+        answer = await self._transport.ask(device, encode(request))
+        try:
+            reply = in_runs(answer)
+        except WireError as error:
+            GARBLED.inc()
+            _log.warning("answer of a session can't be decoded", device=device.name, error=str(error))
+            raise NodeError(f"{device.address} answered what is no answer of a session: {error}") from error
+        return _by_own_ring(reply) if reply.ring_version == UNKNOWN_RING else reply
 
 
 def _by_own_ring(reply: Reply) -> Reply:

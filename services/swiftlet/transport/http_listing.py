@@ -235,13 +235,6 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
         for body in wire.rows_bodies(rows):
             await self._account(device, "POST", partition, account, body, None, "/rows")
 
-    async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
-        """See `ListingSyncTransport.differing`."""
-        body = {"databases": [[wire.id_to_wire(id), fingerprint.hex()] for id, fingerprint in databases]}
-        answer = await self._call(device, "POST", f"/v1/sync/{device.device}", {}, body)
-        with _well_formed(device):
-            return [databases[_index(entry, len(databases))][0] for entry in array(answer, "differing")]
-
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:
@@ -285,9 +278,3 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
 
 def _goes_on(after: DatabaseId | None, last: DatabaseId) -> bool:
     return after is None or (last.partition, last.digest) > (after.partition, after.digest)
-
-
-def _index(value: object, count: int) -> int:
-    if type(value) is not int or not 0 <= value < count:
-        raise WireError(f"{value!r} is no index of what was asked")
-    return value

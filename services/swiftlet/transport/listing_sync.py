@@ -12,10 +12,6 @@ from swiftlet.ring.model import Device
 class ListingSyncTransport(Protocol):
     """Databases on other nodes' devices, whole. Errors as with `ListingTransport`."""
 
-    async def differing(self, device: Device, databases: Sequence[tuple[DatabaseId, bytes]]) -> Sequence[DatabaseId]:
-        """Which of these databases are not there with this fingerprint."""
-        ...
-
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:
@@ -53,15 +49,12 @@ class ListingSyncTransport(Protocol):
         """
         ...
 
-    # What servers know that take part in sync sessions.
-
     async def knock(self, device: Device) -> None:
         """NodeError unless the device's server answers."""
         ...
 
     async def ask_sync(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError also from a device
-        whose server does not know such questions."""
+        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError."""
         ...
 
     async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:

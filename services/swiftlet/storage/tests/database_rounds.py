@@ -41,7 +41,7 @@ class Rounds:
             return [one for one in found.devices if one is not None and one.id == device.id]
 
         self.patience = patience
-        wares = databases_by(transport, own, lambda kind: rings[kind](), patience)
+        wares = databases_by(transport, patience)
         self.neighbours = Neighbours(
             Observer(node_of(device), device.node),
             FailureTable(limit=3),

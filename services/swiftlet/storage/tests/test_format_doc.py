@@ -24,7 +24,6 @@ from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_put import parse_small
 from swiftlet.storage.object_server import ObjectServerSettings, create_object_app
 from swiftlet.storage.outbox import Outbox
-from swiftlet.sync.databases import older
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import http_client, listing_wire, object_messages, row_wire, wire
 from swiftlet.transport.http_client import HttpSettings
@@ -44,7 +43,6 @@ MODULES: dict[str, ModuleType] = {
     "object_put": object_put,
     "frames": frames,
     "replica": replica,
-    "older": older,
     "statusz": statusz,
 }
 SETTINGS = (HttpSettings, ServeOptions, ObjectServerSettings, ReportSettings)

@@ -1,29 +1,25 @@
 """Databases as what rounds compare and bring: container servers asked in the terms of sessions.
 
-Fault model: that of `swiftlet.sync.databases.exchange` and `older`. A database that a server will not have, or can't
+Fault model: that of `swiftlet.sync.databases.exchange`. A database that a server will not have, or can't
 read, keeps no other from being brought.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from prometheus_client import Counter
 
-from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, NotFound, SwiftletError, Unavailable
-from swiftlet.model import DatabaseKind, Entry, ObjectKey
-from swiftlet.ring.lookup import Ring
+from swiftlet.errors import NotFound, SwiftletError, Unavailable
+from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring.model import Device
-from swiftlet.store import sethash
 from swiftlet.sync.databases.entries import RINGS, database_of, fingerprint_of, kind_of
 from swiftlet.sync.databases.exchange import Exchange, Outcome
-from swiftlet.sync.databases.older import OlderServers
 from swiftlet.sync.databases.patience import Patience, Word
 from swiftlet.sync.databases.rules import DatabaseRules
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import expect
-from swiftlet.sync.session.entries import suffix_of
 from swiftlet.sync.session.messages import UNKNOWN_RING, AskSuffixes, Suffixes, decode_reply, encode
 from swiftlet.sync.share import Share
 from swiftlet.sync.wares import Moved, Wares
@@ -47,12 +43,9 @@ class Overdue(Unavailable):
 class DatabaseTransport:
     """`SyncTransport` to container servers; policies are those of `swiftlet.sync.databases.entries`."""
 
-    def __init__(self, transport: ListingSyncTransport, own: Callable[[Ring], Sequence[Device]], rings: Rings) -> None:
-        """`own` picks the devices of a ring that this replicator works for."""
+    def __init__(self, transport: ListingSyncTransport) -> None:
+        """`transport` reaches the container servers; its owner closes it."""
         self._transport = transport
-        self._rings = rings
-        self._own = own
-        self.older = OlderServers(transport, lambda kind: own(rings(kind)))
 
     async def policies(self, device: Device) -> list[int]:
         """Every server has both rings."""
@@ -61,28 +54,13 @@ class DatabaseTransport:
 
     async def partitions(self, device: Device, policy: int) -> list[int]:
         """Partitions with any database on the device."""
-        kind = kind_of(policy)
-        try:
-            return list(await self._transport.held_partitions(device, kind))
-        except (NodeUnreachable, NodeTimeout, NodeBusy):
-            raise
-        except NodeError:
-            if self._is_own(device, kind):
-                raise
-        return sorted(await self.older.entries(device, kind))
+        return list(await self._transport.held_partitions(device, kind_of(policy)))
 
     async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
         """Set hash per suffix."""
-        if self._is_own(device, kind_of(policy)):
-            question = encode(AskSuffixes(policy, UNKNOWN_RING, (partition,)))
-            reply = expect(decode_reply(await self._transport.ask_sync(device, question)), Suffixes)
-            return reply.found[0].hashes if reply.found else {}
-        return hashes_of((await self.older.entries(device, kind_of(policy))).get(partition, ()))
-
-    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What a server without sessions holds in a suffix."""
-        found = (await self.older.entries(device, kind_of(policy))).get(partition, ())
-        return [entry for entry in found if suffix_of(entry) == suffix]
+        question = encode(AskSuffixes(policy, UNKNOWN_RING, (partition,)))
+        reply = expect(decode_reply(await self._transport.ask_sync(device, question)), Suffixes)
+        return reply.found[0].hashes if reply.found else {}
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a session."""
@@ -91,21 +69,6 @@ class DatabaseTransport:
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy, if it is as the entry says."""
         return await self._transport.forget_database(device, database_of(key), fingerprint_of(entry))
-
-    def _is_own(self, device: Device, kind: DatabaseKind) -> bool:
-        return any(own.id == device.id for own in self._own(self._rings(kind)))
-
-
-Rings = Callable[[DatabaseKind], Ring]
-"""The newest ring of a kind; Unavailable."""
-
-
-def hashes_of(entries: Sequence[Entry]) -> dict[str, bytes]:
-    """The suffix hashes of entries."""
-    by_suffix: dict[str, list[Entry]] = {}
-    for entry in entries:
-        by_suffix.setdefault(suffix_of(entry), []).append(entry)
-    return {suffix: sethash.to_bytes(sethash.of_entries(some)) for suffix, some in by_suffix.items()}
 
 
 class _Carrier:
@@ -150,18 +113,7 @@ class _Carrier:
         raise Overdue(f"{what} differs, and was left alone for long")
 
 
-def databases_by(
-    transport: ListingSyncTransport,
-    own: Callable[[Ring], Sequence[Device]],
-    rings: Rings,
-    patience: Patience | None = None,
-) -> Wares:
-    """Databases, as that transport reaches them; `own` picks the devices of a ring that this replicator works for."""
+def databases_by(transport: ListingSyncTransport, patience: Patience | None = None) -> Wares:
+    """Databases, as that transport reaches them."""
     patience = patience or Patience()
-    devices = DatabaseTransport(transport, own, rings)
-
-    def begin() -> None:
-        patience.begin()
-        devices.older.forget()
-
-    return Wares(devices, _Carrier(transport, patience).carry, DatabaseRules(), begin)
+    return Wares(DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseRules(), patience.begin)
