@@ -9,7 +9,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.errors import NodeError, NodeTimeout
+from swiftlet.errors import NodeTimeout
 from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
@@ -25,22 +25,11 @@ from swiftlet.sync.session.messages import AskEntries, decode_request
 NAMES = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(12)]
 
 
-class Before(MemoryObjectTransport):
-    """Servers of the version before sessions."""
-
-    async def ask(self, device: Device, message: bytes) -> bytes:
-        await self.policies(device)
-        raise NodeError("the node answered 405 without saying why")
-
-
-@pytest.fixture(
-    params=[(MemoryStore, True), (FaultyNativeStore, True), (MemoryStore, False)],
-    ids=["memory", "native", "before"],
-)
+@pytest.fixture(params=[MemoryStore, FaultyNativeStore], ids=["memory", "native"])
 async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
-        made.stores.update({address: request.param[0]() for address in made.stores})
-        made.transport = (MemoryObjectTransport if request.param[1] else Before)(made.stores, patience_s=0.0)
+        made.stores.update({address: request.param() for address in made.stores})
+        made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
         yield made
         for store in made.stores.values():
             store.close()
@@ -386,14 +375,8 @@ class TestHandoffs:
         handoff = cluster.handoffs()[0]
         cluster.place(handoff, 2)
         first, *_ = cluster.primaries()
-        entries, ask = cluster.transport.entries, cluster.transport.ask
+        ask = cluster.transport.ask
         asked: list[str] = []
-
-        async def failing(device: Device, *arguments: object) -> object:
-            asked.extend([device.name] * (device == first))
-            if device == first and len(asked) > 1:
-                raise NodeTimeout("no proof")
-            return await entries(device, *arguments)  # type: ignore[arg-type]
 
         async def failing_ask(device: Device, message: bytes) -> bytes:
             asked.extend([device.name] * (device == first and isinstance(decode_request(message), AskEntries)))
@@ -401,13 +384,10 @@ class TestHandoffs:
                 raise NodeTimeout("no proof")
             return await ask(device, message)
 
-        monkeypatch.setattr(cluster.transport, "entries", failing)
-        if not isinstance(cluster.transport, Before):
-            monkeypatch.setattr(cluster.transport, "ask", failing_ask)
+        monkeypatch.setattr(cluster.transport, "ask", failing_ask)
         report = await round_of(cluster, handoff)
         assert (report.pushed, report.removed, report.failed) == (3, 0, 1)
         assert cluster.info(handoff) is not None
-        monkeypatch.setattr(cluster.transport, "entries", entries)
         monkeypatch.setattr(cluster.transport, "ask", ask)
         assert (await round_of(cluster, handoff)).removed == 1
 

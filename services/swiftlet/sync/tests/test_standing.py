@@ -23,7 +23,7 @@ from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
-from swiftlet.sync.tests.test_replicator import NAMES, Before, in_one_partition
+from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
 
 NOW_S = 1_000_000.0
 
@@ -43,10 +43,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=[MemoryObjectTransport, Before], ids=["sessions", "before"])
-async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+@pytest.fixture
+async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path, devices=5) as made:
-        made.transport = request.param(made.stores, patience_s=0.0)
+        made.transport = MemoryObjectTransport(made.stores, patience_s=0.0)
         yield made
 
 
@@ -437,10 +437,8 @@ class TestRingsThatDiffer:
             moved.append(sum(report.pushed + report.pulled for report in reports))
             for path in paths:
                 assert {a.host, b.host} <= cluster.holders(path)
-        if not isinstance(cluster.transport, Before):
-            # Servers that do not say what they take themselves for are given what they give away, again and again.
-            assert sum(moved) <= 3 * count
-            assert moved[4:] == [0] * 8
+        assert sum(moved) <= 3 * count
+        assert moved[4:] == [0] * 8
         for worker in team:
             worker.ring = new
         for _ in range(3):
@@ -470,8 +468,6 @@ class TestRingsThatDiffer:
     async def test_a_device_that_does_not_take_itself_for_a_primary_is_given_nothing_and_proves_nothing(
         self, cluster: MemoryCluster, clock: Clock
     ) -> None:
-        if isinstance(cluster.transport, Before):
-            return
         a, b, c, d, _ = cluster.devices
         old, new = ring_of(cluster, 1, [a, b, c]), ring_of(cluster, 2, [a, b, d])
         for device in (a, b, c):
