@@ -864,7 +864,7 @@ class Front:
         """Whether its thread runs; without it nobody accepts."""
 
     def leave(self) -> None:
-        """Accept no more, close what is idle, and the rest when it is answered."""
+        """Accept no more, hand over what is idle, and tell the clients of the rest that their next answer is the last."""
 
     def has_left(self) -> bool:
         """Whether `leave` has been done: what is open is being answered."""

@@ -247,6 +247,10 @@ class Door:
         while self._taking:
             await asyncio.wait(self._taking)
 
+    def is_busy(self) -> bool:
+        """Whether connections are at the front, or on their way to aiohttp."""
+        return bool(self._front.open() or self._front.waiting() or self._taking)
+
     async def close(self, patience_s: float) -> None:
         """Take nothing more; what the front still answers has that long to be finished."""
         await self._until(lambda: not self._front.open(), patience_s)

@@ -134,6 +134,10 @@ class HotPath:
             await self._running.door.leave()
             await self._running.making.finish()
 
+    def is_busy(self) -> bool:
+        """Whether connections are at the front."""
+        return self._running is not None and self._running.door.is_busy()
+
     async def close(self, patience_s: float) -> None:
         """Finish what the front answers, within that time, and end what is left."""
         running, self._running = self._running, None

@@ -43,5 +43,9 @@ def create_app(settings: MetadataSettings) -> web.Application:
 def run(settings: MetadataSettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.metadata
-    options = ServeOptions(drain_s=settings.drain_s, management=(section.host, section.management_port))
+    options = ServeOptions(
+        drain_s=settings.drain_s,
+        idle_s=section.idle_drain_s,
+        management=(section.host, section.management_port),
+    )
     return serve_app(lambda: create_app(settings), section.host, section.port, options, section.workers)

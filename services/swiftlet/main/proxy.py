@@ -109,6 +109,7 @@ def run(settings: ProxySettings) -> int:
     certificates, changes = certificates_of(section), SharedChanges()
     options = ServeOptions(
         drain_s=settings.drain_s,
+        idle_s=section.idle_drain_s,
         max_line_size=settings.limits.max_header_size,
         max_field_size=settings.limits.max_header_size,
         backlog=section.backlog,

@@ -383,6 +383,12 @@ class ProxySection(NodeTimeouts):
         le=65_535,
         description="Connections that may wait per worker to be accepted; the kernel caps it at net.core.somaxconn.",
     )
+    idle_drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=10.0,
+        description="Of drain_s: seconds after SIGTERM for which connections stay open on which nothing is asked, so "
+        "that the next request on each is answered, and its client told to ask elsewhere. Without such connections "
+        "the process does not wait. 0 closes them at once.",
+    )
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> ProxySection:
@@ -544,6 +550,12 @@ class MetadataSection(NodeTimeouts):
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0, description="Seconds that a worker remembers a container's policy; 0 asks for every request."
+    )
+    idle_drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=10.0,
+        description="Of drain_s: seconds after SIGTERM for which connections stay open on which nothing is asked, so "
+        "that the next request on each is answered, and its client told to ask elsewhere. Without such connections "
+        "the process does not wait. 0 closes them at once.",
     )
 
     @model_validator(mode="after")

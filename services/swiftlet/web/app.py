@@ -12,6 +12,7 @@ from swiftlet.web.loop_lag import watch_loop
 from swiftlet.web.malformed import log_without_bytes
 from swiftlet.web.management import MANAGEMENT, add_management_routes, management_of
 from swiftlet.web.metrics import HttpMetrics
+from swiftlet.web.parting import last_answers
 from swiftlet.web.requests import around_requests, mark_response
 from swiftlet.web.statusz import STATUS, StatusBoard
 
@@ -44,6 +45,7 @@ def create_base_app(
     app[READINESS] = Readiness()
     app[STATUS] = StatusBoard(service)
     app.on_response_prepare.append(mark_response)
+    app.on_response_prepare.append(last_answers(app[READINESS]))
     watch_loop(app, service)
     add_health_routes(app)
     if managed_apart:

@@ -18,7 +18,11 @@ class FrontDoor(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Accept no more, and give the server what is to be its."""
+        """Accept no more, and give the server all connections on which the door is not just answering a request."""
+        ...
+
+    def is_busy(self) -> bool:
+        """Whether it still has connections."""
         ...
 
     async def close(self, patience_s: float) -> None:

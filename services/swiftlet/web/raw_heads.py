@@ -15,7 +15,9 @@ its own answer (411) before they have theirs.
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -97,8 +99,31 @@ class RawHandler(RequestHandler):
         """As aiohttp makes it."""
         super().__init__(*arguments, **options)
         self._boundary = Boundary()
+        self._has_begun = False
+        """Whether a part of the next request's head has come."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell who wants to know of connections."""
+        server = self._manager
+        super().connection_made(transport)
+        if isinstance(server, RawServer) and server.on_connection is not None:
+            server.on_connection(self)
+
+    @property
+    def awaits_request(self) -> bool:
+        """Whether it waits for a request, of which nothing has been read."""
+        waits = self._waiter is not None and not self._waiter.done() and not self._messages
+        return waits and not self._has_begun and self.transport is not None
 
     def data_received(self, data: bytes) -> None:
+        """Hand on what has come, and note whether it is only a part of a head."""
+        waits = self._waiter is not None and not self._waiter.done()
+        known = self._request_count
+        self._take(data)
+        if data:
+            self._has_begun = waits and self._request_count == known
+
+    def _take(self, data: bytes) -> None:
         """Hand on what has come; nothing has, where aiohttp goes on with what it holds."""
         if not data:
             return super().data_received(data)
@@ -130,11 +155,16 @@ class RawHandler(RequestHandler):
 class RawServer(web.Server):
     """A server whose connections are such."""
 
+    on_connection: Callable[[RawHandler], None] | None = None
+    """Called with each new connection."""
+
     def __call__(self) -> RequestHandler:
         """A new connection's handler."""
         return RawHandler(self, loop=self._loop, **self._kwargs)
 
 
-def take_raw_heads(server: web.Server) -> None:
+def take_raw_heads(server: web.Server) -> RawServer:
     """Have the server's new connections be such."""
     server.__class__ = RawServer
+    assert isinstance(server, RawServer)
+    return server

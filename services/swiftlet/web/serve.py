@@ -1,7 +1,9 @@
 """Run an application until it is asked to end, then end without breaking anybody's request.
 
-On SIGTERM or SIGINT: readiness turns 503, the listeners close, idle connections close, requests in flight finish
-within `drain_s`, what is left is cut, and the process exits with 0. A second signal cuts at once.
+On SIGTERM or SIGINT: readiness turns 503, and each answer says that it is its connection's last. For `idle_s` new
+connections are still taken, and kept ones stay open for the request that may be on its way; then the listeners and the
+idle connections close (`swiftlet.web.parting`). Requests in flight finish within `drain_s`, counted from the signal,
+what is left is cut, and the process exits with 0. A second signal cuts at once.
 
 A handler is not cancelled when its client disconnects: a write that has begun on some replicas should reach the
 others. Handlers that stream notice by the failing write.
@@ -26,10 +28,12 @@ from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
 from swiftlet.web.management import MANAGEMENT
-from swiftlet.web.raw_heads import take_raw_heads
+from swiftlet.web.parting import LINGER_S, Parting
+from swiftlet.web.raw_heads import RawServer, take_raw_heads
 from swiftlet.web.sockets import listen
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LOOK_S = 0.01
 
 _log = get_logger("serve")
 
@@ -39,6 +43,8 @@ class ServeOptions:
     """How connections are treated; sizes in bytes, times in seconds."""
 
     drain_s: float = 25.0
+    idle_s: float = 0.0
+    """Of `drain_s`: how long kept connections stay open for one more request. Without any, nobody is waited for."""
     max_line_size: int = 8192
     """Of the request line."""
     max_field_size: int = 8192
@@ -89,7 +95,7 @@ async def serve(
     app: web.Application, sockets: Sequence[socket.socket], options: ServeOptions, asked: StopRequest
 ) -> None:
     """Serve `app` on listening sockets until asked to end, then drain."""
-    runner = web.AppRunner(
+    runner = _Runner(
         app,
         access_log_class=access_log_for(app[METRICS]),
         shutdown_timeout=options.drain_s,
@@ -108,8 +114,8 @@ async def serve(
         await runner.setup()
         assert runner.server is not None
         answer_without_target(runner.server)
-        take_raw_heads(runner.server)
-        if door is not None and not _opened(door, runner.server, sockets, options.keepalive_s):
+        server = take_raw_heads(runner.server)
+        if door is not None and not _opened(door, server, sockets, options.keepalive_s):
             door = None
         if door is None:
             for sock in sockets:
@@ -120,7 +126,7 @@ async def serve(
         app[READINESS].draining = True
         _log.info("draining", drain_s=options.drain_s)
     finally:
-        await _drain(runner, door, options.drain_s, asked)
+        await _drain(_Ending(runner, door, sockets, options), asked)
         # It answers to the end, so that it can be seen what a draining process still does.
         if management is not None:
             await management.cleanup()
@@ -148,19 +154,69 @@ def _opened(door: FrontDoor, server: web.Server, sockets: Sequence[socket.socket
     return True
 
 
-async def _end(runner: web.AppRunner, door: FrontDoor | None, drain_s: float) -> None:
-    ends_at = asyncio.get_running_loop().time() + drain_s
-    if door is not None:
+class _Runner(web.AppRunner):
+    """Has `Application.on_shutdown` sent by who ends it, before requests in flight are waited for."""
+
+    async def shutdown(self) -> None:
+        """Done by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What ends, and how."""
+
+    runner: web.AppRunner
+    door: FrontDoor | None
+    sockets: Sequence[socket.socket]
+    options: ServeOptions
+
+    async def run(self) -> None:
+        """Let everybody have an answer, then cut what is left."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self.options.drain_s
+        server = self.runner.server
+        try:
+            if isinstance(server, RawServer):
+                parting = Parting(server)
+                if self.door is not None:
+                    await self._take_over(self.door)
+                await self.runner.app.shutdown()
+                await self._part(parting, ends_at)
+                await self.runner.cleanup()
+                await parting.linger(min(ends_at, loop.time() + LINGER_S))
+            else:
+                await self.runner.cleanup()
+        finally:
+            await self._accept_no_more()
+            if self.door is not None:
+                await self.door.close(max(0.0, ends_at - loop.time()))
+
+    async def _take_over(self, door: FrontDoor) -> None:
+        """Connections that come from now on are the server's from their beginning."""
         await door.leave()
-    try:
-        await runner.cleanup()
-    finally:
-        if door is not None:
-            await door.close(max(0.0, ends_at - asyncio.get_running_loop().time()))
+        for sock in self.sockets:
+            await web.SockSite(self.runner, sock, backlog=self.options.backlog).start()
+
+    async def _part(self, parting: Parting, ends_at: float) -> None:
+        """Until no connection is left, or the time is over."""
+        loop = asyncio.get_running_loop()
+        idle_until = min(ends_at, loop.time() + self.options.idle_s)
+        while loop.time() < ends_at:
+            is_over = parting.is_over and (self.door is None or not self.door.is_busy())
+            if is_over or loop.time() >= idle_until:
+                await self._accept_no_more()
+                parting.end_idle()
+            if is_over and parting.is_over:
+                break
+            await asyncio.sleep(_LOOK_S)
+
+    async def _accept_no_more(self) -> None:
+        for site in self.runner.sites:
+            await site.stop()
 
 
-async def _drain(runner: web.AppRunner, door: FrontDoor | None, drain_s: float, asked: StopRequest) -> None:
-    cleanup = asyncio.ensure_future(_end(runner, door, drain_s))
+async def _drain(ending: _Ending, asked: StopRequest) -> None:
+    cleanup = asyncio.ensure_future(ending.run())
     impatient = asyncio.ensure_future(asked.twice.wait())
     await asyncio.wait({cleanup, impatient}, return_when=asyncio.FIRST_COMPLETED)
     if not cleanup.done():

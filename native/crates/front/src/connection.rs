@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use swiftlet_transport::Ticket;
 
 use crate::head::Method;
@@ -65,6 +65,8 @@ pub(crate) struct Writing {
 /// One read of a request's beginning takes at most this much: a head and a small body. What is handed over may have
 /// to wait, and the rest of a body waits better in the kernel.
 const FIRST_BYTES: usize = 16 << 10;
+/// Bytes that are read and dropped behind the last answer; who sends more has not read it.
+const DROPPED_BYTES: usize = 1 << 20;
 
 pub(crate) enum State {
     /// Between two requests, or before the first.
@@ -72,6 +74,9 @@ pub(crate) enum State {
     Asking(Box<Asking>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
+    /// The last answer has left and said so. Up to so many bytes more are read and dropped until the client closes: a
+    /// connection that is closed with bytes unread is reset, and the client may lose the answer.
+    Ending(usize),
 }
 
 /// What a read brought.
@@ -123,6 +128,20 @@ impl Connection {
             }
             _ => Read::End,
         }
+    }
+
+    /// Whether everything that has come is the one request of so many bytes, as far as the kernel has told.
+    pub(crate) fn has_only(&self, bytes: usize) -> bool {
+        self.read.len() <= bytes && !self.readable
+    }
+
+    /// Send no more, and wait a little for the client to close.
+    pub(crate) fn end_politely(&mut self) {
+        // It only fails on a connection that is gone, which the next read notices.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        self.state = State::Ending(DROPPED_BYTES);
+        self.read = Vec::new();
+        self.active = Instant::now();
     }
 
     /// Send as much of two parts as there is room for; how many bytes.

@@ -321,7 +321,7 @@ impl Front {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Accept no more, close what is idle, and what is not when it is answered.
+    /// Accept no more, hand over what is idle, and tell the clients of what is not that their next answer is the last.
     pub fn leave(&self) {
         self.shared.post(Command::Leave);
     }

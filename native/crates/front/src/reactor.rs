@@ -49,6 +49,8 @@ const GENERATION_SHIFT: u32 = 40;
 const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
 /// How long the rest of a body that has begun may take before it is somebody else's to wait for.
 const BODY_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a client may take to close a connection whose last answer has left.
+const LINGER: Duration = Duration::from_secs(2);
 
 struct Listener {
     socket: OwnedFd,
@@ -263,7 +265,7 @@ impl Reactor {
             State::Storing(_) => {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
-            State::Idle | State::Writing(_) => {}
+            State::Idle | State::Writing(_) | State::Ending(_) => {}
         }
         Some(connection)
     }
@@ -290,6 +292,7 @@ impl Reactor {
             let then = match &mut connection.state {
                 State::Asking(_) | State::Storing(_) => Then::Wait,
                 State::Writing(_) => self.write(index),
+                State::Ending(_) => self.drop_rest(index),
                 State::Idle if connection.read.is_empty() => self.read(index),
                 State::Idle => self.ask(index),
             };
@@ -308,7 +311,8 @@ impl Reactor {
     fn read(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         if self.leaving {
-            return if connection.read.is_empty() { Then::Close } else { Then::HandOver };
+            // Whoever takes it tells the client that its next answer is the last one.
+            return Then::HandOver;
         }
         if !connection.readable {
             return Then::Wait;
@@ -351,7 +355,30 @@ impl Reactor {
         let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
         let (remote, took) = (Arc::clone(&connection.remote), begun.elapsed());
         self.shared.served(Served { method, path, status, received, bytes, took, remote, id });
+        if close && self.leaving {
+            connection.end_politely();
+            return Then::GoOn;
+        }
         if close { Then::Close } else { Then::GoOn }
+    }
+
+    /// Read and drop what comes behind the last answer, until the client closes.
+    fn drop_rest(&mut self, index: usize) -> Then {
+        let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
+        if !connection.readable {
+            return Then::Wait;
+        }
+        match connection.fill(&mut self.scratch) {
+            Read::Some => {
+                let State::Ending(left) = &mut connection.state else { return Then::GoOn };
+                *left = left.saturating_sub(connection.read.len());
+                let is_enough = *left == 0;
+                connection.read.clear();
+                if is_enough { Then::Close } else { Then::GoOn }
+            }
+            Read::Nothing => Then::Wait,
+            Read::End => Then::Close,
+        }
     }
 
     fn refresh_date(&mut self) {
@@ -375,6 +402,7 @@ impl Reactor {
                 State::Writing(_) => idle > settings.client_timeout,
                 // The transport ends it in time, unless it was stopped itself.
                 State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
+                State::Ending(_) => idle > LINGER,
             }
         };
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
@@ -383,7 +411,7 @@ impl Reactor {
             let is_for_others = |one: &Connection| match one.state {
                 State::Asking(_) | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),
-                State::Writing(_) => false,
+                State::Writing(_) | State::Ending(_) => false,
             };
             if self.slots[index].connection.as_ref().is_some_and(is_for_others) {
                 self.hand_over(index);
@@ -398,12 +426,9 @@ impl Reactor {
         self.listen_no_more();
         self.listeners.clear();
         for index in 0..self.slots.len() {
-            // A request that comes at this moment meets a closed connection, as at any server that closes idle ones.
-            let Some(one) = self.slots[index].connection.as_ref() else { continue };
-            match (&one.state, one.read.is_empty()) {
-                (State::Idle, true) => drop(self.end(index)),
-                (State::Idle, false) => self.hand_over(index),
-                _ => {}
+            // Whoever takes them answers the next request on each, so that no client finds its connection closed.
+            if self.slots[index].connection.as_ref().is_some_and(|one| matches!(one.state, State::Idle)) {
+                self.hand_over(index);
             }
         }
         self.shared.left.store(true, Ordering::Release);

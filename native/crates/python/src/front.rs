@@ -249,7 +249,7 @@ impl Front {
         self.0.is_alive()
     }
 
-    /// Accept no more, and close what is idle.
+    /// Accept no more, and hand over what is idle.
     fn leave(&self) {
         self.0.leave();
     }

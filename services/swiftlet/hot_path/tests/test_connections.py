@@ -302,9 +302,14 @@ async def test_a_front_that_died_ends_the_process(hot: Hot, raw: Raw) -> None:
 
 
 async def test_the_end(hot: Hot, raw: Raw, connect: Connect) -> None:
+    """Who is idle at the front is Python's from then on; new connections are for whoever accepts them next."""
     await raw.heat()
+    answered = hot.answered
     await hot.path.leave()
-    assert await raw.is_closed()
+    await until(lambda: hot.connections == 0)
+    for _ in range(3):
+        assert await raw.ask() == (200, DATA)
+    assert hot.answered == answered
     late = await connect()  # The listening socket is the caller's to close.
     late.writer.write(late.request())
     await asyncio.sleep(0.2)

@@ -285,12 +285,13 @@ class _Maker:
         return self._service(name, "replicator", port, replicator={"host": HOST, "port": port, kind: local})
 
     def metadata(self, port: int, management_port: int) -> ServicePlan:
-        section = {"host": HOST, "port": port, "management_port": management_port}
+        section = {"host": HOST, "port": port, "management_port": management_port, "idle_drain_s": 0}
         return self._service("metadata", "metadata", port, management_port, metadata=section, auth=self._auth())
 
     def proxy(self, options: Options, management_port: int) -> ServicePlan:
         section = {"host": options.host, "port": options.port, "workers": options.workers}
-        section["management_port"] = management_port
+        # Everything ends together: there is nobody else whom clients could ask.
+        section |= {"management_port": management_port, "idle_drain_s": 0}
         return self._service("proxy", "proxy", options.port, management_port, proxy=section, auth=self._auth())
 
     def _auth(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ def refused(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # It came in the moment in which the listener closed.
     return False
 
 

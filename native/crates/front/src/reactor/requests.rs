@@ -90,7 +90,7 @@ impl Reactor {
         };
         let Some((info, body)) = good else { return self.hand_over(index) };
         let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
-        let close = asking.close || self.leaving;
+        let close = asking.close || (self.leaving && connection.has_only(asking.bytes));
         let head = answer::head(&info, &Given { id: &asking.id, date: &self.date.1, close });
         let body: &[u8] = body.as_deref().unwrap_or_default();
         let path = connection.read[asking.target].to_vec();
@@ -199,7 +199,7 @@ impl Reactor {
         }
         let State::Storing(storing) = mem::replace(&mut connection.state, State::Idle) else { return };
         self.shared.storing.fetch_sub(1, Ordering::AcqRel);
-        let close = storing.close || self.leaving;
+        let close = storing.close || (self.leaving && connection.has_only(storing.bytes));
         let given = Given { id: &storing.id, date: &self.date.1, close };
         let head = answer::created(storing.timestamp, &storing.etag, &given);
         let path = connection.read[storing.target.clone()].to_vec();
