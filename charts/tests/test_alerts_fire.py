@@ -25,6 +25,7 @@ LONG_AGO = "-34560000x240"
 """A moment 400 days before the test begins, which begins at 0."""
 BAD = {
     "SwiftletNotReady": {'swiftlet_operator_condition{TOLD,type="Ready"}': "0x240"},
+    "SwiftletPodsUnhealthy": {'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "0x240"},
     "SwiftletServerErrors": {
         'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="503"}': "0+2x240",
         'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="201"}': "0+98x240",
@@ -70,6 +71,7 @@ BAD = {
 GOOD = {
     'swiftlet_operator_condition{TOLD,type="Ready"}': "1x240",
     'swiftlet_operator_condition{TOLD,type="Degraded"}': "0x240",
+    'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "1x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="503"}': "0x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="201"}': "0+100x240",
     'swiftlet_replicator_last_round_timestamp_seconds{MINE,pod="p",endpoint="replicator"}': "0+60x240",
@@ -169,6 +171,42 @@ def test_an_alert_fires_for_its_own_cluster_alone(promtool: str, tmp_path: Path,
             }
         )
     check(promtool, tmp_path, [*rules_of("lab"), *rules_of("lab-2")], tests)
+
+
+QUIET_AT_START = [one.name for one in ALERTS if one.after_start]
+
+
+@pytest.mark.parametrize("name", QUIET_AT_START)
+def test_an_alert_is_silent_during_the_first_start_unless_a_cause_is_known(
+    promtool: str, tmp_path: Path, name: str
+) -> None:
+    """The first hours of `lab` are a start; `lab-2` has a pod in trouble meanwhile, and is told of."""
+    starts = {'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "-1x240"}
+    stuck = {'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "0x240"}
+    series = [*of("lab", {**BAD[name], **starts}), *of("lab-2", {**BAD[name], **stuck})]
+    checks = [
+        *firing({}, swiftlet_cluster="lab"),
+        *firing({name: 1, "SwiftletPodsUnhealthy": 1}, swiftlet_cluster="lab-2"),
+    ]
+    test = {"name": name, "interval": "1m", "input_series": series, "promql_expr_test": checks}
+    check(promtool, tmp_path, [*rules_of("lab"), *rules_of("lab-2")], [test])
+
+
+def test_a_start_ends_with_the_alert_when_the_cluster_is_not_ready_then(promtool: str, tmp_path: Path) -> None:
+    series = of(
+        "lab",
+        {
+            'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "-1x30 1x210",
+            'swiftlet_operator_condition{TOLD,type="Ready"}': "0x240",
+        },
+    )
+    expression = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    later = [{"labels": '{alertname="SwiftletNotReady"}', "value": 1}]
+    checks = [
+        {"expr": expression, "eval_time": "35m", "exp_samples": []},
+        {"expr": expression, "eval_time": "45m", "exp_samples": later},
+    ]
+    check(promtool, tmp_path, rules_of("lab"), [{"interval": "1m", "input_series": series, "promql_expr_test": checks}])
 
 
 def test_the_operators_alerts_fire(promtool: str, tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from swiftlet_operator.manifests import MANAGER, Kind, Manifest, kind_of, name_of, selector
+from swiftlet_operator.manifests import EVENT, MANAGER, Kind, Manifest, kind_of, name_of, selector
 from swiftlet_operator.metrics import REQUESTS
 from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, KubeInvalid, KubeUnavailable
 
 PAGE_SIZE = 500
 """Objects per page of a list."""
+MOST_EVENTS = 100
+"""Of one object; Kubernetes keeps them for an hour and lets a component write few about the same object."""
 CONNECTIONS = 30
 """For requests at a time; watches, which keep theirs, have others."""
 TRIES = 4
@@ -47,6 +49,10 @@ class Kube(Protocol):
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """One object, None when there is none."""
+        ...
+
+    async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
+        """Events of an object, of which there are few: Kubernetes joins equal ones. A limited number of them."""
         ...
 
     async def named(self, kind: Kind, name: str) -> list[Manifest]:
@@ -121,6 +127,11 @@ class HttpKube:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return await self._ask("GET", _url(kind, namespace, name), missing=None)
+
+    async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
+        query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": str(MOST_EVENTS)}
+        page = await self._ask("GET", _url(EVENT, namespace), query, missing=None)
+        return list((page or {}).get("items") or [])
 
     async def named(self, kind: Kind, name: str) -> list[Manifest]:
         return await self._list(kind, None, {"fieldSelector": f"metadata.name={name}"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ RING_VERSION_LABEL = f"{GROUP}/ring-version"
 TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
 TOPOLOGY_REGION = "topology.kubernetes.io/region"
 HOSTNAME = "kubernetes.io/hostname"
+MOST_NAMED = 3
+"""Names in a message; of the others it says how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +172,9 @@ def told_at(container: Manifest) -> tuple[str, int]:
             return "http", port["containerPort"]
     probe = (container.get("readinessProbe") or {}).get("httpGet") or {}
     return "https" if probe.get("scheme") == "HTTPS" else "http", ports[0]["containerPort"]
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

@@ -21,6 +21,7 @@ from swiftlet.crd import (
 from swiftlet.errors import SettingsError
 from swiftlet.ring import Ring
 from swiftlet_operator.build.secrets import credentials_name
+from swiftlet_operator.evidence import gather
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
@@ -48,6 +49,7 @@ from swiftlet_operator.plan.guard import looked_for
 from swiftlet_operator.plan.kept_rings import lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sync import seconds
+from swiftlet_operator.plan.trouble import seen_of
 from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Unreadable, World
@@ -102,7 +104,8 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         filling=_filling(manifest),
         has_monitoring=len(monitoring) == len(MONITORING_KINDS),
     )
-    return replace(world, rescued=await _rescued(reporter, world))
+    evidence = await gather(kube, namespace, seen_of(world))
+    return replace(world, rescued=await _rescued(reporter, world), evidence=evidence)
 
 
 async def _by_name(

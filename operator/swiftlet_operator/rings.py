@@ -26,6 +26,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from swiftlet.ring import Device, Ring, RingBuilder, RingError, codec, report
+from swiftlet_operator.manifests import named as named
 from swiftlet_operator.problems import BrokenState
 
 STEPS = 4
@@ -35,8 +36,6 @@ BUILDER_PIECE_BYTES = 900_000
 _HOUR_S = 3600
 GATE_S = 15.0
 """While a rebalance waits for devices they are asked again after this time."""
-MOST_NAMED = 3
-"""Names in a message; of the others it says how many there are."""
 _REMEMBERED = 8
 """Rings whose measures are kept; each is some hundred kilobytes."""
 
@@ -183,12 +182,6 @@ def combinations(ring: str, data: bytes) -> Mapping[tuple[str, ...], int]:
     names = {device.id: device.name for device in table.devices if device is not None}
     ids = Counter(zip_longest(*table.rows))
     return {tuple(names[one] for one in held if one is not None): count for held, count in ids.items()}
-
-
-def named(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def look(task: Task, saved: Saved | None) -> Outcome:

@@ -16,6 +16,7 @@ from swiftlet.crd import (
 from swiftlet.ring import Ring
 from swiftlet_operator.manifests import Kind, Manifest
 from swiftlet_operator.reports import Report, Reports
+from swiftlet_operator.trouble import Evidence
 
 RUNBOOKS = "docs/runbooks.md"
 """Where alerts are explained, within the project; who installs the operator may name a copy that has an address."""
@@ -56,7 +57,7 @@ class World:
     themselves, by pod and service; who did not answer is not among them. `volumes` are the PersistentVolumes of pods
     whose place is in question, `storage_classes` those of volumes that should grow, None for one that is not there.
     `filling`: the level of devices that were nearly full at the last look. `rescued` are rings that the ConfigMaps have
-    lost, as pods that use them gave them back.
+    lost, as pods that use them gave them back. `evidence` says why pods or claims don't get on, where there are such.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -80,6 +81,7 @@ class World:
     storage_classes: Mapping[str, Manifest | None] = field(default_factory=dict)
     filling: Mapping[str, str] = field(default_factory=dict)
     rescued: Mapping[str, Ring] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

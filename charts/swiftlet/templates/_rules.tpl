@@ -40,7 +40,7 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, list]
 {{- end }}
 
 {{/* What it has to read of the whole Kubernetes: a pod's zone is its node's, a class says whether volumes grow, and a

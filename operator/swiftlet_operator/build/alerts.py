@@ -15,6 +15,10 @@ TOLD = "$TOLD"
 """In an expression: the labels of series about this cluster that the operator exports."""
 
 
+_STARTS_NOT = f'unless on (swiftlet_cluster) swiftlet_operator_condition{{{TOLD},type="PodsHealthy"}} == -1'
+"""Unknown it is during the first start alone. Both sides are of one cluster, whatever their labels of its namespace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One rule; `lasting` is how long the expression has to be true before anybody is told."""
@@ -27,6 +31,8 @@ class Alert:
     description: str
     needs_redis: bool = False
     """Whether the rule is about a Redis, which not every cluster has."""
+    after_start: bool = False
+    """Whether the rule is silent while the cluster starts for the first time, and nothing is wrong with its pods."""
 
 
 _WHERE = "{{ $labels.pod }}"
@@ -41,6 +47,16 @@ ALERTS = (
         "critical",
         "The cluster is not ready.",
         "The condition Ready of the StorageCluster has been False for 10 minutes; its message says what is missing.",
+        after_start=True,
+    ),
+    Alert(
+        "SwiftletPodsUnhealthy",
+        'swiftlet_operator_condition{$TOLD,type="PodsHealthy"} == 0',
+        "10m",
+        "warning",
+        "Pods do not run, and time alone does not help.",
+        "The condition PodsHealthy of the StorageCluster has been False for 10 minutes; its reason is the cause, and "
+        "its message names pods, what Kubernetes says of them, and the field to change.",
     ),
     Alert(
         "SwiftletServerErrors",
@@ -51,6 +67,7 @@ ALERTS = (
         "critical",
         "Proxies answer more than one request in a hundred with 5xx.",
         "{{ $value | humanizePercentage }} of the requests to the proxies failed with a server error.",
+        after_start=True,
     ),
     Alert(
         "SwiftletSlowEventLoop",
@@ -69,6 +86,7 @@ ALERTS = (
         "critical",
         f"{_WHERE} does not answer at {{{{ $labels.endpoint }}}}.",
         "Prometheus has not been able to read the service's metrics for 10 minutes, so no other alert is about it.",
+        after_start=True,
     ),
     # Whether every copy is there.
     Alert(
@@ -104,6 +122,7 @@ ALERTS = (
         "warning",
         f"The replicator of {_WHERE} leaves nodes out of its rounds.",
         "{{ $value }} object servers have not answered it for 15 minutes; what they hold is not compared meanwhile.",
+        after_start=True,
     ),
     Alert(
         "SwiftletDataQuarantined",
@@ -196,6 +215,7 @@ ALERTS = (
         "warning",
         f"{_WHERE} can't use the newest ring {{{{ $labels.ring }}}}.",
         "It goes on with an earlier one, or has none; its log says why.",
+        after_start=True,
     ),
     Alert(
         "SwiftletFileNotUsable",
@@ -234,6 +254,7 @@ ALERTS = (
         "It learns of failed nodes by its own exceptions alone, somewhat later. Nothing else depends on Redis. "
         "The condition FailureTableShared has the reason.",
         needs_redis=True,
+        after_start=True,
     ),
 )
 
@@ -242,4 +263,5 @@ def expression_of(alert: Alert, namespace: str, cluster: str) -> str:
     """The alert's expression for one cluster."""
     mine = f'namespace="{namespace}",swiftlet_cluster="{cluster}"'
     told = f'swiftlet_namespace="{namespace}",swiftlet_cluster="{cluster}"'
-    return alert.expression.replace(CLUSTER, mine).replace(TOLD, told)
+    expression = f"({alert.expression}) {_STARTS_NOT}" if alert.after_start else alert.expression
+    return expression.replace(CLUSTER, mine).replace(TOLD, told)

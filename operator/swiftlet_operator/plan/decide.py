@@ -47,12 +47,16 @@ from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
+from swiftlet_operator.plan.trouble import TYPE as PODS_HEALTHY
+from swiftlet_operator.plan.trouble import Why, explained, explained_degraded, pods_healthy, serves_api, why
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
 
 LOOK_AGAIN_S = 300.0
 """Without any event the cluster is looked at after this time."""
+TROUBLED_S = 30.0
+"""While something keeps pods from running: events of pods and claims are not watched."""
 BUSY_S = 15.0
 """While pods are restarted or rings wait for pods: readiness in other places changes without an event."""
 _WAITING = {
@@ -85,7 +89,8 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     """Nothing is changed, but what is so is told."""
     states = ring_states(world, hands_off=True)
     live = domains(world, states)
-    facts = [*known, *_serving(world, states, live), say.progressing(world, {}, live), *_unknown()]
+    reasons = why(world, is_valid=False)
+    facts = [*known, *_serving(world, states, live, reasons), say.progressing(world, {}, live), *_unknown()]
     return Actions(
         patch=_finalizer(world),
         status=(cluster_status(world, facts), *statuses(world, verdicts, states, waiting=ALL_WAIT)),
@@ -119,7 +124,8 @@ def _make_true(
     wanted = [stepwise(world, one, live, has_data) for one in wanted]
     held = held_back(world, wanted, live, has_data, base.secrets_wrong)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in held)]
-    facts = [*known, *_facts(world, states, live, held, groups), _rotated(base, rotating)]
+    reasons = why(asked, is_valid=known[0].is_true)
+    facts = [*known, *_facts(world, states, live, held, groups, reasons), _rotated(base, rotating)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     orphans = _orphans(world, site, keep, states)
@@ -229,10 +235,11 @@ def _facts(
     live: dict[str, Domain],
     held: dict[str, str],
     groups: Sequence[Group],
+    reasons: Why,
 ) -> list[Fact]:
     return [
         say.rings_balanced(states),
-        *_serving(world, states, live),
+        *_serving(world, states, live, reasons),
         say.progressing(world, held, live),
         say.scale_in_blocked(world, states, groups, live),
         say.drained(world, states),
@@ -240,15 +247,20 @@ def _facts(
     ]
 
 
-def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain]) -> list[Fact]:
+def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain], reasons: Why) -> list[Fact]:
     """What is told whether or not anything may be changed."""
     objects = [state for state in states if state.task.ring.startswith("object-")]
     databases = [state for state in states if state not in objects]
+    storage = say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects))
+    replicas = min(s.task.shape.replicas for s in databases)
+    containers = say.available("ContainersAvailable", CONTAINER, live, databases, replicas)
+    degraded = say.degraded(world, live, replacing(world, published(states)).message)
     return [
-        say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects)),
-        say.available("ContainersAvailable", CONTAINER, live, databases, min(s.task.shape.replicas for s in databases)),
-        say.proxies_available(world, live),
-        say.degraded(world, live, replacing(world, published(states)).message),
+        explained(storage, reasons, lambda part: part.component == STORAGE),
+        explained(containers, reasons, lambda part: part.component == CONTAINER),
+        explained(say.proxies_available(world, live), reasons, lambda part: serves_api(world, part)),
+        explained_degraded(degraded, reasons, has_data=any(state.before is not None for state in states)),
+        pods_healthy(reasons),
         capacity_available(levels(world)),
         replicas_spread(world, states),
         say.maintenance(world, states, live),
@@ -302,7 +314,10 @@ def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fa
     times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
     if replacing_now.again_in_s is not None:
         times.append(replacing_now.again_in_s)
+    facts = list(facts)
+    if any(fact.type == PODS_HEALTHY and not fact.is_true for fact in facts):
+        times.append(TROUBLED_S)
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
-    if held or replacing_now.force or waits or not say.ready(list(facts)).is_true:
+    if held or replacing_now.force or waits or not say.ready(facts).is_true:
         times.append(BUSY_S)
     return max(1.0, min(times))

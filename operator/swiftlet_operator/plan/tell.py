@@ -18,6 +18,7 @@ from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.plan.trouble import STARTING, remembered
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
 from swiftlet_operator.world import World
 
@@ -43,6 +44,7 @@ def cluster_status(
         "observedGeneration": world.cluster.meta.generation,
         "transports": say.transports(world),
         "filling": told(levels(world)),
+        **remembered(world, say.ready(facts)),
     }
     if site is not None:
         fields["endpoint"] = endpoint(site)
@@ -140,7 +142,7 @@ def events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
         old = before.get(fact.type)
         if fact.status == "Unknown" or old == (fact.status, fact.reason):
             continue
-        calm = fact.type in _NEITHER or fact.reason in _EXPECTED.get(fact.type, ())
+        calm = fact.type in _NEITHER or fact.reason in _EXPECTED.get(fact.type, ()) or fact.reason == STARTING
         bad = not calm and fact.is_true == (fact.type in _GOOD_WHEN_FALSE)
         if old is None and not (bad and fact.type == "SpecValid"):
             continue

@@ -24,6 +24,8 @@ class FakeKube:
         self.writes: list[str] = []
         self.failing: set[str] = set()
         """Names of objects that can't be written."""
+        self.asked: list[str] = []
+        """Objects whose events were asked for."""
         self._numbers = itertools.count(1)
 
     def put(self, manifest: Manifest) -> Manifest:
@@ -53,6 +55,16 @@ class FakeKube:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         return copy.deepcopy(self.objects.get(self._key(kind, namespace, name)))
+
+    async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
+        self.asked.append(f"{kind}/{name}")
+        found = [one for one in self.objects.values() if one["kind"] == "Event"]
+        about = [one["involvedObject"] for one in found]
+        return [
+            copy.deepcopy(one)
+            for one, what in zip(found, about, strict=True)
+            if one["metadata"]["namespace"] == namespace and (what["kind"], what["name"]) == (kind, name)
+        ]
 
     async def named(self, kind: Kind, name: str) -> list[Manifest]:
         return [one for one in await self.list(kind, None) if name_of(one) == name]

@@ -1,0 +1,30 @@
+"""Why pods don't run: from what the scheduler, kubelets and controllers say to a cause and the field to change. Pure.
+
+What belongs here: reading pods, claims, nodes, classes and events as Kubernetes writes them, and saying in its own
+words what keeps a pod from running. What does not: what that means for the store, and reading from an API server. The
+operator and `kubectl swiftlet` both use it, so that they say the same.
+
+Fault model: sentences of other programs change between versions. A sentence that is not understood is told as it is,
+with the advice that fits its source; nothing is decided by it.
+"""
+
+from swiftlet_operator.trouble.claims import waiting_claims
+from swiftlet_operator.trouble.diagnosis import Diagnosis, diagnose
+from swiftlet_operator.trouble.question import Question, questions
+from swiftlet_operator.trouble.seen import Evidence, Part, Seen
+from swiftlet_operator.trouble.words import OnItsWay, Trouble, on_the_way, told
+
+__all__ = [
+    "Diagnosis",
+    "Evidence",
+    "OnItsWay",
+    "Part",
+    "Question",
+    "Seen",
+    "Trouble",
+    "diagnose",
+    "on_the_way",
+    "questions",
+    "told",
+    "waiting_claims",
+]
