@@ -12,7 +12,11 @@ import pytest
 import yaml
 
 from charts.make import CHART, crd_files
+from swiftlet_operator.build import build
 from swiftlet_operator.main import options_of
+from swiftlet_operator.manifests import cluster_labels, told_at
+from swiftlet_operator.reports import SERVICES
+from swiftlet_operator.tests.clusters import SPECS, site
 
 KUBERNETES = "1.33.0"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -55,6 +59,16 @@ VALUE_SETS: dict[str, Manifest] = {
     },
     "watched": {"monitoring": {"labels": {"release": "prom", "team": "a"}, "runbookURL": "https://wiki/swiftlet"}},
     "unwatched": {"monitoring": {"enabled": False, "dashboards": {"enabled": False}}},
+    "shut in": {
+        "networkPolicy": {
+            "apiServer": {"cidrs": ["10.96.0.1/32", "fd00::1/128"], "ports": [6443]},
+            "dns": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+            "extraEgress": [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": 4317}]}],
+        },
+        "watchNamespaces": ["blue"],
+        "monitoring": {"enabled": False},
+    },
+    "without a policy": {"networkPolicy": {"enabled": False}},
     "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
     "everything": {
         "operator": {"highAvailability": True},
@@ -367,9 +381,54 @@ def test_dashboards_are_where_grafana_looks_for_them(helm: str) -> None:
     assert not any("-dashboard-" in one["metadata"]["name"] for one in manifests(helm, VALUE_SETS["unwatched"]))
 
 
+def test_the_operator_reaches_what_it_asks_and_nothing_else(helm: str) -> None:
+    found = manifests(helm, {})
+    policy = only(found, "NetworkPolicy")["spec"]
+    assert policy["podSelector"] == only(found, "Deployment")["spec"]["selector"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    names, server, services = policy["egress"]
+    assert {(one["port"], one["protocol"]) for one in names["ports"]} == {(53, "UDP"), (53, "TCP")} | {
+        (5353, "UDP"),
+        (5353, "TCP"),
+    }
+    assert "to" not in names
+    assert "to" not in server
+    assert {443, 6443} <= {one["port"] for one in server["ports"]}
+    # Where a service tells how it is: what the operator would ask of the pods that it makes itself.
+    asked = {
+        told_at(container)[1]
+        for spec in SPECS
+        for one in build(site(spec))
+        for container in one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+        if container["name"] in SERVICES
+    }
+    assert {one["port"] for one in services["ports"]} == asked
+    (pods,) = services["to"]
+    assert pods["namespaceSelector"] == {}
+    assert pods["podSelector"]["matchLabels"].items() <= cluster_labels("any").items()
+    (metrics,) = policy["ingress"]
+    assert metrics["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+    assert metrics["from"][0]["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
+
+
+def test_the_operator_may_be_shut_in_further_or_not_at_all(helm: str) -> None:
+    policy = only(manifests(helm, VALUE_SETS["shut in"]), "NetworkPolicy")["spec"]
+    names, server, services, more = policy["egress"]
+    assert names["to"] == VALUE_SETS["shut in"]["networkPolicy"]["dns"]
+    assert [one["ipBlock"]["cidr"] for one in server["to"]] == ["10.96.0.1/32", "fd00::1/128"]
+    assert server["ports"] == [{"port": 6443, "protocol": "TCP"}]
+    place = services["to"][0]["namespaceSelector"]["matchExpressions"]
+    assert place == [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["blue"]}]
+    assert more == VALUE_SETS["shut in"]["networkPolicy"]["extraEgress"][0]
+    assert policy["ingress"] == []
+    assert "NetworkPolicy" not in kinds(manifests(helm, VALUE_SETS["without a policy"]))
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
+        ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
+        ({"networkPolicy": {"apiServer": {"cidrs": ["kubernetes.default"]}}}, "cidrs"),
         ({"monitoring": {"labels": {"release": "a,b=c"}}}, "release"),
         ({"monitoring": {"runbookURL": ""}}, "runbookURL"),
         ({"operator": {"replicas": 3}}, "replicas"),

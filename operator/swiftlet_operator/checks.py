@@ -17,12 +17,14 @@ from typing import Any
 import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
+from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
 from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import CONTAINER, STORAGE, Policy, all_groups
 from swiftlet_operator.certificates import unusable
 from swiftlet_operator.keys import copy_of, data_of, lacking, made_again, suffixes_differ
+from swiftlet_operator.logins import refusals
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     CONFIG_MAP,
@@ -257,6 +259,11 @@ def _rdma_named(world: World) -> Iterator[Verdict]:
     yield Verdict("RDMAResourceMissing", message, bool(nameless))
 
 
+def _networks(world: World) -> Iterator[Verdict]:
+    found = list(network.problems(world.cluster.spec.network))
+    yield Verdict("NetworkUnusable", "; ".join(found) or "all networks that spec.network names are some", bool(found))
+
+
 def _quotas(world: World) -> Iterator[Verdict]:
     for one in world.quotas:
         levels = {level.name for level in one.spec.levels}
@@ -270,9 +277,8 @@ def _quotas(world: World) -> Iterator[Verdict]:
 
 def _users(world: World) -> Iterator[Verdict]:
     for one in world.users:
-        first = min(other.meta.name for other in world.users if other.spec.login == one.spec.login)
-        message = f"StorageUser {first} is {one.spec.login} already; change account or user, or delete one"
-        yield Verdict("UserTwice", message, one.meta.name != first, "StorageUser", one.meta.name)
+        for reason, message, is_so in refusals(world, one):
+            yield Verdict(reason, message, is_so, "StorageUser", one.meta.name)
         yield _secret(world, one)
 
 
@@ -322,6 +328,7 @@ CHECKS: tuple[Check, ...] = (
     _enough_devices,
     _ring_set,
     _rdma_named,
+    _networks,
     _tls,
     _quotas,
     _users,

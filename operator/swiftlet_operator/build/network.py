@@ -1,9 +1,16 @@
-"""NetworkPolicies: only the cluster's own pods reach what keeps data, and no client reaches what tells about pods."""
+"""NetworkPolicies: pods are reached by, and reach, only what they need.
+
+What needs what stands in one table, from which both sides follow: the ingress of who is reached and the egress of who
+reaches. Kubelets' probes come from the pods' own nodes, which NetworkPolicies always let through.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from swiftlet.crd import NetworkPeer, NetworkSpec
 from swiftlet_operator.build.pods import component_labels
 from swiftlet_operator.build.site import (
     API_PORT,
@@ -27,73 +34,192 @@ from swiftlet_operator.manifests import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LA
 _OPERATOR = {NAME_LABEL: "swiftlet-operator", COMPONENT_LABEL: "operator"}
 """What the chart gives the operator's pods."""
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
+DNS_PORTS = (53, 5353)
+"""Where names are asked for; servers of some distributions listen at the second behind a Service with the first."""
+
+Rule = dict[str, Any]
+
+_OF_DATA = {
+    STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT),
+    CONTAINER: (CONTAINER_PORT, REPLICATOR_PORT),
+    REDIS: (REDIS_PORT,),
+}
+REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    # Servers of devices with a replicator beside them, which speaks with all others and with Redis.
+    STORAGE: _OF_DATA,
+    CONTAINER: _OF_DATA,
+    PROXY: {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT), CONTAINER: (CONTAINER_PORT,)},
+    METADATA: {CONTAINER: (CONTAINER_PORT,)},
+    REDIS: {},
+}
+"""Which component's pods connect to which other's, and at which ports."""
 
 
 def build_network(site: Site) -> list[Manifest]:
-    """One for each component with pods."""
-    sumo = any(PROXY in pool.roles for pool in site.spec.pools)
-    policies = [
-        _policy(
-            site,
-            STORAGE,
-            [
-                _rule([_own_pods(site)], OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT),
-                *_watched(site, OBJECT_PORT, REPLICATOR_PORT, *([MANAGEMENT_PORT] if sumo else [])),
-                *([_rule([], API_PORT)] if sumo else []),
-            ],
-        ),
-        _policy(
-            site,
-            CONTAINER,
-            [
-                _rule([_own_pods(site)], CONTAINER_PORT, REPLICATOR_PORT),
-                *_watched(site, CONTAINER_PORT, REPLICATOR_PORT),
-            ],
-        ),
-    ]
-    if site.spec.proxy.replicas:
-        policies.append(_policy(site, PROXY, [_rule([], API_PORT), *_watched(site, MANAGEMENT_PORT)]))
-    if site.spec.metadata.replicas:
-        rules = [_rule([], METADATA_PORT), *_watched(site, METADATA_MANAGEMENT_PORT)]
-        policies.append(_policy(site, METADATA, rules))
-    if site.has_embedded_redis:
-        policies.append(_policy(site, REDIS, [_rule([_own_pods(site)], REDIS_PORT)]))
-    return policies
+    """One for each component with pods, none where the spec wants none."""
+    if site.spec.network.policies == "disabled":
+        return []
+    return [_policy(site, component) for component in _components(site)]
 
 
-def _watched(site: Site, *ports: int) -> list[dict[str, Any]]:
-    """For the operator, which asks every service at `/statusz`, and for Prometheus where there is monitoring."""
+def problems(spec: NetworkSpec) -> Iterator[str]:
+    """What is wrong with networks that are named, as only a look at their numbers tells."""
+    for field, peer in _peers(spec):
+        block = peer.ip_block
+        if block is None:
+            continue
+        wrong = [text for text in (block.cidr, *block.excluded) if _network(text) is None]
+        if wrong:
+            yield f"{field}: {', '.join(wrong)} is no network; write one such as 10.1.0.0/16"
+            continue
+        yield from (
+            f"{field}: except {text} is not a part of {block.cidr}; correct one of them"
+            for text in block.excluded
+            if not _is_part(text, block.cidr)
+        )
+
+
+def _peers(spec: NetworkSpec) -> Iterator[tuple[str, NetworkPeer]]:
+    yield from (("spec.network.clients", one) for one in spec.clients)
+    yield from (("spec.network.dns", one) for one in spec.dns)
+    yield from ((f"spec.network.extraEgress {rule.name}", one) for rule in spec.extra_egress for one in rule.to)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _is_part(inner: str, outer: str) -> bool:
+    """Whether a network is within another one and smaller than it, as the API server wants it."""
+    part, whole = _network(inner), _network(outer)
+    if isinstance(part, ipaddress.IPv4Network) and isinstance(whole, ipaddress.IPv4Network):
+        return part.subnet_of(whole) and part.prefixlen > whole.prefixlen
+    if isinstance(part, ipaddress.IPv6Network) and isinstance(whole, ipaddress.IPv6Network):
+        return part.subnet_of(whole) and part.prefixlen > whole.prefixlen
+    return False
+
+
+def _components(site: Site) -> list[str]:
+    """Those that have pods."""
+    found = [STORAGE, CONTAINER]
+    found += [PROXY] if site.spec.proxy.replicas else []
+    found += [METADATA] if site.spec.metadata.replicas else []
+    return found + ([REDIS] if site.has_embedded_redis else [])
+
+
+def _policy(site: Site, component: str) -> Manifest:
+    spec: dict[str, Any] = {
+        "podSelector": {"matchLabels": component_labels(site, component)},
+        "policyTypes": ["Ingress"],
+        "ingress": _ingress(site, component),
+    }
+    if site.spec.network.policies == "full":
+        spec |= {"policyTypes": ["Ingress", "Egress"], "egress": _egress(site, component)}
+    return site.object(NETWORK_POLICY, site.child(component), component, {"spec": spec})
+
+
+def _ingress(site: Site, component: str) -> list[Rule]:
+    """From the cluster's own pods, from clients, and from who watches."""
+    needed: dict[tuple[int, ...], list[Rule]] = {}
+    for source in _components(site):
+        if ports := REACHES[source].get(component):
+            needed.setdefault(ports, []).append(_own_pods(site, source))
+    found = [_rule("from", sources, *ports) for ports, sources in needed.items()]
+    found += [_rule("from", [watcher], *ports) for watcher in _watchers(site) if (ports := _told_at(site, component))]
+    return [*found, *_clients(site, component)]
+
+
+def _clients(site: Site, component: str) -> list[Rule]:
+    ports = {PROXY: API_PORT, METADATA: METADATA_PORT} | ({STORAGE: API_PORT} if _has_sumo(site) else {})
+    if component not in ports:
+        return []
+    return [_rule("from", [one.manifest for one in site.spec.network.clients], ports[component])]
+
+
+def _egress(site: Site, component: str) -> list[Rule]:
+    """To names, to the cluster's own pods, to an external Redis, and to what the spec adds."""
+    network = site.spec.network
+    there = _components(site)
+    reached = {target: ports for target, ports in REACHES[component].items() if target in there}
+    found = [_rule("to", [_own_pods(site, target)], *ports) for target, ports in reached.items()]
+    if REDIS in REACHES[component] and REDIS not in there:
+        found += _external_redis(site)
+    if component != REDIS:
+        found.insert(0, _names(network))
+    for rule in network.extra_egress:
+        if not rule.components or component in rule.components:
+            found.append(_extra([one.manifest for one in rule.to], [one.manifest for one in rule.ports]))
+    return found
+
+
+def _names(network: NetworkSpec) -> Rule:
+    ports = [{"port": port, "protocol": protocol} for port in DNS_PORTS for protocol in ("UDP", "TCP")]
+    return _extra([one.manifest for one in network.dns], ports)
+
+
+def _external_redis(site: Site) -> list[Rule]:
+    """Its address, or its port anywhere when it has a name: a rule can't name names."""
+    address = site.spec.redis.address
+    if site.spec.redis.mode != "external" or address is None:
+        return []
+    host, _, port = address.rpartition(":")
+    try:
+        ip = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return [_rule("to", [], int(port))]
+    return [_rule("to", [{"ipBlock": {"cidr": f"{ip}/{ip.max_prefixlen}"}}], int(port))]
+
+
+def _told_at(site: Site, component: str) -> tuple[int, ...]:
+    """Where a component's pods answer who watches."""
+    sumo = (MANAGEMENT_PORT,) if _has_sumo(site) else ()
+    ports = {
+        STORAGE: (OBJECT_PORT, REPLICATOR_PORT, *sumo),
+        CONTAINER: (CONTAINER_PORT, REPLICATOR_PORT),
+        PROXY: (MANAGEMENT_PORT,),
+        METADATA: (METADATA_MANAGEMENT_PORT,),
+    }
+    return ports.get(component, ())
+
+
+def _has_sumo(site: Site) -> bool:
+    """Whether storage pods serve the API, too."""
+    return any(PROXY in pool.roles for pool in site.spec.pools)
+
+
+def _watchers(site: Site) -> list[Rule]:
+    """The operator, which asks every service at `/statusz`, and Prometheus where there is monitoring."""
     watchers = []
     if site.operator_namespace is not None:
         watchers.append(_in_namespace(site.operator_namespace, _OPERATOR))
     if site.spec.monitoring.enabled:
         watchers.append(_anywhere(_PROMETHEUS))
-    return [_rule([watcher], *ports) for watcher in watchers]
+    return watchers
 
 
-def _own_pods(site: Site) -> dict[str, Any]:
-    return {"podSelector": {"matchLabels": {NAME_LABEL: "swiftlet", INSTANCE_LABEL: site.name}}}
+def _own_pods(site: Site, component: str) -> Rule:
+    labels = {NAME_LABEL: "swiftlet", INSTANCE_LABEL: site.name, COMPONENT_LABEL: component}
+    return {"podSelector": {"matchLabels": labels}}
 
 
-def _anywhere(labels: dict[str, str]) -> dict[str, Any]:
+def _anywhere(labels: dict[str, str]) -> Rule:
     return {"namespaceSelector": {}, "podSelector": {"matchLabels": labels}}
 
 
-def _in_namespace(namespace: str, labels: dict[str, str]) -> dict[str, Any]:
+def _in_namespace(namespace: str, labels: dict[str, str]) -> Rule:
     place = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     return {"namespaceSelector": place, "podSelector": {"matchLabels": labels}}
 
 
-def _rule(sources: list[dict[str, Any]], *ports: int) -> dict[str, Any]:
-    """Who may reach the ports; everybody when there are no sources."""
-    rule: dict[str, Any] = {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
-    return {"from": sources, **rule} if sources else rule
+def _rule(side: str, peers: Sequence[Rule], *ports: int) -> Rule:
+    """Who may be at the other side of TCP connections to these ports; everybody when no peer is named."""
+    rule: Rule = {side: list(peers)} if peers else {}
+    return {**rule, "ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 
 
-def _policy(site: Site, component: str, rules: list[dict[str, Any]]) -> Manifest:
-    spec = {
-        "podSelector": {"matchLabels": component_labels(site, component)},
-        "policyTypes": ["Ingress"],
-        "ingress": rules,
-    }
-    return site.object(NETWORK_POLICY, site.child(component), component, {"spec": spec})
+def _extra(peers: Iterable[Rule], ports: Iterable[Rule]) -> Rule:
+    """A rule of egress; what is empty is left out, for it means everything."""
+    return {name: value for name, value in (("to", list(peers)), ("ports", list(ports))) if value}

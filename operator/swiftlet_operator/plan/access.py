@@ -21,21 +21,29 @@ from swiftlet_operator.build.secrets import (
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.checks import Verdict
-from swiftlet_operator.manifests import CONFIG_MAP, QUOTA, SECRET, Manifest
+from swiftlet_operator.logins import NOT_ALLOWED, RESERVED, TWICE, roles_of
+from swiftlet_operator.manifests import CONFIG_MAP, QUOTA, SECRET, USER, Manifest
 from swiftlet_operator.plan.actions import Fresh, Patch
 from swiftlet_operator.world import World
 
 
 def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) -> tuple[list[Manifest], list[Login]]:
-    """Credentials to make, and the lines of the users file."""
-    refused = {one.name: one.reason for one in verdicts if one.violated and one.kind == "StorageUser"}
+    """Credentials to make, and the lines of the users file.
+
+    Who asks for a role that is not allowed keeps a login that it had, with the rest of its roles, and gets no new one.
+    """
+    refused = {(one.name, one.reason) for one in verdicts if one.violated and one.kind == USER.kind}
     old = _hashes(world)
     made: list[Manifest] = []
     logins: list[Login] = []
     for user in world.users:
-        if user.meta.deleting or refused.get(user.meta.name) == "UserTwice":
+        name = user.meta.name
+        if user.meta.deleting or (name, TWICE) in refused or (name, RESERVED) in refused:
             continue
         before = old.get((user.spec.account, user.spec.user))
+        roles = roles_of(world, user)
+        if (name, NOT_ALLOWED) in refused and (before is None or not roles):
+            continue
         secret = _secret(world, user)
         if secret is None and user.spec.secret_ref is None and world.secrets.get(credentials_name(user)) is None:
             secret = fresh.token()
@@ -44,7 +52,7 @@ def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) 
             continue
         # While the Secret is away the user's old key stays in force.
         hashed = fresh.hashed(secret, before) if secret is not None else str(before)
-        logins.append(Login(user.spec.account, user.spec.user, tuple(user.spec.roles), hashed))
+        logins.append(Login(user.spec.account, user.spec.user, roles, hashed))
     return made, logins
 
 

@@ -27,6 +27,7 @@ from swiftlet_operator.manifests import (
     SERVICE,
     SERVICE_MONITOR,
     STATEFUL_SET,
+    USER,
     Manifest,
     kind_of,
     name_of,
@@ -79,6 +80,10 @@ def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer
     base = basis(world, verdicts)
     if base is None or world.cluster.spec.paused:
         return _hands_off(world, verdicts, [say.spec_valid(verdicts), going])
+    if CLUSTER in base.kept:
+        # Users have what the spec in force allows.
+        verdicts = [one for one in verdicts if one.kind != USER.kind]
+        verdicts += [one for one in check(base.world) if one.kind == USER.kind]
     states = ring_states(base.world, hands_off=base.secrets_wrong, rebalance=rebalance)
     live = domains(base.world, states)
     known = [say.spec_valid(verdicts, base.message), going]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet_operator import checks
+from swiftlet_operator import checks, logins
 from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, SECRET, USER, Kind, Manifest
 from swiftlet_operator.problems import KubeInvalid
 from swiftlet_operator.tests.apiserver import ApiServer
@@ -241,7 +241,16 @@ async def right_pair(case: Case) -> None:
     await case.cluster._certificate("pair")
 
 
+async def no_network(case: Case) -> None:
+    await case.edit({"network": {"clients": [{"ipBlock": {"cidr": "10.1.0.0/99"}}]}})
+
+
+async def a_network(case: Case) -> None:
+    await case.edit({"network": {"clients": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}})
+
+
 CASES: dict[str, tuple[Step, Step]] = {
+    "NetworkUnusable": (no_network, a_network),
     "StorageShrunk": (shrink, set_size_as_told),
     "PoolNamesCollide": (
         pools({**POOL, "name": "a", "zones": ["b-c"]}, {**POOL, "name": "a-b", "zones": ["c"]}),
@@ -317,8 +326,14 @@ async def _its_policy(case: Case) -> None:
     await case.policy("gold", 7)
 
 
+async def _name_the_login(case: Case) -> None:
+    await case.edit({"auth": {"users": [{"account": "test", "user": "one", "roles": ["reseller_admin"]}]}})
+
+
 _ADVISED = {
     "UserTwice": _another_user,
+    "AccountReserved": _name_the_login,
+    "RoleNotAllowed": _name_the_login,
     "SecretMissing": _no_reference,
     "PolicyUnknown": _its_policy,
 }
@@ -328,6 +343,17 @@ _ADVISED = {
 async def _user_twice(case: Case) -> None:
     await case.make(USER, "earlier", {"account": "test", "user": "one"})
     await case.make(USER, "later", {"account": "test", "user": "one"})
+
+
+@_of(USER, "later", "AccountReserved")
+async def _account_reserved(case: Case) -> None:
+    await case.edit({"auth": {"reservedAccounts": ["test"]}})
+    await case.make(USER, "later", {"account": "test", "user": "one"})
+
+
+@_of(USER, "later", "RoleNotAllowed")
+async def _role_not_allowed(case: Case) -> None:
+    await case.make(USER, "later", {"account": "test", "user": "one", "roles": ["reseller_admin"]})
 
 
 @_of(USER, "later", "SecretMissing")
@@ -418,5 +444,6 @@ async def test_a_ring_object_with_another_part_power_is_made_again_with_the_ring
 
 def test_every_refusal_is_tried() -> None:
     reasons = set(re.findall(r'Verdict\(\s*"(\w+)"', inspect.getsource(checks)))
+    reasons |= {logins.TWICE, logins.RESERVED, logins.NOT_ALLOWED}
     tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", *REFUSED_AT_ONCE}
     assert reasons == tried | EXEMPT

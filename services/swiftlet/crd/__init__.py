@@ -39,6 +39,7 @@ from swiftlet.crd.kinds import (
     parse_storage_quota,
     parse_storage_user,
 )
+from swiftlet.crd.network import NetworkPeer, NetworkSpec
 from swiftlet.crd.pods import Resources, Toleration
 from swiftlet.crd.policy import StoragePolicySpec
 from swiftlet.crd.quantity import parse_quantity, quantity_bytes
@@ -62,6 +63,8 @@ __all__ = [
     "MetadataSpec",
     "MonitoringSpec",
     "NamedRef",
+    "NetworkPeer",
+    "NetworkSpec",
     "Pool",
     "ProxySpec",
     "RdmaSpec",

@@ -22,8 +22,10 @@ from swiftlet.crd.base import (
     View,
     Zone,
 )
+from swiftlet.crd.network import NetworkSpec
 from swiftlet.crd.pods import NodeSelector, PodSpec
 from swiftlet.crd.quantity import parse_quantity, quantity_bytes
+from swiftlet.crd.user import LoginPart, UserRole
 
 GIB = 1024**3
 
@@ -182,10 +184,33 @@ class RedisSpec(PodSpec):
         return self.tls.ca_secret_ref if self.tls is not None and self.tls.enabled else None
 
 
+class LoginGrant(View):
+    """What one login may have that others may not."""
+
+    account: LoginPart
+    user: LoginPart
+    roles: Annotated[tuple[UserRole, ...], Field(max_length=4)] = ()
+
+
 class AuthSpec(View):
-    """How clients prove who they are."""
+    """How clients prove who they are, and what StorageUsers may ask for."""
 
     token_life_seconds: Annotated[int, Field(ge=60, le=2_678_400)] = 86_400
+    allowed_roles: Annotated[tuple[UserRole, ...], Field(max_length=4)] = ("admin", "user", "reader")
+    users: Annotated[tuple[LoginGrant, ...], Field(max_length=64)] = ()
+    reserved_accounts: Annotated[tuple[LoginPart, ...], Field(max_length=64)] = ()
+
+    def roles_for(self, account: str, user: str) -> frozenset[UserRole]:
+        """The roles that a StorageUser with this login may carry."""
+        more = (role for one in self._granted(account, user) for role in one.roles)
+        return frozenset((*self.allowed_roles, *more))
+
+    def may_use(self, account: str, user: str) -> bool:
+        """Whether the account is free to all, or this login is among those that it is reserved for."""
+        return account not in self.reserved_accounts or bool(self._granted(account, user))
+
+    def _granted(self, account: str, user: str) -> list[LoginGrant]:
+        return [one for one in self.users if (one.account, one.user) == (account, user)]
 
 
 class KeysSpec(View):
@@ -241,6 +266,7 @@ class StorageClusterSpec(View):
     auth: AuthSpec = AuthSpec()
     keys: KeysSpec = KeysSpec()
     tls: TlsSpec = TlsSpec()
+    network: NetworkSpec = NetworkSpec()
     replicator: ReplicatorSpec = ReplicatorSpec()
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
