@@ -1,43 +1,49 @@
-{{/* What the operator does in a namespace with clusters in it. */}}
+{{/*
+What the operator does in a namespace with clusters in it. Each verb is used by a call that
+charts/tests/test_rights_on_apiserver.py makes against a real API server; the table there says what for.
+*/}}
 {{- define "swiftlet.namespaceRules" -}}
 - apiGroups: [swiftlet.io]
   resources: [storageclusters, rings, storagepolicies, storagequotas, storageusers]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch]
+# Its finalizer.
+- apiGroups: [swiftlet.io]
+  resources: [storageclusters]
+  verbs: [patch]
 - apiGroups: [swiftlet.io]
   resources: [rings]
-  verbs: [create, delete]
+  verbs: [create]
 - apiGroups: [swiftlet.io]
   resources: [storageclusters/status, rings/status, storagepolicies/status, storagequotas/status, storageusers/status]
-  verbs: [get, patch]
+  verbs: [patch]
+# To be named as owners that wait for what they own; some Kubernetes ask for this right.
 - apiGroups: [swiftlet.io]
-  resources:
-    - storageclusters/finalizers
-    - rings/finalizers
-    - storagepolicies/finalizers
-    - storagequotas/finalizers
-    - storageusers/finalizers
+  resources: [storageclusters/finalizers, storageusers/finalizers]
   verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets, deployments]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [configmaps, secrets, services]
+  resources: [services]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps, secrets]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, patch, delete]
+  verbs: [list, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [list, watch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [monitoring.coreos.com]
   resources: [servicemonitors, prometheusrules]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, create, patch, delete]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, list]
@@ -53,17 +59,20 @@ volume says whether it is lost with its node. */}}
   verbs: [list]
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [get, list, watch]
+  verbs: [list]
 - apiGroups: [""]
   resources: [persistentvolumes]
   verbs: [get]
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get, list, watch]
 - apiGroups: [storage.k8s.io]
   resources: [storageclasses]
-  verbs: [get, list, watch]
+  verbs: [get, list]
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
+{{- if .Values.watchNamespaces }}
+# Whether those that it watches are there.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- end }}
 {{- end }}

@@ -100,6 +100,8 @@ class ApiServer:
     """Kill it and start it again on the same port, with the same objects. To be called in the main thread: the new
     process dies with the thread that started it."""
     wait_until_ready: Callable[[], None] = field(default=lambda: None)
+    audit_log: Path | None = None
+    """A JSON document on each line for each request, where that was asked for."""
     _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def request(
@@ -219,6 +221,25 @@ def _etcd(binary: Path, folder: Path, client_port: int, peer_port: int) -> list[
     ]
 
 
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+def _auditing(folder: Path) -> list[str]:
+    """Every request is written down, and whoever names an owner that blocks its deletion needs the right to do so."""
+    (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT), "utf-8")
+    return [
+        f"--audit-policy-file={folder / 'audit.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--audit-log-mode=blocking",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+    ]
+
+
 def _api_server(binary: Path, folder: Path, etcd_port: int, port: int) -> list[str]:
     key = folder / "service-accounts.key"
     return [
@@ -269,8 +290,8 @@ def _wait_until_ready(server: ApiServer, processes: Sequence[subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def running(binary: Path) -> Iterator[ApiServer]:
-    """An API server for as long as the context lasts."""
+def running(binary: Path, *, audited: bool = False) -> Iterator[ApiServer]:
+    """An API server for as long as the context lasts; `audited`: it keeps a log of all requests."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftlet-apiserver-")))
         port, etcd_port, peer_port = _free_ports(3)
@@ -287,6 +308,9 @@ def running(binary: Path) -> Iterator[ApiServer]:
         processes: list[subprocess.Popen[bytes]] = []
         stack.callback(_stop_all, processes)
         command = _api_server(binary, folder, etcd_port, port)
+        if audited:
+            command += _auditing(folder)
+            server.audit_log = folder / "audit.log"
 
         def restart() -> None:
             processes[1].kill()

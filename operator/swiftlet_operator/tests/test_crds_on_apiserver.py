@@ -117,7 +117,28 @@ WITHOUT_OBJECT = "the pods of a pool hold objects: roles must have object in it,
 POLICY_INDEX = "policyIndex says whose objects a ring of type object places: set it there and only there"
 WITH_A_ZONE = POOL | {"zones": ["b"]}
 
+NOBODY_MEANT = "name addresses by ipBlock alone, or pods by namespaceSelector, podSelector or both"
+VALUES = "values are for the operators In and NotIn, which need at least one"
+LETS_OUT_ALL = "a rule without to and ports would let out everything; to mean that, set policies to ingress"
+LAST_PORT = "endPort is the last of the ports that begin with port; raise it or leave it out"
+NO_VALUES = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}
+
 BAD: list[tuple[str, Changes, str, str]] = [
+    # Who may reach whom.
+    ("StorageCluster", {"network.clients": [{}]}, "spec.network.clients[0]", NOBODY_MEANT),
+    (
+        "StorageCluster",
+        {"network.clients": [NO_VALUES]},
+        "spec.network.clients[0].namespaceSelector.matchExpressions[0]",
+        VALUES,
+    ),
+    ("StorageCluster", {"network.extraEgress": [{"name": "all"}]}, "spec.network.extraEgress[0]", LETS_OUT_ALL),
+    (
+        "StorageCluster",
+        {"network.extraEgress": [{"name": "a", "ports": [{"port": 9, "endPort": 8}]}]},
+        "spec.network.extraEgress[0].ports[0]",
+        LAST_PORT,
+    ),
     # Numbers of pods and devices.
     ("StorageCluster", {"pools": []}, "spec.pools", "should have at least 1 items"),
     ("StorageCluster", {"pools.0.replicas": 2}, "spec", TOO_FEW_DEVICES),
