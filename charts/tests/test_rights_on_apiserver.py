@@ -27,6 +27,7 @@ from swiftlet_operator.manifests import (
     MONITORING_KINDS,
     NODE,
     POLICY,
+    PVC,
     QUOTA,
     SERVICE,
     STATEFUL_SET,
@@ -185,6 +186,7 @@ async def scenarios(server: ApiServer, admin: Counting, operator: HttpKube, fold
     await stage.pod("store-disks-0", None, {})
     cluster.now_s += 600
     await cluster.step()
+    await admin.patch(PVC, namespace, "d0-store-disks-0", {"metadata": {"finalizers": None}})
     await stage.without_pods("store-disks")
     spec = {"deletionPolicy": "Delete", "monitoring": {"enabled": True}}
     await admin.patch(CLUSTER, namespace, "store", {"spec": spec})

@@ -69,10 +69,4 @@ volume says whether it is lost with its node. */}}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [list, watch]
-{{- if .Values.watchNamespaces }}
-# Whether those that it watches are there.
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [list, watch]
-{{- end }}
 {{- end }}
