@@ -31,19 +31,23 @@ RUN if [ "$NATIVE" = built ]; then \
         mkdir /wheels && cp native/target/wheels${RDMA:+-rdma}/*.whl /wheels/; \
     fi
 
-# --- everything that goes to /usr/local ---
-FROM ${PYTHON_IMAGE} AS install
+# --- what goes to /usr/local: packages, the native package, and last what changes most often ---
+FROM ${PYTHON_IMAGE} AS packages
 WORKDIR /src
 COPY requirements/build.txt requirements/operator.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
-    && pip install --no-cache-dir --prefix=/install --ignore-installed --require-hashes -r requirements/operator.txt
+    && pip install --no-cache-dir --prefix=/packages --ignore-installed --require-hashes -r requirements/operator.txt
+
+FROM packages AS wheels
 COPY --from=native /wheels /wheels
+RUN pip install --no-cache-dir --prefix=/native --ignore-installed --no-deps --no-index /wheels/*.whl
+
+FROM packages AS project
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements/runtime.in requirements/
 COPY services services
 COPY operator operator
-RUN pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-index /wheels/*.whl \
-    && pip install --no-cache-dir --prefix=/install --ignore-installed --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --prefix=/project --ignore-installed --no-deps --no-build-isolation .
 
 # --- the image ---
 FROM ${PYTHON_IMAGE}
@@ -57,7 +61,10 @@ RUN if [ -n "$RDMA" ]; then \
         && apt-get install -y --no-install-recommends libibverbs1 ibverbs-providers \
         && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb; \
     fi
-COPY --from=install /install /usr/local
+# A layer each: nodes that have an older image take only what has changed.
+COPY --from=packages /packages /usr/local
+COPY --from=wheels /native /usr/local
+COPY --from=project /project /usr/local
 # Modules are compiled when they are installed, and the root file system may be read-only.
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -207,9 +207,16 @@ docs: setup ## write docs/settings.md, docs/limits.md and the tables of docs/swi
 chart: setup ## copy crds/ into the chart and write its README anew
 	@.venv/bin/python -m charts.make
 
+# make e2e PART='store redis' KUBE=1.34
+PART ?=
+KUBE ?=
 .PHONY: e2e
-e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and removed
-	@hack/e2e $(PYTEST_ARGS)
+e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and removed; in parts of at most 25 minutes
+	@PART='$(PART)' KUBE='$(KUBE)' hack/e2e $(PYTEST_ARGS)
+
+.PHONY: demo
+demo: setup ## a Kubernetes on this machine with the operator, a store and a file in it; each step with its time, and how to go on
+	@KUBE='$(KUBE)' hack/cluster demo
 
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built

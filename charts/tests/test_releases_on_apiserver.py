@@ -181,6 +181,30 @@ def test_definitions_that_wait_for_their_objects_do_not_stop_the_operator_that_l
     assert set(cluster.definitions()) == set(SOURCES)
 
 
+def test_objects_in_a_version_that_goes_are_rewritten_first(cluster: Cluster) -> None:
+    namespace = cluster.server.namespace("system")
+    name = "storageusers.swiftlet.io"
+    (ours,) = SOURCES[name]["spec"]["versions"]
+    older = {**ours, "name": "v1alpha0"}
+    before = {**SOURCES[name], "spec": {**SOURCES[name]["spec"], "versions": [older]}}
+    assert cluster.server.create(DEFINITIONS, before).status == 201
+    users = f"/apis/swiftlet.io/v1alpha0/namespaces/{namespace}/storageusers"
+    until("v1alpha0 is served", lambda: cluster.server.get(users).status == 200)
+    spec = {"clusterRef": {"name": "store"}, "account": "press", "user": "ann"}
+    ann = {"apiVersion": "swiftlet.io/v1alpha0", "kind": "StorageUser", "metadata": {"name": "ann"}, "spec": spec}
+    assert cluster.server.create(users, ann).status == 201
+    both = {"spec": {"versions": [{**older, "storage": False}, ours]}}
+    assert cluster.server.patch(f"{DEFINITIONS}/{name}", both).status == 200
+
+    cluster.install("one", namespace)
+
+    found = cluster.definitions()[name]
+    assert [one["name"] for one in found["spec"]["versions"]] == found["status"]["storedVersions"] == ["v1alpha1"]
+    read = cluster.server.get(f"{users.replace('v1alpha0', 'v1alpha1')}/ann")
+    assert read.body["spec"]["user"] == "ann", read.message
+    assert "storageusers.swiftlet.io: 1 objects rewritten as v1alpha1" in cluster.logs["one-swiftlet-install-crds"]
+
+
 def test_definitions_may_be_left_to_others(cluster: Cluster) -> None:
     cluster.install("one", cluster.server.namespace("system"), "--set", "crds.install=false")
     assert cluster.definitions() == {}

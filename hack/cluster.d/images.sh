@@ -24,29 +24,38 @@ archive_of() {
 save_image() {
     local archive
     archive=$(archive_of "$1")
-    rm -f "$archive.tmp"
-    buildah push --quiet --signature-policy "$cache/policy.json" "$1" "docker-archive:$archive.tmp:$1" >/dev/null
-    mv "$archive.tmp" "$archive"
+    rm -f "$archive.part"
+    buildah push --quiet --signature-policy "$cache/policy.json" "$1" "docker-archive:$archive.part:$1" >/dev/null
+    mv "$archive.part" "$archive"
 }
 
-make_base_images() {
-    if [[ ! -e $(archive_of "$python_image") ]]; then
-        say "cluster: making $python_image from Debian packages and this machine's Python"
-        make_python_root
-        with_buildah make_python_image
-    fi
-    if [[ ! -e $(archive_of "$redis_image") ]]; then
-        say "cluster: making $redis_image from Debian packages"
-        make_redis_root
-        with_buildah make_redis_image
-    fi
-    if [[ ! -e $(archive_of "$pause_image") ]]; then
-        gcc -Os -static -s -o "$programs/pause" hack/cluster.d/pause.c
-        with_buildah make_program_image "$pause_image" pause
-    fi
-    [[ -e $(archive_of "$coredns_image") ]] || with_buildah make_program_image "$coredns_image" coredns
-    [[ -e $(archive_of "$local_path_image") ]] ||
-        with_buildah make_program_image "$local_path_image" local-path-provisioner
+lacks_python() {
+    [[ ! -e $(archive_of "$python_image") ]]
+}
+
+make_python() {
+    make_python_root
+    with_buildah make_python_image
+}
+
+lacks_redis() {
+    [[ ! -e $(archive_of "$redis_image") ]]
+}
+
+make_redis() {
+    make_redis_root
+    with_buildah make_redis_image
+}
+
+lacks_pods() {
+    [[ ! -e $(archive_of "$pause_image") || ! -e $(archive_of "$coredns_image") || ! -e $(archive_of "$local_path_image") ]]
+}
+
+make_pods() {
+    gcc -Os -static -s -o "$programs/pause" hack/cluster.d/pause.c
+    with_buildah make_program_image "$pause_image" pause
+    with_buildah make_program_image "$coredns_image" coredns
+    with_buildah make_program_image "$local_path_image" local-path-provisioner
 }
 
 # make_program_image IMAGE PROGRAM: nothing but one static program.
@@ -59,18 +68,24 @@ make_program_image() {
     save_image "$1"
 }
 
+# make_debian_root FOLDER PACKAGES: as little of Debian as these packages need. Packages that were downloaded once are
+# kept.
+make_debian_root() {
+    mkdir -p "$cache/debian"
+    rm -rf --one-file-system "$1"
+    debootstrap --variant=minbase --cache-dir="$cache/debian" --include="$2" bookworm "$1" "$(debian_mirror)"
+    rm -rf "$1"/var/cache/apt/*.bin "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/* \
+        "$1"/usr/share/{doc,man,info,locale} "$1"/var/log/*.log
+}
+
 make_redis_root() {
-    local root=$cache/redis-root
-    if [[ -e $root/.done ]]; then
+    local root=$cache/redis-root.part
+    if [[ -e $cache/redis-root ]]; then
         return
     fi
-    rm -rf --one-file-system "$root"
-    debootstrap --variant=minbase --include=redis-server bookworm "$root" "$(debian_mirror)" \
-        >"$cache/debootstrap-redis.log" || die "debootstrap failed" "see $cache/debootstrap-redis.log"
-    rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
-        "$root"/usr/share/{doc,man,info,locale} "$root"/var/log/*.log
-    chroot "$root" redis-server --version >/dev/null
-    touch "$root/.done"
+    make_debian_root "$root" redis-server
+    chroot "$root" redis-server --version
+    mv "$root" "$cache/redis-root"
 }
 
 make_redis_image() {
@@ -85,18 +100,12 @@ make_redis_image() {
 # Debian's own python3 would not do: its dist-packages break `pip install --prefix`, which the Dockerfile uses. So
 # this machine's CPython is put into /usr/local, as the image of that name has it.
 make_python_root() {
-    local root=$cache/python-root python
-    if [[ -e $root/.done ]]; then
+    local root=$cache/python-root.part python
+    if [[ -e $cache/python-root ]]; then
         return
     fi
     python=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
-    [[ -x $python/bin/python3.11 ]] ||
-        die "the base image needs Python 3.11, and .venv has another" "PYTHON=python3.11 make setup"
-    rm -rf --one-file-system "$root"
-    debootstrap --variant=minbase --include="$(python_libraries)" bookworm "$root" "$(debian_mirror)" \
-        >"$cache/debootstrap.log" || die "debootstrap failed" "see $cache/debootstrap.log"
-    rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* \
-        "$root"/usr/share/{doc,man,info,locale} "$root"/var/log/*.log
+    make_debian_root "$root" "$(python_libraries)"
     mkdir -p "$root/usr/local/lib/python3.11/site-packages"
     cp -a "$python/bin/python3.11" "$root/usr/local/bin/"
     find "$python/lib" -maxdepth 1 -name 'libpython3*.so*' -exec cp -a {} "$root/usr/local/lib/" \;
@@ -106,11 +115,11 @@ make_python_root() {
     ln -sf python3.11 "$root/usr/local/bin/python3"
     ln -sf python3 "$root/usr/local/bin/python"
     chroot "$root" ldconfig
-    PIP_ROOT_USER_ACTION=ignore chroot "$root" /usr/local/bin/python3.11 -m ensurepip >/dev/null
+    PIP_ROOT_USER_ACTION=ignore chroot "$root" /usr/local/bin/python3.11 -m ensurepip
     ln -sf pip3 "$root/usr/local/bin/pip"
     chroot "$root" /usr/local/bin/python3.11 -c 'import ssl, sqlite3, ctypes, bz2, lzma, zlib, readline, uuid, hashlib'
     find "$root" -name __pycache__ -type d -prune -exec rm -rf {} +
-    touch "$root/.done"
+    mv "$root" "$cache/python-root"
 }
 
 python_libraries() {

@@ -117,12 +117,14 @@ stop_machine() {
 }
 
 start_all() {
-    [[ -x $programs/hyperkube && -e $(archive_of "$pause_image") ]] ||
-        die "the cluster's programs and images are not there" "hack/cluster setup"
-    [[ -d /sys/fs/cgroup/memory ]] ||
-        die "machines made of namespaces need control groups of version 1" "install kind or k3d, which is used then"
+    [[ -x $hyperkube && -e $(archive_of "$pause_image") ]] ||
+        die "the programs and images of a cluster of Kubernetes $kubernetes_version are not there" \
+            "${KUBE:+KUBE=$KUBE }hack/cluster setup"
+    has_control_groups || die "$needs_control_groups" "install kind or k3d, which is used then"
     local number
+    require_same_kubernetes
     mkdir -p "$state"
+    printf '%s\n' "$kubernetes_version" >"$state/kubernetes"
     make_certificates
     make_network
     start_machine cp control-plane
@@ -137,6 +139,15 @@ start_all() {
         kubectl wait --for=condition=Ready "node/n$number" --timeout=180s >/dev/null
     done
     kubectl -n kube-system wait --for=condition=Available deployment --all --timeout=180s >/dev/null
+}
+
+# The disks of one minor version are not those of another.
+require_same_kubernetes() {
+    local there
+    [[ -e $state/kubernetes ]] || return 0
+    there=$(<"$state/kubernetes")
+    [[ ${there%.*} == "${kubernetes_version%.*}" ]] ||
+        die "the cluster that is there is of Kubernetes $there" "hack/cluster down, which removes it, or leave out KUBE=$KUBE"
 }
 
 # Ready by a heartbeat of this run; the API server remembers those of the last one.

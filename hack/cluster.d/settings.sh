@@ -1,20 +1,51 @@
 # Where the cluster without a registry keeps its things, what they are called, and its addresses; sourced.
 # shellcheck shell=bash disable=SC2034
 
+chart=$(dirname "${BASH_SOURCE[0]}")/../../charts/swiftlet
+readonly chart
+
+# chart_value SECTION NAME: of the chart's values.
+chart_value() {
+    awk -v section="$1:" -v name="$2:" \
+        '/^[^ ]/ { inside = $1 == section } inside && $1 == name { gsub(/"/, "", $2); print $2; exit }' "$chart/values.yaml"
+}
+
 readonly nodes=${NODES:-3}                  # worker machines, 1..9
 readonly cache=${SWIFTLET_KUBE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swiftlet/kube}
 readonly programs=$cache/bin
 readonly images=$cache/images               # docker archives; a machine imports all of them when it starts
+readonly logs=$cache/logs                   # of what setup does
 readonly state=$cache/state                 # the running cluster's: certificates, disks, logs
 readonly kubeconfig=$state/admin.conf
 
-readonly kubernetes_version=1.33.13
 readonly helm_version=3.22.0
+readonly oldest_helm=3.14.0                 # of those that are on the PATH already
+chart_version=$(awk '$1 == "appVersion:" { print $2 }' "$chart/Chart.yaml")
+readonly chart_version
 readonly python_image=docker.io/library/python:3.11-slim
-readonly redis_image=swiftlet.local/redis:7
+# What stands in for it has the name that the chart takes when it is told nothing.
+redis_image=docker.io/library/$(chart_value redisImage repository):$(chart_value redisImage tag)
+readonly redis_image
 readonly pause_image=swiftlet.local/pause:1
 readonly coredns_image=swiftlet.local/coredns:1.12.3
 readonly local_path_image=swiftlet.local/local-path-provisioner:0.0.30
+
+# offered_kubernetes [MINOR]: the versions that the cluster can be of; of one minor version, the one that is meant.
+offered_kubernetes() {
+    awk -v minor="${1:-}" '/^[0-9]/ && (minor == "" || index($0, minor ".") == 1)' \
+        "$(dirname "${BASH_SOURCE[0]}")/kubernetes/versions"
+}
+
+# choose_kubernetes: KUBE's; otherwise that of the cluster that is there; otherwise the first one. Nothing if there is none.
+choose_kubernetes() {
+    local there=''
+    [[ ! -e $state/kubernetes ]] || there=$(<"$state/kubernetes")
+    offered_kubernetes "${KUBE:-${there%.*}}" | head -n 1
+}
+
+kubernetes_version=$(choose_kubernetes)
+readonly kubernetes_version
+readonly hyperkube=$programs/hyperkube-$kubernetes_version
 
 # Every namespace, link and control group of ours begins with this.
 readonly prefix=swiftlet

@@ -21,6 +21,7 @@ import yaml
 from swiftlet.errors import SettingsError
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import DEFINITION, GROUP, Manifest, annotations_of, labels_of, name_of
+from swiftlet_operator.migration import RENAMES, Renames, migrate, older_versions, stored_version
 from swiftlet_operator.problems import KubeError
 from swiftlet_operator.retry import until_answered
 
@@ -53,13 +54,21 @@ def read_definitions(folder: Path) -> list[Manifest]:
     return found
 
 
-async def install(kube: Kube, definitions: Sequence[Manifest], version: str, within_s: float = WITHIN_S) -> None:
+async def install(
+    kube: Kube,
+    definitions: Sequence[Manifest],
+    version: str,
+    within_s: float = WITHIN_S,
+    renames: Renames = RENAMES,
+) -> None:
     """Bring all definitions to `version` unless they are newer, and wait until the API server serves them.
 
-    Raises KubeError when that could not be done within the time.
+    Where a definition loses a version, objects that are stored in it, or have fields under its names, are rewritten
+    before. Raises KubeError when that could not be done within the time.
     """
     for one in definitions:
         await _wait_while_it_goes(kube, name_of(one))
+        await _leave_versions(kube, one, version, within_s, renames)
         await until_answered(partial(_put, kube, one, version), within_s)
     deadline = time.monotonic() + within_s
     for one in definitions:
@@ -122,6 +131,27 @@ async def _put(kube: Kube, definition: Manifest, version: str) -> None:
     written = await kube.replace(new)
     same = written["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
     _log.info("%s: %s", name, "is as it should be" if same else "replaced")
+
+
+async def _leave_versions(kube: Kube, definition: Manifest, version: str, within_s: float, renames: Renames) -> None:
+    """Have nothing in objects that goes with a version that the definition has no more."""
+    name = name_of(definition)
+    live = await until_answered(partial(kube.get, DEFINITION, "", name), within_s)
+    if live is None or wanted(live, definition, version) is None:
+        return
+    known = _versions(definition)
+    if stored_version(live) not in known:
+        raise KubeError(
+            f"{name} stores {stored_version(live)}, which Swiftlet {version} does not know any more: upgrade to a"
+            f" version first that has both {stored_version(live)} and {stored_version(definition)}"
+        )
+    if not known.issuperset(_versions(live)):
+        await migrate(kube, name, renames, within_s)
+
+
+def _versions(definition: Manifest) -> set[str]:
+    """Those that it has, and those in which objects may be stored."""
+    return {one["name"] for one in definition["spec"]["versions"]} | {*older_versions(definition)}
 
 
 async def _wait_while_it_goes(kube: Kube, name: str) -> None:

@@ -38,7 +38,9 @@ from swiftlet_operator.definitions import install, read_definitions
 from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WATCHED, WORKERS, Heart, register, sweep, watches
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
+from swiftlet_operator.manifests import GROUP, OWN_KINDS
 from swiftlet_operator.metrics import CLUSTERS, LEADS, served
+from swiftlet_operator.migration import migrate
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
@@ -177,6 +179,13 @@ async def install_definitions(folder: Path, version: str) -> None:
         await install(kube, definitions, version)
 
 
+async def migrate_storage() -> None:
+    """Bring all objects to the version that is stored; KubeError when one can't be written."""
+    async with connected(REQUEST_TIMEOUT_S) as kube:
+        for kind in OWN_KINDS:
+            await migrate(kube, f"{kind.plural}.{GROUP}")
+
+
 async def guard(release: Release, watched: Sequence[str]) -> str | None:
     """Why the release may not be uninstalled, None when it may; KubeError when that can't be found out."""
     async with connected(REQUEST_TIMEOUT_S) as kube:
@@ -193,6 +202,8 @@ def main() -> None:
     try:
         if arguments.command == "install-crds":
             asyncio.run(install_definitions(arguments.folder, arguments.crds_version))
+        elif arguments.command == "migrate-storage":
+            asyncio.run(migrate_storage())
         elif arguments.command == "uninstall-guard":
             release = Release(arguments.release, arguments.namespace, arguments.revision)
             sys.exit(asyncio.run(guard(release, arguments.watched)))
@@ -213,6 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     crds = commands.add_parser("install-crds", help="make or replace the custom resource definitions, and end")
     crds.add_argument("folder", type=Path, help="where their YAML files are")
     crds.add_argument("--crds-version", default=__version__, help="what they came with; a newer one is left as it is")
+    commands.add_parser("migrate-storage", help="rewrite all objects in the version that is stored, and end")
     guards = commands.add_parser("uninstall-guard", help="fail while there are StorageClusters, and say why")
     guards.add_argument("--release", required=True, help="name of the Helm release")
     guards.add_argument("--namespace", required=True, help="its namespace")

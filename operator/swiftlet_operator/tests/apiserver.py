@@ -4,9 +4,10 @@ Nothing runs in it: no controllers, no nodes. Objects are stored, defaulted and 
 is all: children are not collected with their owners, and a namespace that is deleted stays in `Terminating`. So each
 test takes a namespace of its own.
 
-The programs come from one binary, `hyperkube`, in the folder that SWIFTLET_KUBE_BIN names, else where `hack/cluster
-setup` puts it: `bin` in SWIFTLET_KUBE_CACHE, by default `swiftlet/kube` in the user's cache. Certificates and data lie
-in a temporary folder and go with the process; the etcd doesn't sync its files.
+The programs come from one binary, `hyperkube-VERSION`, in the folder that SWIFTLET_KUBE_BIN names, else where
+`hack/cluster setup` puts it: `bin` in SWIFTLET_KUBE_CACHE, by default `swiftlet/kube` in the user's cache. KUBE=1.34
+chooses the version of Kubernetes, as it does for `hack/cluster`. Certificates and data lie in a temporary folder and go
+with the process; the etcd doesn't sync its files.
 
     hack/apiserver                  in the foreground; prints where its kubeconfig is
     hack/apiserver kubectl get crd  with KUBECONFIG set, for as long as the command runs
@@ -42,7 +43,9 @@ REQUEST_TIMEOUT_S = 30.0
 POLL_S = 0.1
 SHOWN_LOG_LINES = 15
 
-FIX = "hack/cluster setup builds it; or name its folder in SWIFTLET_KUBE_BIN"
+FIX = "hack/cluster setup builds it, for KUBE=1.34 that version; or name its folder in SWIFTLET_KUBE_BIN"
+VERSIONS = Path(__file__).resolve().parents[3] / "hack" / "cluster.d" / "kubernetes" / "versions"
+"""A line for each version that there is, the one that is taken by default first."""
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -59,10 +62,22 @@ def kube_bin(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(caches) / "swiftlet" / "kube" / "bin"
 
 
+def kubernetes_version(environ: Mapping[str, str] = os.environ) -> str:
+    """The version that KUBE means, such as 1.34.4 for 1.34; without KUBE the default one. ValueError for others."""
+    versions = [line for line in VERSIONS.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    if not (minor := environ.get("KUBE")):
+        return versions[0]
+    for version in versions:
+        if version.startswith(f"{minor}."):
+            return version
+    raise ValueError(f"KUBE={minor} is not among the versions that there are: {' '.join(versions)}")
+
+
 def hyperkube(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The binary, None when it isn't there."""
-    path = kube_bin(environ) / "hyperkube"
-    return path if os.access(path, os.X_OK) else None
+    """The binary of that version, None when it isn't there. Without KUBE one without a version in its name will do."""
+    names = [f"hyperkube-{kubernetes_version(environ)}", *([] if environ.get("KUBE") else ["hyperkube"])]
+    paths = (kube_bin(environ) / name for name in names)
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 class ApiServerError(Exception):

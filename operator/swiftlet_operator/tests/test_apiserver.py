@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet_operator.tests.apiserver import hyperkube, kube_bin
+from swiftlet_operator.tests.apiserver import ApiServer, hyperkube, kube_bin, kubernetes_version
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,27 @@ def test_only_a_program_counts(tmp_path: Path) -> None:
 
     binary.chmod(0o755)
     assert hyperkube(environ) == binary
+
+
+def test_a_version_that_was_asked_for_is_taken_and_no_other(tmp_path: Path) -> None:
+    environ = {"SWIFTLET_KUBE_BIN": str(tmp_path)}
+    (older := tmp_path / "hyperkube").touch(0o755)
+    (usual := tmp_path / f"hyperkube-{kubernetes_version({})}").touch(0o755)
+    assert hyperkube(environ) == usual
+    assert hyperkube(environ | {"KUBE": "1.34"}) is None
+
+    (named := tmp_path / f"hyperkube-{kubernetes_version({'KUBE': '1.34'})}").touch(0o755)
+    assert hyperkube(environ | {"KUBE": "1.34"}) == named
+
+    usual.unlink()
+    assert hyperkube(environ) == older
+
+
+def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match=r"KUBE=1\.3 is not among the versions that there are: 1\."):
+        kubernetes_version({"KUBE": "1.3"})
+
+
+@pytest.mark.apiserver
+def test_it_is_of_that_version(apiserver: ApiServer) -> None:
+    assert apiserver.get("/version").body["gitVersion"] == f"v{kubernetes_version()}"
