@@ -30,6 +30,7 @@ from swiftlet_operator.manifests import (
     CONFIG_MAP,
     POOL_LABEL,
     SECRET,
+    STATEFUL_SET,
     Manifest,
     labels_of,
     name_of,
@@ -316,11 +317,46 @@ def _pair_problem(secret: Manifest) -> str:
     return unusable(certificate, key)
 
 
+def _storage_class(world: World) -> Iterator[Verdict]:
+    spec = world.cluster.spec
+    asked = {pool.name: (f"storage.className of pool {pool.name}", pool.storage.class_name) for pool in spec.pools}
+    container = ("container.storage.className", spec.container.storage.class_name)
+    wrong = []
+    for group in all_groups(world.cluster.meta.name, spec):
+        field, wanted = asked[group.pool] if group.pool is not None else container
+        live = world.child(STATEFUL_SET, group.name)
+        if live is None or class_in(live) == wanted or not has_volumes(world, group.name):
+            continue
+        made = class_in(live)
+        wrong.append(f"{field} can't change, for there are volumes: " + (f"set it to {made}" if made else "remove it"))
+    message = f"{'; '.join(dict.fromkeys(wrong))}; or add a pool with the other class and drain this one"
+    yield Verdict("StorageClassChanged", message, bool(wrong))
+
+
+def class_in(stateful_set: Manifest) -> str | None:
+    """The class that the templates of a StatefulSet's claims name, None for the default one."""
+    templates = stateful_set["spec"].get("volumeClaimTemplates") or []
+    return next((one["spec"].get("storageClassName") for one in templates), None)
+
+
+def claims_of_set(world: World, name: str) -> list[Manifest]:
+    """The claims of a StatefulSet's pods: `d0-NAME-2` and so on."""
+    return [one for one in world.claims if name_of(one).partition("-")[2].rpartition("-")[0] == name]
+
+
+def has_volumes(world: World, name: str) -> bool:
+    """Whether a pod of a StatefulSet may have a volume: one stands on a node, or a claim of theirs is bound."""
+    placed = (pod["spec"].get("nodeName") for pod in world.pods if name_of(pod).rpartition("-")[0] == name)
+    bound = (one["spec"].get("volumeName") for one in claims_of_set(world, name))
+    return any(placed) or any(bound)
+
+
 CHECKS: tuple[Check, ...] = (
     _damaged,
     _pool_names,
     _object_pool,
     _storage_grows,
+    _storage_class,
     _keys,
     _policy_set,
     _policy_history,

@@ -44,6 +44,7 @@ from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
+from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.spread import replicas_spread
@@ -128,7 +129,8 @@ def _make_true(
     wanted = [stamped(with_live_templates(world, one)) for one in build(site)]
     wanted = [stepwise(world, one, live, has_data) for one in wanted]
     held = held_back(world, wanted, live, has_data, base.secrets_wrong)
-    applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in held)]
+    anew = made_anew(world, wanted)
+    applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in {*held, *anew})]
     reasons = why(asked, is_valid=known[0].is_true)
     facts = [*known, *_facts(world, states, live, held, groups, reasons), _rotated(base, rotating)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
@@ -156,7 +158,7 @@ def _make_true(
             *let_go(world, states),
             *(unguarded(one) for one in orphans if is_guarded(one)),
         ),
-        delete=(*orphans, *replacing_now.delete),
+        delete=(*orphans, *replacing_now.delete, *(one for going in anew.values() for one in going)),
         force=replacing_now.force,
         status=(
             cluster_status(world, facts, site, states, rotating),

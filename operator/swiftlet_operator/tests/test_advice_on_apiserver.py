@@ -87,6 +87,16 @@ async def shrink(case: Case) -> None:
     await case.edit({"pools": [{**POOL, "storage": {"size": "5Gi"}}]})
 
 
+async def other_class(case: Case) -> None:
+    await case.edit({"pools": [{**POOL, "storage": {"size": "10Gi", "className": "other"}}]})
+
+
+async def class_as_it_was(case: Case) -> None:
+    _, message = await case.told(CLUSTER, "store", "SpecValid")
+    assert "storage.className of pool disks can't change, for there are volumes: remove it" in message
+    await case.edit({"pools": [POOL]})
+
+
 async def set_size_as_told(case: Case) -> None:
     _, message = await case.told(CLUSTER, "store", "SpecValid")
     found = re.search(r"set it to (\S+) or more", message)
@@ -252,6 +262,7 @@ async def a_network(case: Case) -> None:
 CASES: dict[str, tuple[Step, Step]] = {
     "NetworkUnusable": (no_network, a_network),
     "StorageShrunk": (shrink, set_size_as_told),
+    "StorageClassChanged": (other_class, class_as_it_was),
     "PoolNamesCollide": (
         pools({**POOL, "name": "a", "zones": ["b-c"]}, {**POOL, "name": "a-b", "zones": ["c"]}),
         pools({**POOL, "name": "a", "zones": ["b-c"]}, {**POOL, "name": "renamed", "zones": ["c"]}),

@@ -388,7 +388,6 @@ def test_a_misspelt_field_is_refused_not_dropped(apiserver: ApiServer, kind: str
 
 # --- refused later ---------------------------------------------------------------------------------------------------
 
-SAME_CLASS = "the storage class of existing volumes can't change; add a pool with the other class and drain this one"
 SAME_ZONING = (
     "a pool can't change between having zones and having none, its pods would all be replaced; add another pool and "
     "drain this one by weight 0"
@@ -398,15 +397,6 @@ SAME_CLUSTER = "clusterRef can't change: delete this object and create another o
 
 FIXED: list[tuple[str, Changes, Changes, str, str]] = [
     ("StorageCluster", {}, {"rings.partPower": 15}, "spec.rings.partPower", SAME_PART_POWER),
-    (
-        "StorageCluster",
-        {"pools.0.storage.className": "fast"},
-        {"pools.0.storage.className": "slow"},
-        "spec.pools[0].storage",
-        SAME_CLASS,
-    ),
-    ("StorageCluster", {}, {"pools.0.storage.className": "fast"}, "spec.pools[0].storage", SAME_CLASS),
-    ("StorageCluster", {"container.storage.className": "fast"}, {}, "spec.container.storage", SAME_CLASS),
     (
         "StorageCluster",
         {},
@@ -487,6 +477,10 @@ def test_what_is_fixed_stays(
 
 
 FREE: list[tuple[str, Changes, Changes]] = [
+    # A class that is not there can be corrected; the operator knows whether there are volumes.
+    ("StorageCluster", {"pools.0.storage.className": "fast"}, {"pools.0.storage.className": "slow"}),
+    ("StorageCluster", {}, {"pools.0.storage.className": "fast"}),
+    ("StorageCluster", {"container.storage.className": "fast"}, {}),
     ("StorageCluster", {}, {"pools.0.storage.size": "0.2Ti", "container.storage.size": "11Gi"}),
     # Volumes that can't be made so large may be asked for smaller again; the operator knows what there is.
     ("StorageCluster", {}, {"pools.0.storage.size": "99Gi", "container.storage.size": "9Gi"}),

@@ -223,3 +223,26 @@ async def test_with_the_charts_rule_events_are_read_and_without_it_the_rest_goes
     message = (await scene.condition("PodsHealthy"))["message"]
     assert "Unschedulable (store-disks-1)" in message
     assert ("Mount (store-disks-0)" in message) == may_list
+
+
+async def test_a_class_that_is_corrected_has_the_statefulset_made_anew(apiserver: ApiServer, kube: Counting) -> None:
+    scene = await stage(apiserver, kube)
+    before = await kube.get(STATEFUL_SET, scene.namespace, "store-disks")
+    assert before is not None
+    await scene.claim("store-disks-0", "nope")
+    await scene.pod("store-disks-0", None, unscheduled(UNBOUND))
+    pool = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi", "className": "fast"}}
+    await kube.patch(CLUSTER, scene.namespace, "store", {"spec": {"pools": [pool]}})
+
+    for _ in range(2):
+        await scene.cluster.step()
+
+    made = await kube.get(STATEFUL_SET, scene.namespace, "store-disks")
+    assert made is not None
+    assert made["metadata"]["uid"] != before["metadata"]["uid"]
+    assert made["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    # Without controllers nobody takes its finalizer away.
+    claim = await kube.get(PVC, scene.namespace, "d0-store-disks-0")
+    assert claim is None or claim["metadata"]["deletionTimestamp"]
+    assert await scene.told("SpecValid") == ("True", "Valid")
+    assert await scene.cluster.step() == []

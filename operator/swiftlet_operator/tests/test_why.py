@@ -149,11 +149,7 @@ async def test_a_start_that_waits_for_a_correction_begins_with_that() -> None:
 async def test_a_class_that_is_not_there_is_told_at_once_and_gone_when_it_is_there() -> None:
     scene = Scene({"pools": [POOL]})
     await scene.step()
-    starting(scene, node=False, conditions=unscheduled(UNBOUND))
-    for name in scene.kube.names("PersistentVolumeClaim"):
-        live = scene.kube.find("PersistentVolumeClaim", name)
-        live["status"] = {"phase": "Pending"}
-        live["spec"].pop("volumeName")
+    without_volumes(scene)
     put_event(
         scene,
         "PersistentVolumeClaim",
@@ -177,6 +173,61 @@ async def test_a_class_that_is_not_there_is_told_at_once_and_gone_when_it_is_the
     await scene.settle()
     assert scene.condition("Ready") == ("True", "Available")
     assert scene.condition("PodsHealthy") == ("True", "NoneInTrouble")
+
+
+def without_volumes(scene: Scene) -> None:
+    """No claim has got a volume, and no pod a node."""
+    starting(scene, node=False, conditions=unscheduled(UNBOUND))
+    for name in scene.kube.names("PersistentVolumeClaim"):
+        live = scene.kube.find("PersistentVolumeClaim", name)
+        live["status"] = {"phase": "Pending"}
+        live["spec"].pop("volumeName", None)
+
+
+async def test_a_class_can_be_corrected_until_there_is_a_volume() -> None:
+    scene = Scene({"pools": [POOL]})
+    await scene.step()
+    without_volumes(scene)
+    await scene.step()
+    scene.cluster["spec"]["pools"][0]["storage"]["className"] = "standard"
+
+    written = await scene.step()
+    assert scene.condition("SpecValid")[0] == "True"
+    claims = [f"delete PersistentVolumeClaim/d0-store-disks-{index}" for index in range(3)]
+    assert [one for one in written if one.startswith("delete ")] == ["delete StatefulSet/store-disks", *claims]
+    assert "apply StatefulSet/store-disks" not in written
+    # The set's pods go with it.
+    for index in range(3):
+        del scene.kube.objects["Pod", "data", f"store-disks-{index}"]
+
+    assert "apply StatefulSet/store-disks" in await scene.step()
+    await scene.settle()
+    template = scene.kube.find("StatefulSet", "store-disks")["spec"]["volumeClaimTemplates"][0]
+    assert template["spec"]["storageClassName"] == "standard"
+    assert scene.condition("Ready") == ("True", "Available")
+
+
+async def test_a_class_of_volumes_that_there_are_is_not_changed() -> None:
+    scene = Scene({"pools": [POOL]})
+    await scene.settle()
+    scene.cluster["spec"]["pools"][0]["storage"]["className"] = "standard"
+    written = await scene.step()
+
+    assert scene.condition("SpecValid") == ("False", "StorageClassChanged")
+    assert "storage.className of pool disks can't change, for there are volumes: set it to nope" in scene.message(
+        "SpecValid"
+    )
+    assert not [one for one in written if "StatefulSet" in one or "Claim" in one]
+
+
+async def test_a_pod_on_a_node_keeps_its_class_even_when_nobody_knows_its_claims() -> None:
+    scene = Scene({"pools": [POOL]})
+    await scene.settle()
+    for name in scene.kube.names("PersistentVolumeClaim"):
+        del scene.kube.objects["PersistentVolumeClaim", "data", name]
+    scene.cluster["spec"]["pools"][0]["storage"]["className"] = "standard"
+    await scene.step()
+    assert scene.condition("SpecValid") == ("False", "StorageClassChanged")
 
 
 async def test_a_zone_that_no_node_has_is_named_with_those_that_there_are() -> None:
