@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from swiftlet_operator.checks import class_in, claims_of_set, has_volumes
+from swiftlet_operator.checks import claims_of_set, class_in, has_volumes
 from swiftlet_operator.manifests import STATEFUL_SET, Manifest, is_going, kind_of, name_of
 from swiftlet_operator.world import World
 

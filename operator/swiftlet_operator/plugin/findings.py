@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from swiftlet_operator.manifests import named
 from swiftlet_operator.plugin.devices import FULL_PARTS, fullness, places
-from swiftlet_operator.plugin.picture import Object, Picture, conditions_of, is_ready, name_of, status_of
+from swiftlet_operator.plugin.picture import Object, Picture, conditions_of, name_of, status_of
+from swiftlet_operator.plugin.reasons import STARTING, is_starting, reasons
+from swiftlet_operator.trouble import groups
 
-ERROR, WARNING = "ERROR", "WARNING"
+ERROR, WARNING, NOTE = "ERROR", "WARNING", "NOTE"
+_ORDER = (ERROR, WARNING, NOTE)
 _BAD_WHEN_TRUE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked", "Maintenance"})
 _FINE = frozenset(
-    {"NotWanted", "NotUsed", "NotObserved", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"}
+    {
+        *("NotWanted", "NotUsed", "NotObserved", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"),
+        STARTING,
+    }
 )
 """Reasons that ask for nothing, whatever the status."""
 _SERIOUS = frozenset({"Ready", "SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"})
@@ -23,7 +30,7 @@ _SERIOUS = frozenset({"Ready", "SpecValid", "StorageAvailable", "ContainersAvail
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something wrong: how bad, where, and what."""
+    """Something wrong: how bad, where, and what. A note is nothing to do about: a pod that only needs time."""
 
     severity: str
     where: str
@@ -31,7 +38,7 @@ class Finding:
 
 
 def findings(picture: Picture) -> list[Finding]:
-    """All of it, errors before warnings."""
+    """All of it, errors before warnings, and notes last."""
     found = [
         *_of_conditions(picture),
         *_of_objects(picture),
@@ -41,7 +48,7 @@ def findings(picture: Picture) -> list[Finding]:
         *_of_keys(picture),
         *(Finding(WARNING, "kubectl", failure) for failure in picture.failures),
     ]
-    return sorted(dict.fromkeys(found), key=lambda one: one.severity)
+    return sorted(dict.fromkeys(found), key=lambda one: _ORDER.index(one.severity))
 
 
 def _of_conditions(picture: Picture) -> Iterator[Finding]:
@@ -54,7 +61,8 @@ def _of_conditions(picture: Picture) -> Iterator[Finding]:
     deleting = picture.cluster["metadata"].get("deletionTimestamp") is not None
     for type_, fact in conditions.items():
         status, reason = fact.get("status"), str(fact.get("reason") or "")
-        if reason in _FINE or (type_ == "DeletionBlocked" and not deleting):
+        # PodsHealthy says what pods say here, by the same code and some seconds earlier.
+        if reason in _FINE or type_ == "PodsHealthy" or (type_ == "DeletionBlocked" and not deleting):
             continue
         if status == ("True" if type_ in _BAD_WHEN_TRUE else "False"):
             severity = ERROR if type_ in _SERIOUS else WARNING
@@ -74,16 +82,25 @@ def _of_objects(picture: Picture) -> Iterator[Finding]:
 
 
 def _of_pods(picture: Picture) -> Iterator[Finding]:
+    found = reasons(picture)
+    for group in groups(found.troubles):
+        first = group[0]
+        where = f"{first.kind} {named([one.name for one in group])}"
+        yield Finding(ERROR, where, f"{first.cause}: {first.sentence}. To do: {first.advice}")
+    told = {one.name for one in found.troubles}
+    waits = {one.name for one in found.on_way}
+    usual = NOTE if is_starting(picture) else ERROR
     wanted = [(one, status_of(one).get("readyReplicas") or 0) for one in (*picture.stateful_sets, *picture.deployments)]
     for one, ready in wanted:
         replicas = (one.get("spec") or {}).get("replicas") or 0
         if ready < replicas:
-            yield Finding(ERROR, f"{one['kind']} {name_of(one)}", f"{ready} of {replicas} pods are ready")
+            yield Finding(usual, f"{one['kind']} {name_of(one)}", f"{ready} of {replicas} pods are ready")
     for pod in picture.pods:
-        if not is_ready(pod) and status_of(pod).get("phase") != "Succeeded":
-            yield Finding(ERROR, f"Pod {name_of(pod)}", why_not_ready(pod))
+        if name_of(pod) in waits - told:
+            yield Finding(usual, f"Pod {name_of(pod)}", why_not_ready(pod))
     for (name, service), why in sorted(picture.silent.items()):
-        yield Finding(WARNING, f"Pod {name}", f"{service} does not report: {why}")
+        severity = NOTE if usual == NOTE else WARNING
+        yield Finding(severity, f"Pod {name}", f"{service} does not report: {why}")
 
 
 def why_not_ready(pod: Object) -> str:
@@ -92,7 +109,7 @@ def why_not_ready(pod: Object) -> str:
         return "it is being ended"
     scheduled = conditions_of(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
-        return f"it has no node: {scheduled.get('message', '')}"
+        return f"it has no node: {str(scheduled.get('message', '')).partition(' preemption: ')[0]}"
     status = status_of(pod)
     for container in (*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])):
         state = container.get("state") or {}
@@ -150,5 +167,5 @@ def _of_keys(picture: Picture) -> Iterator[Finding]:
 
 
 def worst(found: Iterable[Finding]) -> int:
-    """The exit code: 1 when there is anything."""
-    return 1 if any(True for _ in found) else 0
+    """The exit code: 1 when there is anything but notes."""
+    return 1 if any(one.severity != NOTE for one in found) else 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError
 from swiftlet_operator.plugin.picture import (
@@ -19,10 +21,14 @@ from swiftlet_operator.plugin.picture import (
     name_of,
     rings_of,
 )
+from swiftlet_operator.plugin.reasons import seen_of
+from swiftlet_operator.trouble import pod_of_claim, questions, waiting_claims
 
 AT_ONCE = 8
 """Children that run at a time; each is a process that logs in anew."""
 REPORT_TIMEOUT_S = 15.0
+MOST_VOLUMES = 9
+"""Volumes of pods without a node that are looked at: equal ones tell the same."""
 CLUSTERS = "storageclusters.swiftlet.io"
 
 
@@ -50,16 +56,17 @@ def look(kubectl: Kubectl, cluster: Object) -> Picture:
         ("statefulsets.apps", namespace, children),
         ("deployments.apps", namespace, children),
         ("pods", namespace, children),
+        ("persistentvolumeclaims", namespace, children),
         ("configmaps", namespace, f"{children},{RING_LABEL}"),
         ("nodes", None, ""),
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         lists = list(pool.map(lambda one: _list(kubectl, failures, *one), asked))
         rings, policies, quotas, users = ([o for o in group if belongs_to(o, name)] for group in lists[:4])
-        stateful_sets, deployments, pods, maps, nodes = lists[4:]
+        stateful_sets, deployments, pods, claims, maps, nodes = lists[4:]
         reports, silent = _reports(kubectl, namespace, addresses(pods), pool.map)
     published, broken = rings_of(maps)
-    return Picture(
+    picture = Picture(
         cluster=cluster,
         ring_objects=tuple(rings),
         policies=tuple(policies),
@@ -69,17 +76,45 @@ def look(kubectl: Kubectl, cluster: Object) -> Picture:
         deployments=tuple(deployments),
         pods=tuple(pods),
         nodes=tuple(nodes),
+        claims=tuple(claims),
+        now_s=int(time.time()),
         rings=published,
         broken_rings=broken,
         reports=reports,
         silent=silent,
         failures=tuple(failures),
     )
+    return _with_evidence(kubectl, picture)
 
 
-def _list(kubectl: Kubectl, failures: list[str], resource: str, namespace: str | None, labels: str) -> list[Object]:
+def _with_evidence(kubectl: Kubectl, picture: Picture) -> Picture:
+    """The picture with what says why pods and claims don't get on, where there are such."""
+    failures: list[str] = []
+    seen = seen_of(picture)
+    homeless = {name_of(pod) for pod in picture.pods if not pod["spec"].get("nodeName")}
+    names = {one["spec"].get("volumeName") for one in picture.claims if pod_of_claim(one) in homeless}
+    volumes: dict[str, Object] = {}
+    for name in sorted(name for name in names if name)[:MOST_VOLUMES]:
+        found = _list(kubectl, failures, "persistentvolumes", None, "", f"metadata.name={name}")
+        volumes |= {name_of(one): one for one in found}
+    events: list[Object] = []
+    for one in questions(seen):
+        about = f"involvedObject.kind={one.kind},involvedObject.name={one.name}"
+        events += _list(kubectl, failures, "events", picture.namespace, "", about)
+    waits = bool(waiting_claims(seen))
+    classes = tuple(_list(kubectl, failures, "storageclasses.storage.k8s.io", None, "")) if waits else None
+    if any("storageclasses" in failure for failure in failures):
+        classes = None
+    return replace(
+        picture, volumes=volumes, events=tuple(events), classes=classes, failures=(*picture.failures, *failures)
+    )
+
+
+def _list(
+    kubectl: Kubectl, failures: list[str], resource: str, namespace: str | None, labels: str, fields: str = ""
+) -> list[Object]:
     try:
-        return kubectl.list(resource, namespace, labels)
+        return kubectl.list(resource, namespace, labels, fields)
     except KubectlError as error:
         failures.append(str(error))
         return []

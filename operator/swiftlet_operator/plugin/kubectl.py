@@ -55,10 +55,11 @@ class Kubectl:
         except ValueError as error:
             raise KubectlError(f"kubectl {' '.join(arguments)}: the answer is no JSON: {error}") from error
 
-    def list(self, resource: str, namespace: str | None, labels: str = "") -> list[dict[str, Any]]:
-        """All objects of a resource in a namespace, or of the whole cluster; those with these labels."""
+    def list(self, resource: str, namespace: str | None, labels: str = "", fields: str = "") -> list[dict[str, Any]]:
+        """All objects of a resource in a namespace, or of the whole cluster; those with these labels and fields."""
         where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
         chosen = ["--selector", labels] if labels else []
+        chosen += [f"--field-selector={fields}"] if fields else []
         answer = self.json("get", resource, *where, *chosen, "--output=json")
         items = answer.get("items") if isinstance(answer, dict) else None
         if not isinstance(items, list):

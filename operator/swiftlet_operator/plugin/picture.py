@@ -44,6 +44,7 @@ class Picture:
 
     `reports` are what `/statusz` said, by pod and service; `silent` why there is none, by the same. `rings` are the
     published ones by name, `broken_rings` those that can't be read. `failures` are reads that kubectl refused.
+    `claims`, and of pods in trouble `volumes` (by name), `classes` (None: nobody looked) and `events`, say why.
     """
 
     cluster: Object
@@ -55,6 +56,11 @@ class Picture:
     deployments: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
     nodes: tuple[Object, ...] = ()
+    claims: tuple[Object, ...] = ()
+    volumes: Mapping[str, Object] = field(default_factory=dict)
+    classes: tuple[Object, ...] | None = None
+    events: tuple[Object, ...] = ()
+    now_s: int = 0
     rings: Mapping[str, Ring] = field(default_factory=dict)
     broken_rings: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[tuple[str, str], Object] = field(default_factory=dict)

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from swiftlet_operator.manifests import named
 from swiftlet_operator.plugin.devices import Fullness, Place, fullness, places
-from swiftlet_operator.plugin.findings import ERROR, Finding, findings, why_not_ready
+from swiftlet_operator.plugin.findings import ERROR, NOTE, WARNING, Finding, findings, why_not_ready
 from swiftlet_operator.plugin.picture import (
     POOL_LABEL,
     SERVICES,
@@ -21,6 +22,8 @@ from swiftlet_operator.plugin.picture import (
     name_of,
     status_of,
 )
+from swiftlet_operator.plugin.reasons import STARTING, reasons
+from swiftlet_operator.trouble import groups
 
 BAR_CELLS = 10
 NONE = "-"
@@ -56,12 +59,13 @@ def size(count: float) -> str:
 
 def status(picture: Picture) -> list[str]:
     """The whole cluster on a page or two."""
-    wrong = findings(picture)
+    wrong = [one for one in findings(picture) if one.severity != NOTE]
     worst = f"; {len(wrong)} finding{'s' if len(wrong) != 1 else ''}, see `kubectl swiftlet health`" if wrong else ""
     parts = [
         [f"StorageCluster {picture.namespace}/{picture.name}: {_word(picture.cluster)}{worst}"],
         [f"  endpoint {status_of(picture.cluster).get('endpoint') or NONE}"],
         table(("CONDITION", "STATUS", "REASON", "MESSAGE"), _conditions(picture.cluster), "  "),
+        [f"  {line}" for line in not_running(picture)],
         table(("WORKLOAD", "POOL", "ZONE", "READY", "WANTED"), _workloads(picture), "  "),
         table(("RING", "VERSION", "DEVICES", "BALANCE %", "DISPERSION %", "STATE"), _rings(picture), "  "),
         table(("POLICY", "INDEX", "DEFAULT", "STATE"), _policies(picture), "  "),
@@ -70,6 +74,17 @@ def status(picture: Picture) -> list[str]:
         [f"  {line}" for line in moving(picture)],
     ]
     return _joined(parts)
+
+
+def not_running(picture: Picture) -> list[str]:
+    """What keeps pods from running, and what the others do that are not ready."""
+    found = reasons(picture)
+    lines = []
+    for group in groups(found.troubles):
+        first = group[0]
+        lines += [f"{first.cause}: {first.kind} {named([one.name for one in group])}"]
+        lines += [f"  {first.sentence}", f"  to do: {first.advice}"]
+    return lines + ([f"on the way: {found.summary}"] if found.summary else [])
 
 
 def _joined(parts: Iterable[Sequence[str]]) -> list[str]:
@@ -87,6 +102,8 @@ def _word(one: Object) -> str:
         return "not looked at yet"
     if ready.get("status") == "True":
         return "ready"
+    if ready.get("reason") == STARTING:
+        return f"starting ({ready.get('message', '')})"
     return f"not ready ({ready.get('reason', '')})"
 
 
@@ -244,8 +261,10 @@ def health(picture: Picture, found: Sequence[Finding]) -> list[str]:
 def _verdict(found: Sequence[Finding]) -> str:
     if not found:
         return "nothing is wrong"
-    errors = sum(one.severity == ERROR for one in found)
-    return f"{errors} errors, {len(found) - errors} warnings"
+    errors, warnings = (sum(one.severity == severity for one in found) for severity in (ERROR, WARNING))
+    if not errors and not warnings:
+        return "starting, and nothing is wrong"
+    return f"{errors} errors, {warnings} warnings"
 
 
 def _service(picture: Picture, pod: Object, service: str) -> tuple[object, ...]:

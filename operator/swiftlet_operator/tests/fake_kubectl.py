@@ -31,6 +31,7 @@ KINDS = {
     "networkpolicies": "NetworkPolicy",
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
+    "persistentvolumes": "PersistentVolume",
 }
 
 
@@ -93,7 +94,17 @@ def matching(state: dict[str, Any], arguments: list[str], resource: str) -> list
             for one in found
             if key in (labels := one["metadata"].get("labels") or {}) and value in ("", labels[key])
         ]
+    for want in filter(None, (option(arguments, "--field-selector") or "").split(",")):
+        way, _, value = want.partition("=")
+        found = [one for one in found if field_of(one, way) == value]
     return found
+
+
+def field_of(one: Any, way: str) -> Any:
+    """A field, such as `involvedObject.name`."""
+    for step in way.split("."):
+        one = (one or {}).get(step)
+    return one
 
 
 def get(state: dict[str, Any], arguments: list[str], words: list[str]) -> None:

@@ -234,7 +234,7 @@ def test_what_is_wrong_comes_first_and_sets_the_exit_code(fake: Fake, capsys: py
     assert lines[1 : 1 + len(errors)] == errors
     assert any("Device store-disks-0/d0: failed: I/O error" in line for line in errors)
     assert any("97% full" in line for line in errors)
-    assert any("object is waiting: ImagePullBackOff no such image" in line for line in errors)
+    assert any("Pod store-disks-2: ImagePull: no such image. To do: correct spec.image" in line for line in errors)
     assert any("Degraded is True (PodsNotReady)" in line for line in warnings)
     assert any("uses version 0 of ring object-0, 1 is published" in line for line in warnings)
     assert any("store-disks-1: object does not report" in line for line in warnings)

@@ -213,6 +213,18 @@ CAUSES = {
         "the pod must be in zone a, but node n0 with the volume of claim d0-store-disks-0 is in zone b now",
         f"label n0 {ZONE}=a again, or delete claim d0-store-disks-0 and the pod",
     ),
+    "the only node of its zone was given another one": (
+        seen(
+            stateful_set(replicas=1),
+            homeless(NO_MATCH, zone="a"),
+            claim(phase="Bound"),
+            *(node("n0", "b"), node("n1", "b"), node("n2", "c")),
+            volumes={"pv-store-disks-0": volume("kubernetes.io/hostname", "n0")},
+        ),
+        "NodeRelabelled",
+        "the pod must be in zone a, but node n0 with the volume of claim d0-store-disks-0 is in zone b now",
+        f"label n0 {ZONE}=a again",
+    ),
     "a zone that went from its node": (
         seen(
             stateful_set(replicas=1),
@@ -435,6 +447,15 @@ def test_a_cause_is_told_with_the_sentence_of_kubernetes_and_the_field_to_change
 
 
 WELL = {
+    "a volume in its zone, and a pod whose node has no room": (
+        seen(
+            stateful_set(replicas=1),
+            homeless("", zone="a"),
+            claim(phase="Bound"),
+            volumes={"pv-store-disks-0": volume()},
+        ),
+        "1 of 1 pod of pool disks has no node yet",
+    ),
     "an image that is being pulled": (
         creating(("FailedMount", NO_SECRET), ("Pulling", 'Pulling image "swiftlet:9"')),
         "1 of 1 pod of pool disks is pulling the image",

@@ -234,7 +234,7 @@ async def test_a_class_that_is_corrected_has_the_statefulset_made_anew(apiserver
     pool = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi", "className": "fast"}}
     await kube.patch(CLUSTER, scene.namespace, "store", {"spec": {"pools": [pool]}})
 
-    for _ in range(2):
+    for _ in range(3):
         await scene.cluster.step()
 
     made = await kube.get(STATEFUL_SET, scene.namespace, "store-disks")

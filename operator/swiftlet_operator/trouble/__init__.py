@@ -11,8 +11,8 @@ with the advice that fits its source; nothing is decided by it.
 from swiftlet_operator.trouble.claims import waiting_claims
 from swiftlet_operator.trouble.diagnosis import Diagnosis, diagnose
 from swiftlet_operator.trouble.question import Question, questions
-from swiftlet_operator.trouble.seen import Evidence, Part, Seen
-from swiftlet_operator.trouble.words import OnItsWay, Trouble, on_the_way, told
+from swiftlet_operator.trouble.seen import Evidence, Part, Seen, pod_of_claim
+from swiftlet_operator.trouble.words import OnItsWay, Trouble, groups, on_the_way, told
 
 __all__ = [
     "Diagnosis",
@@ -23,7 +23,9 @@ __all__ = [
     "Seen",
     "Trouble",
     "diagnose",
+    "groups",
     "on_the_way",
+    "pod_of_claim",
     "questions",
     "told",
     "waiting_claims",

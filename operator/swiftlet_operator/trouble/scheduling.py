@@ -12,14 +12,14 @@ from swiftlet_operator.trouble.words import Trouble, sentence
 
 _TAINT = re.compile(r"untolerated taint(?:\(s\))?(?: \{([^}:]*)[^}]*\})?")
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]*\w)")
-_AFFINITY = ("volume node affinity conflict", "PersistentVolume's node affinity")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 
 def trouble_of_place(pod: Manifest, message: str, seen: Seen) -> Trouble | None:
     """What keeps a pod from a node; None while it only waits for its volume, which its claim tells of."""
     part = part_of(pod)
-    if any(text in message for text in _AFFINITY) and (found := _of_volume(pod, part, message, seen)):
+    # Whatever the scheduler names first: where no node is right for both, no node matches the pod's own zone either.
+    if found := _of_volume(pod, part, message, seen):
         return found
     zone = zone_wanted(pod)
     if zone is not None and seen.nodes and zone not in seen.zones():
