@@ -68,6 +68,8 @@ VALUE_SETS: dict[str, Manifest] = {
         "watchNamespaces": ["blue"],
         "monitoring": {"enabled": False},
     },
+    "strict": {"admission": {"risks": "Deny", "logins": "Audit", "owned": "Ignore"}, "watchNamespaces": ["blue"]},
+    "not asked": {"admission": {"enabled": False}},
     "without a policy": {"networkPolicy": {"enabled": False}},
     "with a test": {"test": {"credentialsSecret": "alice-credentials"}},
     "everything": {
@@ -430,9 +432,41 @@ def test_the_operator_may_be_shut_in_further_or_not_at_all(helm: str) -> None:
     assert "NetworkPolicy" not in kinds(manifests(helm, VALUE_SETS["without a policy"]))
 
 
+def test_risky_changes_are_told_unless_somebody_says_otherwise(helm: str) -> None:
+    found = manifests(helm, {})
+    names = {f"there.try-swiftlet-{one}" for one in ("risks", "deletions", "replicas", "logins", "owned")}
+    bindings = [one for one in found if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {one["metadata"]["name"] for one in found if one["kind"] == "ValidatingAdmissionPolicy"} == names
+    assert {one["spec"]["policyName"] for one in bindings} == names
+    assert all(one["spec"]["validationActions"] == ["Warn"] for one in bindings)
+    strict = manifests(helm, VALUE_SETS["strict"])
+    bindings = [one for one in strict if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {one["metadata"]["name"].rpartition("-")[2]: one["spec"]["validationActions"] for one in bindings} == {
+        "risks": ["Deny"],
+        "deletions": ["Deny"],
+        "replicas": ["Deny"],
+        "logins": ["Audit"],
+    }
+    assert all(one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"] for one in bindings)
+    account = operator_pod(found)["serviceAccountName"]
+    for one in found:
+        if one["kind"] == "ValidatingAdmissionPolicy":
+            assert one["spec"]["failurePolicy"] == "Ignore"
+            first = one["spec"]["matchConditions"][0]["expression"]
+            assert first == f"request.userInfo.username != 'system:serviceaccount:there:{account}'"
+    assert "ValidatingAdmissionPolicy" not in kinds(manifests(helm, VALUE_SETS["not asked"]))
+
+
+def test_a_kubernetes_that_has_no_such_policies_gets_none(helm: str) -> None:
+    command = [helm, "template", "try", str(CHART), "--kube-version", "1.29.4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "ValidatingAdmissionPolicy" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
+        ({"admission": {"risks": "Perhaps"}}, "risks"),
         ({"networkPolicy": {"apiServer": {"ports": []}}}, "ports"),
         ({"networkPolicy": {"apiServer": {"cidrs": ["kubernetes.default"]}}}, "cidrs"),
         ({"monitoring": {"labels": {"release": "a,b=c"}}}, "release"),

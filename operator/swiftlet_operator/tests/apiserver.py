@@ -90,6 +90,8 @@ class Answer:
 
     status: int
     body: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    """What it said besides, to be read by a person."""
 
     @property
     def message(self) -> str:
@@ -136,9 +138,11 @@ class ApiServer:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             text = response.read()
+        # Such as: 299 - "what to read"
+        warnings = tuple(one.partition(' - "')[2][:-1] for one in response.headers.get_all("Warning", []))
         if response.headers.get_content_type() == "application/json":
-            return Answer(response.status, json.loads(text))
-        return Answer(response.status, {"message": text.decode("utf-8", "replace")})
+            return Answer(response.status, json.loads(text), warnings)
+        return Answer(response.status, {"message": text.decode("utf-8", "replace")}, warnings)
 
     def get(self, path: str, accept: str = "application/json") -> Answer:
         """Read one object, or a list."""
