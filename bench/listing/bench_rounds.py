@@ -33,7 +33,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
 from swiftlet.sync.databases.entries import POLICIES
-from swiftlet.sync.databases.wares import databases_by
+from swiftlet.sync.databases.replica_kind import database_replicas
 from swiftlet.sync.replicator import Replicator
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
@@ -99,7 +99,7 @@ async def measure(count: int) -> None:
             client = Counting()
             transport = HttpListingTransport(client)
             stack.push_async_callback(transport.close)
-            replicator = Replicator(lambda ring: devices[:1], lambda _: ring, databases_by(transport))
+            replicator = Replicator(lambda ring: devices[:1], lambda _: ring, database_replicas(transport))
             began = time.perf_counter()
             while not (await replicator.run_round(list(POLICIES.values()))).clean:  # noqa: ASYNC110 - others look
                 await asyncio.sleep(0.5)

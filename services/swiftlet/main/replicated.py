@@ -22,12 +22,12 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
-from swiftlet.sync.databases.wares import databases_by
+from swiftlet.sync.databases.replica_kind import database_replicas
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.proving import Proving
+from swiftlet.sync.replica_kind import ReplicaKind
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.topology import ROUND_MODES
-from swiftlet.sync.wares import Wares
 
 QUIET = 0.6
 """Share of the time between two rounds for which a database must not change to count as standing still."""
@@ -98,12 +98,12 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     transport = use_listing_transport(app, settings.cluster, section)
     patience = Patience(IMPATIENT if by_hand else patience_of(section.database_interval_s))
-    wares = databases_by(transport, patience)
+    replica_kind = database_replicas(transport, patience)
     if not by_hand:
         use_rows_audit(app, settings, rings, transport)
     indexes = list(POLICIES.values())
     replicator = _replicator(
-        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, wares
+        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, replica_kind
     )
     return Work(
         replicator,
@@ -131,17 +131,17 @@ def _replicator(
     addresses: Sequence[str],
     ring: Callable[[int], Ring],
     indexes: Sequence[int],
-    wares: ObjectTransport | Wares,
+    replica_kind: ObjectTransport | ReplicaKind,
     proving: Proving | None = None,
 ) -> Replicator:
     section = settings.replicator
     local = LocalDevices(addresses)
     known = [device for index in indexes for device in _devices(ring, local, index)]
-    transport = wares.transport if isinstance(wares, Wares) else wares
+    transport = replica_kind.transport if isinstance(replica_kind, ReplicaKind) else replica_kind
     return Replicator(
         local,
         ring,
-        wares,
+        replica_kind,
         reclaim_age_s=settings.cluster.reclaim_age_s,
         pace=Pace(section.concurrency, section.bytes_per_s),
         neighbours=make_neighbours(settings, addresses, transport, known),

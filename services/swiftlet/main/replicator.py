@@ -20,10 +20,10 @@ from swiftlet.main.replicated import Work, use_work
 from swiftlet.main.serving import serve_app
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
-from swiftlet.sync.cases import Selection
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.report import RoundReport
+from swiftlet.sync.tasks import Selection
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions

@@ -27,17 +27,19 @@ from swiftlet.errors import (
 )
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring.model import Device
-from swiftlet.sync.course import Course, Outdated, as_node_error
+from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.mover import MOVES_PER_SLOT, Mover
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.questions import Questions
+from swiftlet.sync.replica_kind import ReplicaKind
 from swiftlet.sync.report import REMOVED, SESSIONS, RoundReport
 from swiftlet.sync.session.answers import all_primary, entries_in, hashes_in, partitions_in, without_hashes
 from swiftlet.sync.session.effects import (
     Ask,
     Drop,
     Effect,
+    HandoffReturned,
     Move,
     MoveMany,
     Page,
@@ -50,7 +52,6 @@ from swiftlet.sync.session.effects import (
     Session,
     Settled,
     SettledMany,
-    WentHome,
     expect,
 )
 from swiftlet.sync.session.messages import (
@@ -67,14 +68,13 @@ from swiftlet.sync.session.messages import (
     Suffixes,
 )
 from swiftlet.sync.session.roots import EMPTY_ROOT, over
-from swiftlet.sync.share import Share
-from swiftlet.sync.wares import Wares
+from swiftlet.sync.session_result import Outdated, SessionResult, as_node_error
 from swiftlet.transport.wire import WireError
 
 T = TypeVar("T")
 
 _BARE = 256
-"""Partitions that share a hash where they are expected to be empty: where one is not, the roots of all of them come."""
+"""Partitions under one hash where they are expected to be empty: where one is not, the roots of all of them come."""
 _NOT_A_HASH = b"\xff" * 16
 """Compared with this, a device answers with its roots."""
 _log = structlog.get_logger("replicator")
@@ -85,35 +85,37 @@ class Driver:
 
     def __init__(
         self,
-        wares: Wares,
+        replica_kind: ReplicaKind,
         report: RoundReport,
         now_s: Callable[[], float],
         neighbours: Neighbours,
         pace: Pace,
-        outdated: Callable[[Share], bool],
+        outdated: Callable[[DevicePartitions], bool],
     ) -> None:
         """What is moved is counted in `report`; `now_s`: the wall clock; `outdated`: whether there is a newer ring."""
-        self._transport = wares.transport
-        self._questions = Questions(wares.transport)
+        self._transport = replica_kind.transport
+        self._questions = Questions(replica_kind.transport)
         self._report = report
         self._now_s = now_s
         self._neighbours = neighbours
         self._pace = pace
         self._outdated = outdated
-        self._mover = Mover(wares, report, neighbours, pace, outdated)
+        self._mover = Mover(replica_kind, report, neighbours, pace, outdated)
 
-    async def drive(self, share: Share, *sessions: Session) -> Course:
+    async def drive(self, own: DevicePartitions, *sessions: Session) -> SessionResult:
         """Do what the sessions want until they end, all at the same time, so that their messages travel together.
 
         Those that are about what differs take turns: entries of one at a time are in memory.
         """
-        course = Course()
+        result = SessionResult()
         turn = asyncio.Semaphore(1)
-        await asyncio.gather(*(self._drive(share, course, session, turn) for session in sessions))
-        SESSIONS.labels("failed" if course.error else "ok").inc()
-        return course
+        await asyncio.gather(*(self._drive(own, result, session, turn) for session in sessions))
+        SESSIONS.labels("failed" if result.error else "ok").inc()
+        return result
 
-    async def _drive(self, share: Share, course: Course, session: Session, turn: asyncio.Semaphore) -> None:
+    async def _drive(
+        self, own: DevicePartitions, result: SessionResult, session: Session, turn: asyncio.Semaphore
+    ) -> None:
         session.compound = True
         async with AsyncExitStack() as turns:
             has_turn = False
@@ -123,61 +125,61 @@ class Driver:
                     await turns.enter_async_context(turn)
                     has_turn = True
                 try:
-                    observation = await self._do(share, course, effect)
+                    observation = await self._do(own, result, effect)
                 except SwiftletError as error:
                     effect = session.fail(error, self._now_s())
                 else:
                     effect = session.resume(observation, self._now_s())
-        course.error = course.error or session.error
+        result.error = result.error or session.error
 
-    async def _do(self, share: Share, course: Course, effect: Effect) -> object:
+    async def _do(self, own: DevicePartitions, result: SessionResult, effect: Effect) -> object:
         match effect:
             case Ask(peer, request):
-                return await self._ask(share, course, peer, request)
+                return await self._ask(own, result, peer, request)
             case Move():
                 objects = [(effect.partition, push) for push in effect.objects]
-                return await self._mover.move_many(share, course, effect.peer, objects, effect.pull)
+                return await self._mover.move_many(own, result, effect.peer, objects, effect.pull)
             case MoveMany(peer, several, pull):
-                return await self._mover.move_many(share, course, peer, several, pull)
+                return await self._mover.move_many(own, result, peer, several, pull)
             case Drop(partition, entries):
-                return await self._drop(share, partition, entries)
+                return await self._drop(own, partition, entries)
             case Proved(_, partitions):
-                course.proved.update(partitions)
+                result.proved.update(partitions)
             case Settled(_, partition):
-                course.settled[partition] = effect
+                result.settled[partition] = effect
             case SettledMany(_, partitions, left):
-                course.settled.update(dict.fromkeys(partitions))
-                course.settled.update(left)
-            case WentHome():
-                course.home = effect
+                result.settled.update(dict.fromkeys(partitions))
+                result.settled.update(left)
+            case HandoffReturned():
+                result.returned = effect
             case _:
-                return await self._look(share, effect)
+                return await self._look(own, effect)
         return None
 
     # Asking.
 
-    async def _ask(self, share: Share, course: Course, peer: int, request: Request) -> Reply:
-        if self._outdated(share):
-            raise Outdated(f"there is a newer ring of policy {share.policy}")
-        device = share.device_of(peer)
+    async def _ask(self, own: DevicePartitions, result: SessionResult, peer: int, request: Request) -> Reply:
+        if self._outdated(own):
+            raise Outdated(f"there is a newer ring of policy {own.policy}")
+        device = own.device_of(peer)
         began = time.monotonic()
         try:
             reply = await self._questions.ask(device, request)
         except (NodeUnreachable, NodeTimeout):
-            course.troubled.add(peer)
+            result.troubled.add(peer)
             self._neighbours.failed(node_of(device))
             raise
         except SwiftletError as error:
-            course.troubled.add(peer)
+            result.troubled.add(peer)
             self._neighbours.succeeded(node_of(device))
             raise as_node_error(error) from error
         self._pace.answered(time.monotonic() - began)
         self._neighbours.succeeded(node_of(device))
         if isinstance(reply, Suffixes | ManyEntries) and not all_primary(reply.found):
-            course.troubled.add(peer)
+            result.troubled.add(peer)
         return reply
 
-    async def held_by(self, share: Share, peer: Device, partitions: Iterable[int]) -> set[int] | None:
+    async def held_by(self, own: DevicePartitions, peer: Device, partitions: Iterable[int]) -> set[int] | None:
         """Of which of these partitions a peer has anything, None if it does not say."""
         waiting = sorted(partitions)
         found: set[int] = set()
@@ -185,7 +187,7 @@ class Driver:
             for start in range(0, len(waiting), _BARE):
                 part = tuple(waiting[start : start + _BARE])
                 nothing = over([EMPTY_ROOT] * len(part))
-                reply = await self._questions.ask(peer, Compare(share.policy, share.ring.version, part, nothing))
+                reply = await self._questions.ask(peer, Compare(own.policy, own.ring.version, part, nothing))
                 if not isinstance(reply, Equal):
                     roots = zip(part, expect(reply, Roots).roots, strict=True)
                     found.update(partition for partition, root in roots if root != EMPTY_ROOT)
@@ -198,31 +200,31 @@ class Driver:
 
     # The own device.
 
-    async def _look(self, share: Share, effect: Effect) -> object:
+    async def _look(self, own: DevicePartitions, effect: Effect) -> object:
         try:
-            return await self._look_up(share, effect)
+            return await self._look_up(own, effect)
         except SwiftletError as error:
-            _log.warning("local device not readable", device=share.device.name, error=str(error))
-            raise DeviceFailed(f"the own device {share.device.name}: {error}") from error
+            _log.warning("local device not readable", device=own.device.name, error=str(error))
+            raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
 
-    async def _look_up(self, share: Share, effect: Effect) -> object:
-        policy, version = share.policy, share.ring.version
+    async def _look_up(self, own: DevicePartitions, effect: Effect) -> object:
+        policy, version = own.policy, own.ring.version
         match effect:
             case ReadRoots(partitions):
-                return await self._roots(share, partitions)
+                return await self._roots(own, partitions)
             case ReadSuffixes(partition):
-                return (await self._suffixes(share, (partition,)))[0]
+                return (await self._suffixes(own, (partition,)))[0]
             case ReadSuffixesOf(partitions):
-                return await self._suffixes(share, partitions)
+                return await self._suffixes(own, partitions)
             case ReadEntries(partition, suffixes, after):
-                page = await self._own(share, AskEntries(policy, version, partition, suffixes, after), Entries)
+                page = await self._own(own, AskEntries(policy, version, partition, suffixes, after), Entries)
                 return Page(page.entries, page.more)
             case ReadEntriesOf(wanted):
-                many = await self._own(share, AskManyEntries(policy, version, wanted), ManyEntries)
+                many = await self._own(own, AskManyEntries(policy, version, wanted), ManyEntries)
                 return entries_in(many.found)
         raise TypeError(f"{type(effect).__name__} is nothing that a device can be asked for")
 
-    async def read_roots(self, share: Share, partitions: Sequence[int]) -> None:
+    async def read_roots(self, own: DevicePartitions, partitions: Sequence[int]) -> None:
         """Look up the own device's roots, for all sessions that will ask for them; SwiftletError.
 
         A root that is a little older than the peer's answer finds a difference that is none any more, or proves that
@@ -231,55 +233,55 @@ class Driver:
         size = 4096
         for start in range(0, len(partitions), size):
             part = tuple(partitions[start : start + size])
-            reply = await self._own(share, Compare(share.policy, share.ring.version, part, _NOT_A_HASH), Roots)
+            reply = await self._own(own, Compare(own.policy, own.ring.version, part, _NOT_A_HASH), Roots)
             if len(reply.roots) != len(part):
                 raise WireError(f"{len(reply.roots)} roots for {len(part)} partitions")
-            share.roots.update(zip(part, reply.roots, strict=True))
+            own.roots.update(zip(part, reply.roots, strict=True))
             if EMPTY_ROOT in reply.roots:
-                share.empty.update(
-                    p for p, root in zip(part, reply.roots, strict=True) if root == EMPTY_ROOT and p not in share.bare
+                own.empty.update(
+                    p for p, root in zip(part, reply.roots, strict=True) if root == EMPTY_ROOT and p not in own.bare
                 )
 
-    async def _roots(self, share: Share, partitions: tuple[int, ...]) -> list[bytes]:
-        await self.read_roots(share, sorted(set(partitions).difference(share.roots)))
-        return list(map(share.roots.__getitem__, partitions))
+    async def _roots(self, own: DevicePartitions, partitions: tuple[int, ...]) -> list[bytes]:
+        await self.read_roots(own, sorted(set(partitions).difference(own.roots)))
+        return list(map(own.roots.__getitem__, partitions))
 
-    async def _suffixes(self, share: Share, partitions: tuple[int, ...]) -> Sequence[Mapping[str, bytes]]:
-        reply = await self._own(share, AskSuffixes(share.policy, share.ring.version, partitions), Suffixes)
+    async def _suffixes(self, own: DevicePartitions, partitions: tuple[int, ...]) -> Sequence[Mapping[str, bytes]]:
+        reply = await self._own(own, AskSuffixes(own.policy, own.ring.version, partitions), Suffixes)
         numbers = partitions_in(reply.found)
         if not numbers or numbers != partitions[: len(numbers)]:
             raise WireError(f"suffix hashes of partitions {numbers} instead of {partitions}")
-        share.empty.update(partition for partition in without_hashes(reply.found) if partition not in share.bare)
+        own.empty.update(partition for partition in without_hashes(reply.found) if partition not in own.bare)
         return hashes_in(reply.found)
 
-    async def _own(self, share: Share, request: Request, kind: type[T]) -> T:
-        return expect(await self._questions.ask(share.device, request), kind)
+    async def _own(self, own: DevicePartitions, request: Request, kind: type[T]) -> T:
+        return expect(await self._questions.ask(own.device, request), kind)
 
     # Dropping.
 
-    async def _drop(self, share: Share, partition: int, entries: Sequence[Entry]) -> int:
+    async def _drop(self, own: DevicePartitions, partition: int, entries: Sequence[Entry]) -> int:
         """Forget handoff copies."""
-        share.roots.pop(partition, None)
+        own.roots.pop(partition, None)
         dropped = 0
         for start in range(0, len(entries), MOVES_PER_SLOT):
-            if self._outdated(share):
+            if self._outdated(own):
                 break
             some = entries[start : start + MOVES_PER_SLOT]
-            went = await asyncio.gather(*(self._forget(share, partition, entry) for entry in some))
+            went = await asyncio.gather(*(self._forget(own, partition, entry) for entry in some))
             dropped += sum(went)
         self._report.removed += dropped
         REMOVED.inc(dropped)
         return dropped
 
-    async def _forget(self, share: Share, partition: int, entry: Entry) -> bool:
-        key = ObjectKey(share.policy, partition, entry.digest)
-        return await self._as_own(share, self._transport.remove(share.device, key, entry))
+    async def _forget(self, own: DevicePartitions, partition: int, entry: Entry) -> bool:
+        key = ObjectKey(own.policy, partition, entry.digest)
+        return await self._as_own(own, self._transport.remove(own.device, key, entry))
 
-    async def _as_own(self, share: Share, work: Awaitable[T]) -> T:
+    async def _as_own(self, own: DevicePartitions, work: Awaitable[T]) -> T:
         try:
             return await work
         except SwiftletError as error:
-            raise DeviceFailed(f"the own device {share.device.name}: {error}") from error
+            raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
 
 
 def _is_about_entries(effect: Effect) -> bool:

@@ -30,15 +30,15 @@ from swiftlet.errors import (
 from swiftlet.model import ObjectKey
 from swiftlet.ring.model import Device
 from swiftlet.sync.copies_wire import MAX_OBJECTS, Changed
-from swiftlet.sync.course import Course, Outdated, as_node_error
+from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.pacing import Pace
+from swiftlet.sync.replica_kind import ReplicaKind
 from swiftlet.sync.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, RoundReport
 from swiftlet.sync.session.answers import needs_of, partitions_of
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Fate
-from swiftlet.sync.share import Share
-from swiftlet.sync.wares import Wares
+from swiftlet.sync.session_result import Outdated, SessionResult, as_node_error
 
 MOVES_PER_SLOT = 4
 """Objects on their way at a time for each session that may be under way. Small ones are in memory as a whole."""
@@ -54,14 +54,14 @@ class Mover:
 
     def __init__(
         self,
-        wares: Wares,
+        replica_kind: ReplicaKind,
         report: RoundReport,
         neighbours: Neighbours,
         pace: Pace,
-        outdated: Callable[[Share], bool],
+        outdated: Callable[[DevicePartitions], bool],
     ) -> None:
         """As for `swiftlet.sync.driver.Driver`."""
-        self._wares = wares
+        self._replica_kind = replica_kind
         self._report = report
         self._neighbours = neighbours
         self._pace = pace
@@ -69,21 +69,21 @@ class Mover:
         self._moving = asyncio.Semaphore(MOVES_PER_SLOT * pace.concurrency)
 
     async def move_many(
-        self, share: Share, course: Course, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
+        self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
     ) -> list[Fate]:
         """All objects (with their partitions), some at a time; what ends the session ends it once all are through."""
         partitions = Counter(partitions_of(objects))
         if pull:
-            course.lacking.update(partitions)
-            share.standing.lacks_many(course.lacking, partitions)
-        work = _Work(share, course, peer, objects, pull)
+            result.lacking.update(partitions)
+            own.standing.lacks_many(result.lacking, partitions)
+        work = _Work(own, result, peer, objects, pull)
         spots: Sequence[int] = range(len(objects))
-        if self._wares.many is not None:
+        if self._replica_kind.many is not None:
             await self._carry_all(work, range(0, len(objects), MAX_OBJECTS), self._bring_many)
             spots = work.alone
         await self._carry_all(work, spots, self._bring_one)
         for partition in partitions:
-            share.roots.pop(partition, None)
+            own.roots.pop(partition, None)
         if work.ended:
             raise work.ended[0]
         return work.fates
@@ -109,11 +109,11 @@ class Mover:
                 return
 
     async def _bring_many(self, work: _Work, start: int) -> None:
-        assert self._wares.many is not None
+        assert self._replica_kind.many is not None
         peer, source, target = self._way(work)
         batch = work.objects[start : start + MAX_OBJECTS]
         try:
-            outcomes = await self._wares.many(work.share.policy, source, target, batch, self._pace.moved)
+            outcomes = await self._replica_kind.many(work.own.policy, source, target, batch, self._pace.moved)
         except (NodeUnreachable, NodeTimeout):
             self._neighbours.suspect(node_of(peer))
             raise
@@ -143,19 +143,19 @@ class Mover:
 
     def _way(self, work: _Work) -> tuple[Device, Device, Device]:
         """The peer, and from where to where; Outdated."""
-        share = work.share
-        if self._outdated(share):
-            raise Outdated(f"there is a newer ring of policy {share.policy}")
-        peer = share.device_of(work.peer)
-        return (peer, peer, share.device) if work.pull else (peer, share.device, peer)
+        own = work.own
+        if self._outdated(own):
+            raise Outdated(f"there is a newer ring of policy {own.policy}")
+        peer = own.device_of(work.peer)
+        return (peer, peer, own.device) if work.pull else (peer, own.device, peer)
 
     async def _bring_one(self, work: _Work, index: int) -> None:
-        share, (partition, push) = work.share, work.objects[index]
+        own, (partition, push) = work.own, work.objects[index]
         peer, source, target = self._way(work)
-        key = ObjectKey(share.policy, partition, push.entry.digest)
+        key = ObjectKey(own.policy, partition, push.entry.digest)
         outcome: int | SwiftletError
         try:
-            outcome = await self._wares.carry(share, source, target, key, push, self._pace.moved)
+            outcome = await self._replica_kind.carry(own, source, target, key, push, self._pace.moved)
         except (NodeUnreachable, NodeTimeout):
             # It may be this side's own device that is away.
             self._neighbours.suspect(node_of(peer))
@@ -168,7 +168,7 @@ class Mover:
 
     def _became(self, work: _Work, index: int, outcome: int | SwiftletError) -> Fate:
         """An object's fate by the bytes that went or by what kept it; raises when there was too much of that."""
-        course, (partition, push) = work.course, work.objects[index]
+        result, (partition, push) = work.result, work.objects[index]
         if isinstance(outcome, int):
             self._moved(work, [(partition, push)], [outcome])
             return Fate.MOVED
@@ -176,26 +176,26 @@ class Mover:
         if isinstance(outcome, Superseded | NotFound | Changed):
             _log.debug("overtaken", peer=work.peer, key=key, reason=str(outcome))
             if work.pull:
-                course.lacking[partition] -= 1
-                work.share.standing.lacks_many(course.lacking, (partition,))
+                result.lacking[partition] -= 1
+                work.own.standing.lacks_many(result.lacking, (partition,))
             return Fate.OVERTAKEN
         _log.warning("object refused", peer=work.peer, pull=work.pull, key=key, error=str(outcome))
-        course.unsent[work.peer] += 1
-        if isinstance(outcome, NodeError | DeviceFailed) and course.unsent[work.peer] > MAX_REFUSED:
+        result.unsent[work.peer] += 1
+        if isinstance(outcome, NodeError | DeviceFailed) and result.unsent[work.peer] > MAX_REFUSED:
             raise as_node_error(outcome) from outcome
         return Fate.REFUSED
 
     def _moved(self, work: _Work, came: Sequence[tuple[int, Push]], sizes: Sequence[int]) -> None:
         """Count objects that arrived, and the bytes of each."""
-        course = work.course
+        result = work.result
         if work.pull:
             partitions = Counter(partitions_of(came))
-            course.pulled.update(partitions)
-            course.lacking.subtract(partitions)
-            work.share.standing.lacks_many(course.lacking, partitions)
+            result.pulled.update(partitions)
+            result.lacking.subtract(partitions)
+            work.own.standing.lacks_many(result.lacking, partitions)
             self._report.pulled += len(came)
         else:
-            course.pushed[work.peer] += len(came)
+            result.pushed[work.peer] += len(came)
             self._report.pushed += len(came)
         for need, count in Counter(needs_of(came)).items():
             (_PULLED if work.pull else _PUSHED)[need].inc(count)
@@ -206,10 +206,10 @@ class _Work:
     """What is to be moved, and what came of it so far."""
 
     def __init__(
-        self, share: Share, course: Course, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
+        self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
     ) -> None:
-        self.share = share
-        self.course = course
+        self.own = own
+        self.result = result
         self.peer = peer
         self.objects = objects
         self.pull = pull
@@ -220,5 +220,5 @@ class _Work:
 
     def end(self, error: SwiftletError) -> None:
         """Something has happened that ends the session."""
-        self.course.troubled.add(self.peer)
+        self.result.troubled.add(self.peer)
         self.ended.append(error)

@@ -17,8 +17,8 @@ from dataclasses import asdict
 
 from prometheus_client import Gauge
 
+from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.report import RoundReport
-from swiftlet.sync.share import Share
 
 PARTITIONS = Gauge("swiftlet_replicator_round_partitions", "Partitions of the round that is going on.", ["state"])
 REMAINING = Gauge("swiftlet_replicator_round_remaining_seconds", "How long the round will still take, as it looks now.")
@@ -45,29 +45,29 @@ class Progress:
         self.rounds: deque[dict[str, object]] = deque(maxlen=_ROUNDS_KEPT)
         """The last ones, the newest last."""
 
-    def begin(self, work: Iterable[tuple[Share, Collection[int]]]) -> None:
+    def begin(self, work: Iterable[tuple[DevicePartitions, Collection[int]]]) -> None:
         """A round begins that has these partitions to do."""
         self._began, self._done, self._total = self._clock(), 0, 0
         self._bits = {}
-        for share, partitions in work:
+        for own, partitions in work:
             self._total += len(partitions)
-            bits = self._bits.setdefault(_key(share), bytearray())
+            bits = self._bits.setdefault(_key(own), bytearray())
             highest = max(partitions, default=-1)
             if len(bits) * 8 <= highest:
                 bits.extend(bytes(highest // 8 + 1 - len(bits)))
         self._show()
 
-    def done(self, share: Share, partition: int, whole: bool) -> None:
+    def done(self, own: DevicePartitions, partition: int, whole: bool) -> None:
         """A partition was looked at; `whole` if all its peers were compared."""
         self._done += 1
         if whole:
-            self._bits[_key(share)][partition // 8] |= 1 << partition % 8
+            self._bits[_key(own)][partition // 8] |= 1 << partition % 8
         if self._done % _SHOWN_EVERY == 0 or self._done >= self._total:
             self._show()
 
-    def done_all(self, share: Share, partitions: Iterable[int]) -> None:
+    def done_all(self, own: DevicePartitions, partitions: Iterable[int]) -> None:
         """Partitions were compared in full."""
-        bits = self._bits.setdefault(_key(share), bytearray())
+        bits = self._bits.setdefault(_key(own), bytearray())
         for partition in partitions:
             self._done += 1
             bits[partition // 8] |= 1 << partition % 8
@@ -130,13 +130,13 @@ class Progress:
         except (ValueError, TypeError, AttributeError, RecursionError, zlib.error):
             self._former = {}
 
-    def were_done(self, share: Share, partitions: Iterable[int]) -> set[int]:
+    def were_done(self, own: DevicePartitions, partitions: Iterable[int]) -> set[int]:
         """Those that a former life had compared in full, under the same ring, when it was killed."""
-        bits = self._former.get(_key(share), b"")
+        bits = self._former.get(_key(own), b"")
         if not bits:
             return set()
         return {p for p in partitions if p // 8 < len(bits) and bits[p // 8] >> p % 8 & 1}
 
 
-def _key(share: Share) -> str:
-    return f"{share.device.name}|{share.policy}|{share.ring.version}"
+def _key(own: DevicePartitions) -> str:
+    return f"{own.device.name}|{own.policy}|{own.ring.version}"

@@ -23,8 +23,8 @@ import structlog
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import MAX_PLACES, DoubtTransport, Pending, Verdict
 from swiftlet.ring.model import Device
+from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import IN_FLIGHT_S
-from swiftlet.sync.share import Share
 
 RIPE_S = IN_FLIGHT_S + 2.0
 """Seconds from the beginning of a doubt until a round may end it."""
@@ -73,37 +73,35 @@ class Proving:
             if pending is not None and pending.age_s >= RIPE_S:
                 self._epochs[device.address] = pending.epoch
 
-    async def telling(self, shares: Sequence[Share]) -> None:
+    async def telling(self, own_devices: Sequence[DevicePartitions]) -> None:
         """Tell what is proved while the round goes on, for ever."""
         while self._epochs:
             await asyncio.sleep(TELL_S)
-            for share in shares:
-                await self._tell(share)
+            for own in own_devices:
+                await self._tell(own)
 
-    async def _tell(self, share: Share) -> None:
-        epoch = self._epochs.get(share.device.address)
+    async def _tell(self, own: DevicePartitions) -> None:
+        epoch = self._epochs.get(own.device.address)
         if epoch is None:
             return
-        told = self._told.setdefault((share.device.address, share.policy), set())
-        news = sorted(share.standing.proved - told)
+        told = self._told.setdefault((own.device.address, own.policy), set())
+        news = sorted(own.standing.proved - told)
         for some in (news[at : at + MAX_PLACES] for at in range(0, len(news), MAX_PLACES)):
-            places = [(share.policy, partition) for partition in some]
-            await self._judge(share.device, Verdict(proved=places, epoch=epoch))
+            places = [(own.policy, partition) for partition in some]
+            await self._judge(own.device, Verdict(proved=places, epoch=epoch))
             told.update(some)
 
-    async def end(self, shares: Sequence[Share], begun_s: float, complete: bool) -> None:
+    async def end(self, own_devices: Sequence[DevicePartitions], begun_s: float, complete: bool) -> None:
         """The round is over; `complete` unless it left something out for reasons of its own."""
         if not self._epochs:
             return
         took_s = self._clock() - begun_s
-        for share in shares:
-            await self._tell(share)
+        for own in own_devices:
+            await self._tell(own)
         left = False
         for address, epoch in self._epochs.items():
-            mine = [share for share in shares if share.device.address == address]
-            whole = (
-                complete and len(mine) == self._rings_of[address] and all(share.standing.is_proved for share in mine)
-            )
+            mine = [own for own in own_devices if own.device.address == address]
+            whole = complete and len(mine) == self._rings_of[address] and all(own.standing.is_proved for own in mine)
             pending = await self._judge(mine[0].device, Verdict(whole=whole, epoch=epoch)) if mine else None
             left = left or pending is not None
             if whole:

@@ -29,7 +29,7 @@ from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavail
 from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.cases import EVERYTHING, Selection
+from swiftlet.sync.device_partitions import DevicePartitions, Places
 from swiftlet.sync.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
@@ -37,13 +37,13 @@ from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.progress import Progress
 from swiftlet.sync.proving import Proving
+from swiftlet.sync.replica_kind import ReplicaKind, object_replicas
 from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.rounds import Round
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
-from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standings
-from swiftlet.sync.wares import Wares, objects_by
+from swiftlet.sync.tasks import EVERYTHING, Selection
 
 _log = structlog.get_logger("replicator")
 
@@ -67,7 +67,7 @@ class Replicator:
         self,
         local: Callable[[Ring], Sequence[Device]],
         rings: Callable[[int], Ring],
-        wares: ObjectTransport | Wares,
+        replica_kind: ObjectTransport | ReplicaKind,
         reclaim_age_s: float = math.inf,
         now_s: Callable[[], float] = time.time,
         pace: Pace | None = None,
@@ -77,14 +77,14 @@ class Replicator:
     ) -> None:
         """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
 
-        `wares` is what is compared: objects, if it is a transport of such.
+        `replica_kind` says what is compared and how; a transport of objects stands for the kind *objects*.
         `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
         have defaults of their own. `mode` is the way of doing rounds; `proving` is told what they prove.
         """
         self._local = local
         self._rings = rings
-        self._wares = wares if isinstance(wares, Wares) else objects_by(wares)
-        self._transport = transport = self._wares.transport
+        self._replica_kind = replica_kind if isinstance(replica_kind, ReplicaKind) else object_replicas(replica_kind)
+        self._transport = transport = self._replica_kind.transport
         self._pace = pace or Pace()
         self.neighbours = neighbours or Neighbours(
             Observer("", ""), FailureTable(), lambda device: probe(transport, device)
@@ -135,20 +135,20 @@ class Replicator:
         """Compare every partition of every local device once, in random order, those of returned nodes first."""
         began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
-        self._wares.begin()
+        self._replica_kind.begin()
         if self._proving is not None:
             await self._proving.begin(device for policy in policies for device in self._local_devices(policy))
         begun = [found for policy in policies for found in await self._begin(policy, report)]
-        driver = Driver(self._wares, report, self._now_s, self.neighbours, self._pace, self._outdated)
+        driver = Driver(self._replica_kind, report, self._now_s, self.neighbours, self._pace, self._outdated)
         work = Round(driver, self._terms, report, self.neighbours, self._pace, self.progress, self._outdated, selection)
-        for share, held in begun:
-            await work.look_ahead(share, held)
-        await self._work(work, [share for share, _ in begun])
-        for share, _ in begun:
-            await self._end(share, began_s, report)
+        for own, held in begun:
+            await work.look_ahead(own, held)
+        await self._work(work, [own for own, _ in begun])
+        for own, _ in begun:
+            await self._end(own, began_s, report)
         if self._proving is not None:
             complete = report.whole and selection is EVERYTHING and all(map(self._has_ring, policies))
-            await self._proving.end([share for share, _ in begun], began, complete)
+            await self._proving.end([own for own, _ in begun], began, complete)
         report.seconds = time.monotonic() - began
         self.progress.end(report)
         ROUNDS.inc()
@@ -156,9 +156,9 @@ class Replicator:
         LAST_ROUND.set_to_current_time()
         return report
 
-    async def _work(self, work: Round, shares: Sequence[Share]) -> None:
+    async def _work(self, work: Round, own_devices: Sequence[DevicePartitions]) -> None:
         """Hold the round's sessions, and tell what they prove meanwhile."""
-        telling = None if self._proving is None else asyncio.create_task(self._proving.telling(shares))
+        telling = None if self._proving is None else asyncio.create_task(self._proving.telling(own_devices))
         try:
             await work.work()
         finally:
@@ -166,8 +166,8 @@ class Replicator:
                 telling.cancel()
                 await asyncio.gather(telling, return_exceptions=True)
 
-    def _terms(self, share: Share) -> Terms:
-        return Terms(share.policy, share.ring.version, self._mode, self._reclaim_age_s, rules=self._wares.rules)
+    def _terms(self, own: DevicePartitions) -> Terms:
+        return Terms(own.policy, own.ring.version, self._mode, self._reclaim_age_s, rules=self._replica_kind.rules)
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""
@@ -176,11 +176,11 @@ class Replicator:
         except Unavailable as error:
             _log.debug("no ring yet", policy=policy, reason=str(error))
 
-    def _outdated(self, share: Share) -> bool:
+    def _outdated(self, own: DevicePartitions) -> bool:
         """Whether there is a newer ring."""
-        return self._rings(share.policy) is not share.ring
+        return self._rings(own.policy) is not own.ring
 
-    async def _begin(self, policy: int, report: RoundReport) -> list[tuple[Share, list[int]]]:
+    async def _begin(self, policy: int, report: RoundReport) -> list[tuple[DevicePartitions, list[int]]]:
         """The local devices in a policy's ring, each with the partitions that have to be compared."""
         try:
             ring = self._rings(policy)
@@ -198,7 +198,7 @@ class Replicator:
 
     async def _begin_device(
         self, device: Device, policy: int, ring: Ring, report: RoundReport
-    ) -> tuple[Share, list[int]] | None:
+    ) -> tuple[DevicePartitions, list[int]] | None:
         assigned = self._places_of(device, policy, ring).assigned
         try:
             held = await self._transport.partitions(device, policy)
@@ -208,9 +208,11 @@ class Replicator:
             _log.warning("local device not readable", device=device.name, error=str(error))
             return None
         standing = self.standings.of(device.name, policy)
-        share = Share(device, policy, self._places_of(device, policy, ring), standing, assigned.difference(held))
-        standing.begin(ring, held, share.misplaced(held), assigned)
-        return share, held
+        own = DevicePartitions(
+            device, policy, self._places_of(device, policy, ring), standing, assigned.difference(held)
+        )
+        standing.begin(ring, held, own.misplaced(held), assigned)
+        return own, held
 
     def _places_of(self, device: Device, policy: int, ring: Ring) -> Places:
         places = self._places.get((device.id, policy))
@@ -218,19 +220,19 @@ class Replicator:
             places = self._places[device.id, policy] = Places(ring, device)
         return places
 
-    async def _end(self, share: Share, began_s: float, report: RoundReport) -> None:
+    async def _end(self, own: DevicePartitions, began_s: float, report: RoundReport) -> None:
         """Look once more at what the device holds, now that the round is over."""
-        if self._outdated(share):
+        if self._outdated(own):
             report.whole = False
             return
         try:
-            listed = await self._transport.partitions(share.device, share.policy)
-            held = [partition for partition in listed if partition not in share.empty]
-            for partition in share.empty.intersection(listed):
-                if await self._transport.suffix_hashes(share.device, share.policy, partition):
+            listed = await self._transport.partitions(own.device, own.policy)
+            held = [partition for partition in listed if partition not in own.empty]
+            for partition in own.empty.intersection(listed):
+                if await self._transport.suffix_hashes(own.device, own.policy, partition):
                     held.append(partition)
         except SwiftletError as error:
             report.failed += 1
-            _log.warning("local device not readable", device=share.device.name, error=str(error))
+            _log.warning("local device not readable", device=own.device.name, error=str(error))
             return
-        share.standing.end(share.ring, began_s, len(held), share.misplaced(held))
+        own.standing.end(own.ring, began_s, len(held), own.misplaced(held))

@@ -18,7 +18,10 @@ PUSHED = Counter("swiftlet_replicator_pushed_total", "Objects, metadata and tomb
 PUSHED_BYTES = Counter("swiftlet_replicator_pushed_bytes_total", "Bytes of objects sent to peers.")
 PULLED = Counter("swiftlet_replicator_pulled_total", "Objects, metadata and tombstones fetched from peers.", ["need"])
 PULLED_BYTES = Counter("swiftlet_replicator_pulled_bytes_total", "Bytes of objects fetched from peers.")
-REMOVED = Counter("swiftlet_replicator_handoffs_removed_total", "Handoff copies forgotten after they went home.")
+REMOVED = Counter(
+    "swiftlet_replicator_handoffs_removed_total",
+    "Handoff copies removed after all primaries had shown that they hold them.",
+)
 LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the last round ended.")
 
 

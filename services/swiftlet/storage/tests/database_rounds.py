@@ -10,7 +10,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.databases.entries import POLICIES, RINGS, ring_name
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
-from swiftlet.sync.databases.wares import databases_by
+from swiftlet.sync.databases.replica_kind import database_replicas
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
@@ -41,16 +41,16 @@ class Rounds:
             return [one for one in found.devices if one is not None and one.id == device.id]
 
         self.patience = patience
-        wares = databases_by(transport, patience)
+        replica_kind = database_replicas(transport, patience)
         self.neighbours = Neighbours(
             Observer(node_of(device), device.node),
             FailureTable(limit=3),
-            lambda peer: probe(wares.transport, peer),
+            lambda peer: probe(replica_kind.transport, peer),
             retry_s=0.01,
         )
         clocks: dict[str, Any] = {} if now_s is None else {"now_s": now_s}
         self.replicator = Replicator(
-            own, lambda policy: rings[RINGS[policy]](), wares, neighbours=self.neighbours, mode=mode, **clocks
+            own, lambda policy: rings[RINGS[policy]](), replica_kind, neighbours=self.neighbours, mode=mode, **clocks
         )
         self.last = RoundReport()
 

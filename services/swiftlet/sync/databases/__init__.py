@@ -2,6 +2,6 @@
 
 In here: a database as an entry of a session (`entries`), what to do about one that differs (`rules`), whether to do it
 now (`patience`), bringing two replicas together row by row (`exchange`), and how container servers are asked
-(`wares`), those of versions before sessions too (`older`). Not in here: SQLite, HTTP. The decisions and what they
+(`replica_kind`). Not in here: SQLite, HTTP. The decisions and what they
 cost are in `docs/design/2026-11-22-database-rounds.md`.
 """

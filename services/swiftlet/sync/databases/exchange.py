@@ -5,7 +5,7 @@ servers, so an exchange may overlap with others, be repeated and stop anywhere. 
 there. Rows above the first split point of a container are on their way to a shard, each replica's own, and are left
 alone. Those of a shard's handoff nobody moves any more: they go to its primaries, and on from there.
 
-The peer is asked by requests that servers of all versions know; the own server also for states and hashes of pages.
+The own server is asked for states and hashes of pages as well.
 
 Fault model: either server may go away at any point, with anything done or not done: the next round compares anew. One
 that goes backwards through its rows is a NodeError. This process may be killed at any point: it keeps nothing.
@@ -39,7 +39,7 @@ class Outcome(Enum):
     AGREED = "agreed"
     """Both sides know all rows that either had (of a handoff: the peer knows those that were here)."""
     LATER = "later"
-    """A handoff has rows that belong into a shard; they are moved before it goes home."""
+    """A handoff has rows that belong into a shard; they are moved before it is returned."""
     FORGOTTEN = "forgotten"
     """It was deleted so long ago that the peer has forgotten it."""
 

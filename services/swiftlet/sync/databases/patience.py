@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from swiftlet.model import DatabaseId
-from swiftlet.sync.share import Share
+from swiftlet.sync.device_partitions import DevicePartitions
 
 GRACE_S = 60.0
 """Seconds for which a database may be left alone before that is told as something that is not in order."""
@@ -82,28 +82,28 @@ class Patience:
         for known in self._differing.values():
             known.seen = False
 
-    def judge(self, share: Share, peer: int, id: DatabaseId, fingerprint: bytes) -> Word:
+    def judge(self, own: DevicePartitions, peer: int, id: DatabaseId, fingerprint: bytes) -> Word:
         """Whether to work on a database that a neighbour has too, and differently."""
         now_s = self._clock()
-        known = self._differing.get((share.device.name, peer, id))
+        known = self._differing.get((own.device.name, peer, id))
         if known is None:
-            known = self._differing[share.device.name, peer, id] = _Differing(fingerprint, now_s, now_s)
+            known = self._differing[own.device.name, peer, id] = _Differing(fingerprint, now_s, now_s)
         elif known.fingerprint != fingerprint:
             known.fingerprint, known.same_since_s = fingerprint, now_s
         known.seen = True
         waited_s = now_s - known.since_s
         rests = now_s < known.rests_until_s
         stands_still = now_s - known.same_since_s >= self.limits.quiet_s
-        in_order_before = share.standing.is_checked(id.partition)
+        in_order_before = own.standing.is_checked(id.partition)
         if not rests and (stands_still or waited_s >= self.limits.patience_s or not in_order_before):
             return Word.GO
         # With a third replica away no partition is in order, and yet this one is with this peer.
         in_order = known.agreed if known.agreed is not None else in_order_before
         return Word.WAIT if in_order and waited_s < GRACE_S else Word.OVERDUE
 
-    def worked(self, share: Share, peer: int, id: DatabaseId, seconds: float, agreed: bool) -> None:
+    def worked(self, own: DevicePartitions, peer: int, id: DatabaseId, seconds: float, agreed: bool) -> None:
         """It was worked on for so long, and came out equal or not."""
-        key, now_s = (share.device.name, peer, id), self._clock()
+        key, now_s = (own.device.name, peer, id), self._clock()
         pause_s = seconds * (1 / self.limits.effort - 1)
         if agreed and pause_s <= self.limits.rest_s:
             self._differing.pop(key, None)

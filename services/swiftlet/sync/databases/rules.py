@@ -3,7 +3,7 @@
 So one that differs is exchanged, in both directions at once, and counts as lacking here where the mode fetches at
 all: what the peer knows besides can't be seen from outside. One that the peer has not is brought there.
 
-A handoff's copy is home when a primary has the same fingerprint, or has just taken every row of it. The second is
+A handoff's copy is returned when a primary has the same fingerprint, or has just taken every row of it. The second is
 needed for a database that is being written to: its primaries move on with each write. What is dropped is dropped by
 its fingerprint, so a copy that has changed since stays.
 """
@@ -39,6 +39,6 @@ class DatabaseRules:
         """Always: what is left alone is decided where more is known (`swiftlet.sync.databases.patience`)."""
         return True
 
-    def is_home(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
+    def is_returned(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
         """Whether a primary has shown that it has all that was read here."""
         return moved or mine == theirs

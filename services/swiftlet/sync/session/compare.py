@@ -110,7 +110,7 @@ def is_due(push: Push, now_s: float, forgotten_before_s: float) -> bool:
     return not forgotten and not in_flight(push.entry, now_s)
 
 
-def is_home(mine: Entry, theirs: Entry | None, forgotten_before_s: float) -> bool:
+def is_returned(mine: Entry, theirs: Entry | None, forgotten_before_s: float) -> bool:
     """Whether a handoff copy is no longer needed for a primary's sake: it has all of it, or may have forgotten it."""
     return need_of(mine, theirs) is None or (theirs is None and _is_forgotten(mine, forgotten_before_s))
 

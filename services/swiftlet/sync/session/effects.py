@@ -165,7 +165,7 @@ class SettledMany:
 
 
 @dataclass(frozen=True, slots=True)
-class WentHome:
+class HandoffReturned:
     """A handoff's partition was worked on: objects dropped and kept here. Observed: nothing."""
 
     partition: int
@@ -175,7 +175,9 @@ class WentHome:
 
 Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | SettledMany
 """What may be done for many partitions at once, or by simple effects, one after the other."""
-Effect: TypeAlias = Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | WentHome | Compound
+Effect: TypeAlias = (
+    Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | HandoffReturned | Compound
+)
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]

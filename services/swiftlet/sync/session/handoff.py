@@ -1,4 +1,4 @@
-"""A handoff's way home: what stands in for a primary goes to all primaries, and is dropped once they all hold it.
+"""The return of a handoff: what stands in for a primary goes to all primaries, and is dropped once they all hold it.
 
 An entry is proved to be at a primary when the primary has shown an entry that lacks nothing of it, or the set hash of
 exactly the entries that were read here; and when it takes itself for a primary under its own ring. Without the last
@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from swiftlet.errors import NodeError
 from swiftlet.model import Entry
 from swiftlet.store import sethash
-from swiftlet.sync.session.compare import Need, Push, is_due, is_home, pushes
+from swiftlet.sync.session.compare import Need, Push, is_due, is_returned, pushes
 from swiftlet.sync.session.effects import (
     Drop,
     Fate,
+    HandoffReturned,
     Moment,
     Page,
     Session,
     Steps,
     Terms,
-    WentHome,
     ask,
     move,
     read_entries,
@@ -42,9 +42,9 @@ from swiftlet.transport.wire import WireError
 
 
 def handoff_session(terms: Terms, partition: int, primaries: Sequence[int], absent: Collection[int] = ()) -> Session:
-    """Send home one partition that the ring puts on `primaries`, some of which are known to be `absent`."""
+    """Return one partition that the ring puts on `primaries`, some of which are known to be `absent`."""
     moment = Moment()
-    return Session(_go_home(terms, moment, partition, primaries, absent), moment)
+    return Session(_return_handoff(terms, moment, partition, primaries, absent), moment)
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Primaries:
         self.shown.pop(peer, None)
 
 
-def _go_home(
+def _return_handoff(
     terms: Terms, moment: Moment, partition: int, primaries: Sequence[int], absent: Collection[int]
 ) -> Steps[None]:
     mine = yield from read_suffixes(partition)
@@ -81,13 +81,13 @@ def _go_home(
         after: bytes | None = None
         while True:
             page = yield from read_entries(partition, group, after, terms.limits.entries)
-            home = yield from _bring_home(terms, moment, partition, page, there)
-            went: int = (yield Drop(partition, home)) if home else 0
+            held_by_all = yield from _return_page(terms, moment, partition, page, there)
+            went: int = (yield Drop(partition, held_by_all)) if held_by_all else 0
             dropped, kept = dropped + went, kept + len(page.entries) - went
             if not page.more:
                 break
             after = page.entries[-1].digest
-    yield WentHome(partition, dropped, kept)
+    yield HandoffReturned(partition, dropped, kept)
 
 
 def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes]:
@@ -98,11 +98,11 @@ def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes
     return reply.found[0]
 
 
-def _bring_home(
+def _return_page(
     terms: Terms, moment: Moment, partition: int, page: Page, there: _Primaries
 ) -> Steps[tuple[Entry, ...]]:
     """Give every primary what it lacks of a page; the entries that all of them were then seen to hold."""
-    home = set(page.entries)
+    held_by_all = set(page.entries)
     deleted: dict[int, list[Push]] = {}
     for peer in tuple(there.shown):
         unproved = _unproved(page, there.shown[peer])
@@ -123,11 +123,13 @@ def _bring_home(
         else:
             forgotten_s = terms.forgotten_before_s(moment.now_s)
             if terms.rules is None:
-                home.difference_update(e for e in unproved if not is_home(e, held.get(e.digest), forgotten_s))
+                held_by_all.difference_update(
+                    e for e in unproved if not is_returned(e, held.get(e.digest), forgotten_s)
+                )
                 deleted[peer] = [push for push in pushes(held.values(), unproved) if push.need is Need.TOMBSTONE]
             else:
-                is_there = terms.rules.is_home
-                home.difference_update(
+                is_there = terms.rules.is_returned
+                held_by_all.difference_update(
                     e for e in unproved if not is_there(e, held.get(e.digest), e in moved, forgotten_s)
                 )
     if not there.whole:
@@ -137,7 +139,7 @@ def _bring_home(
             except (NodeError, WireError):
                 there.lost(peer)
         return ()
-    return tuple(entry for entry in page.entries if entry in home)
+    return tuple(entry for entry in page.entries if entry in held_by_all)
 
 
 def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:

@@ -23,7 +23,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Homeward:
+class HandoffReturn:
     """A partition that is here as a handoff, with all its primaries."""
 
     partition: int
@@ -31,14 +31,14 @@ class Homeward:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RoundPlan:
     """One round of one device in one ring."""
 
     items: tuple[Item, ...]
-    homeward: tuple[Homeward, ...]
+    handoffs: tuple[HandoffReturn, ...]
 
 
-def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int], mode: Mode) -> Work:
+def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int], mode: Mode) -> RoundPlan:
     """What there is to do for a device that holds something of the partitions `held`, in the order of partitions.
 
     A partition of which nothing is here is compared only if the mode pulls. A partition that the ring does not have is
@@ -51,12 +51,12 @@ def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int]
         if mode.pull or partition in held:
             holders = unique(holder.id for holder in ring.primaries(partition))
             items += (Item(peer, partition) for peer in neighbours(mode, holders, device, failed))
-    homeward = [
-        Homeward(partition, unique(holder.id for holder in ring.primaries(partition)))
+    handoffs = [
+        HandoffReturn(partition, unique(holder.id for holder in ring.primaries(partition)))
         for partition in sorted(held.difference(mine))
         if partition < ring.partition_count
     ]
-    return Work(tuple(items), tuple(homeward))
+    return RoundPlan(tuple(items), tuple(handoffs))
 
 
 def _known(ring: Ring, device: int) -> bool:
@@ -76,14 +76,14 @@ def ordered(items: Iterable[Item], rejoining: Collection[int], random: Random) -
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SessionPlan:
     """What one session does: partitions with one peer."""
 
     peer: int
     partitions: tuple[int, ...]
 
 
-def errands(items: Sequence[Item], mode: Mode, size: int) -> Iterator[Errand]:
+def session_plans(items: Sequence[Item], mode: Mode, size: int) -> Iterator[SessionPlan]:
     """Cut an ordered queue into sessions of up to `size` partitions.
 
     Where partitions share messages those with one peer go together, peers in the order in which they first come up;
@@ -95,10 +95,10 @@ def errands(items: Sequence[Item], mode: Mode, size: int) -> Iterator[Errand]:
             by_peer.setdefault(item.peer, []).append(item.partition)
         for peer, partitions in by_peer.items():
             for start in range(0, len(partitions), size):
-                yield Errand(peer, tuple(partitions[start : start + size]))
+                yield SessionPlan(peer, tuple(partitions[start : start + size]))
         return
     start = 0
     for index in range(1, len(items) + 1):
         if index == len(items) or items[index].peer != items[start].peer or index - start == size:
-            yield Errand(items[start].peer, tuple(item.partition for item in items[start:index]))
+            yield SessionPlan(items[start].peer, tuple(item.partition for item in items[start:index]))
             start = index

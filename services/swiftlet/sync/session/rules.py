@@ -28,6 +28,6 @@ class Rules(Protocol):
         """Whether to bring it now."""
         ...
 
-    def is_home(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
+    def is_returned(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
         """Whether a handoff's copy is no longer needed for a primary's sake; `moved`: it took it just now."""
         ...

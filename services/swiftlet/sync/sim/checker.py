@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.session.compare import forgotten_before, is_home
+from swiftlet.sync.session.compare import forgotten_before, is_returned
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.sim.client import Verb, Write
 from swiftlet.sync.sim.network import TIMEOUT_S, Timeline
@@ -142,7 +142,7 @@ class Checker(Witness):
                 continue
             for entry in effect.entries:
                 held = there.store.held(effect.partition, entry.digest)
-                home = is_home(entry, held.entry if held else None, before_s)
+                home = is_returned(entry, held.entry if held else None, before_s)
                 home = home or self._forgotten.get((device.id, entry.digest), ZERO) > entry.timestamp
                 self._must(home, f"device {node.id} drops {entry}, device {device.id} lacks it")
 

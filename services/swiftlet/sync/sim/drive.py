@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.ring.lookup import Ring
 from swiftlet.sync.session.compare import Need, Push
-from swiftlet.sync.session.effects import Ask, Drop, Effect, Fate, Move, Proved, Session, Settled, WentHome
+from swiftlet.sync.session.effects import Ask, Drop, Effect, Fate, HandoffReturned, Move, Proved, Session, Settled
 from swiftlet.sync.session.messages import Request, decode_reply, encode
 from swiftlet.sync.sim.network import Outcome
 from swiftlet.sync.sim.store import Parcel
@@ -70,7 +70,7 @@ class Drive:
         node = self._node
         if isinstance(effect, Drop):
             return self._drop(effect)
-        if isinstance(effect, Proved | Settled | WentHome):
+        if isinstance(effect, Proved | Settled | HandoffReturned):
             if not isinstance(effect, Proved):
                 node.witness.say(f"{node.id}: {effect}")
             return None

@@ -20,7 +20,7 @@ from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session
-from swiftlet.sync.session.queue import errands, ordered, plan
+from swiftlet.sync.session.queue import ordered, plan, session_plans
 from swiftlet.sync.session.responder import answer_by
 from swiftlet.sync.session.topology import Mode
 from swiftlet.sync.sim.drive import Drive
@@ -174,13 +174,13 @@ class Node:
             self.witness.say(f"{self.id}: no round: {error}")
             return
         jobs: deque[Callable[[], Session]] = deque()
-        for errand in errands(ordered(work.items, self._rejoining, self._random), mode, 1024):
-            jobs.append(partial(neighbour_session, terms, errand.peer, errand.partitions))
-        for home in work.homeward:
-            jobs.append(partial(handoff_session, terms, home.partition, home.primaries, failed))
+        for planned in session_plans(ordered(work.items, self._rejoining, self._random), mode, 1024):
+            jobs.append(partial(neighbour_session, terms, planned.peer, planned.partitions))
+        for handoff in work.handoffs:
+            jobs.append(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed))
         self._rejoining.clear()
         self._busy = True
-        self.witness.say(f"{self.id}: round, {len(work.items)} comparisons, {len(work.homeward)} to go home")
+        self.witness.say(f"{self.id}: round, {len(work.items)} comparisons, {len(work.handoffs)} handoffs to return")
         lanes = [_LANES]
 
         def lane() -> None:

@@ -1,4 +1,4 @@
-"""Rounds between devices in one process: what is missing goes over, handoff copies go home, trouble stays local."""
+"""Rounds between devices in one process: what is missing goes over, handoffs are returned, trouble stays local."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def test_a_full_peer_still_gets_its_tombstones(cluster: MemoryCluster) -> 
 class TestHandoffs:
     """Copies that stand in for those of primaries."""
 
-    async def test_they_go_home_and_are_forgotten(self, cluster: MemoryCluster) -> None:
+    async def test_they_are_returned_and_forgotten(self, cluster: MemoryCluster) -> None:
         handoff = cluster.handoffs()[0]
         cluster.place(handoff, 2)
         cluster.place_post(handoff, 3, {"X-Object-Meta-A": "3"})
@@ -309,7 +309,7 @@ class TestHandoffs:
         assert again.clean
         assert again.compared == 6, "the handoff has nothing to compare any more"
 
-    async def test_tombstones_go_home_too(self, cluster: MemoryCluster) -> None:
+    async def test_tombstones_are_returned_too(self, cluster: MemoryCluster) -> None:
         handoff = cluster.handoffs()[0]
         for device in cluster.primaries():
             cluster.place(device, 2)

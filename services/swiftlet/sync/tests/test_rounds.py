@@ -13,7 +13,7 @@ from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.sync import rounds
-from swiftlet.sync.cases import Selection
+from swiftlet.sync.device_partitions import DevicePartitions, Places
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
@@ -23,8 +23,8 @@ from swiftlet.sync.progress import MAX_TEXT_BYTES, Progress
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
-from swiftlet.sync.share import Places, Share
 from swiftlet.sync.standing import Standing
+from swiftlet.sync.tasks import Selection
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
 
 
@@ -186,8 +186,8 @@ async def test_what_a_killed_replicator_had_done_comes_last(
     successor = Watched(cluster, monkeypatch)
     successor.worker.progress.recall(text)
     ring = cluster.ring
-    share = Share(successor.device, 0, Places(ring, successor.device), Standing())
-    known = successor.worker.progress.were_done(share, done)
+    own = DevicePartitions(successor.device, 0, Places(ring, successor.device), Standing())
+    known = successor.worker.progress.were_done(own, done)
     assert 0 < len(known) < len(done)
     fill(cluster, successor.device, 3)
     await successor.round()
@@ -203,20 +203,20 @@ async def test_what_a_killed_replicator_had_done_comes_last(
 def test_a_text_that_can_not_be_read_is_nothing(cluster: MemoryCluster, text: str | None) -> None:
     progress = Progress()
     progress.recall(text)
-    share = Share(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
-    assert not progress.were_done(share, range(20))
+    own = DevicePartitions(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
+    assert not progress.were_done(own, range(20))
 
 
 def test_the_estimate_follows_the_mean_speed(cluster: MemoryCluster) -> None:
     now = [100.0]
     progress = Progress(clock=lambda: now[0], now_s=lambda: 5000.0)
-    share = Share(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
+    own = DevicePartitions(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
     assert not progress.report()
-    progress.begin([(share, range(10))])
+    progress.begin([(own, range(10))])
     assert not progress.remaining_s
     now[0] += 4
     for partition in range(2):
-        progress.done(share, partition, whole=True)
+        progress.done(own, partition, whole=True)
     assert progress.report() == {"partitions": 10, "done": 2, "runningForS": 4.0, "remainingS": 16.0}
     progress.again(2)
     assert progress.remaining_s == 20.0

@@ -34,7 +34,7 @@ from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import Reply, decode_reply, decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session
-from swiftlet.sync.session.queue import errands, ordered, plan
+from swiftlet.sync.session.queue import ordered, plan, session_plans
 from swiftlet.sync.session.responder import answer
 from swiftlet.sync.session.topology import BATCHED, LIGHTSYNC, Mode
 from swiftlet.timestamp import Timestamp
@@ -54,10 +54,10 @@ class Driver:
         held = await self.transport.partitions(device, 0)
         work = plan(RING, device.id, held, (), terms.mode)
         sessions = [
-            neighbour_session(terms, errand.peer, errand.partitions)
-            for errand in errands(ordered(work.items, (), random.Random(1)), terms.mode, 8)
+            neighbour_session(terms, planned.peer, planned.partitions)
+            for planned in session_plans(ordered(work.items, (), random.Random(1)), terms.mode, 8)
         ]
-        sessions += [handoff_session(terms, home.partition, home.primaries) for home in work.homeward]
+        sessions += [handoff_session(terms, handoff.partition, handoff.primaries) for handoff in work.handoffs]
         await asyncio.gather(*(self.drive(device, session) for session in sessions))
 
     async def drive(self, device: Device, session: Session) -> None:

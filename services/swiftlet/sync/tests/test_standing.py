@@ -410,7 +410,7 @@ async def test_a_new_ring_ends_the_round(cluster: MemoryCluster, clock: Clock, m
 
 
 class TestRingsThatDiffer:
-    """While replicators have different rings, partitions come to rest; once they agree, they come home."""
+    """While replicators have different rings, partitions come to rest; once they agree, they are returned."""
 
     @pytest.mark.parametrize("count", [1, 12])
     @pytest.mark.parametrize("ahead", [[0], [2], [3], [0, 1], [0, 3], [1, 2], [2, 3], [0, 1, 2], [0, 1, 3], [0, 2, 3]])

@@ -64,9 +64,9 @@ def test_what_differs_is_fetched_where_anything_is() -> None:
     assert all(rules.is_due(push, 0.0, 0.0) for push in pushed)
 
 
-def test_a_handoff_is_home_by_proof_or_by_deed() -> None:
+def test_a_handoff_is_returned_by_proof_or_by_deed() -> None:
     rules = DatabaseRules()
-    assert rules.is_home(OURS_OF_ONE, OURS_OF_ONE, False, 0.0)
-    assert not rules.is_home(OURS_OF_ONE, THEIRS_OF_ONE, False, 0.0)
-    assert not rules.is_home(OURS_OF_ONE, None, False, 0.0)
-    assert rules.is_home(OURS_OF_ONE, THEIRS_OF_ONE, True, 0.0)
+    assert rules.is_returned(OURS_OF_ONE, OURS_OF_ONE, False, 0.0)
+    assert not rules.is_returned(OURS_OF_ONE, THEIRS_OF_ONE, False, 0.0)
+    assert not rules.is_returned(OURS_OF_ONE, None, False, 0.0)
+    assert rules.is_returned(OURS_OF_ONE, THEIRS_OF_ONE, True, 0.0)

@@ -9,7 +9,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.databases.entries import POLICIES
 from swiftlet.sync.databases.patience import GRACE_S, IMPATIENT, Limits, Patience, Word
-from swiftlet.sync.share import Places, Share
+from swiftlet.sync.device_partitions import DevicePartitions, Places
 from swiftlet.sync.standing import Standing
 
 DEVICES = [Device(id, f"device-{id}", "h", 1 + id, f"d{id}", "r", f"z{id}", f"n{id}", 1.0) for id in range(2)]
@@ -25,22 +25,22 @@ class Clock:
         return self.now_s
 
 
-def a_share(checked: bool = True) -> Share:
+def a_share(checked: bool = True) -> DevicePartitions:
     standing = Standing()
     standing.begin(RING, [0], 0, [0, 1])
     if checked:
         standing.compared_all([0, 1], checked=True)
-    return Share(DEVICES[0], POLICIES[DatabaseKind.CONTAINER], Places(RING, DEVICES[0]), standing)
+    return DevicePartitions(DEVICES[0], POLICIES[DatabaseKind.CONTAINER], Places(RING, DEVICES[0]), standing)
 
 
 def words(
-    patience: Patience, clock: Clock, share: Share, fingerprints: list[bytes], pause_s: float = 5.0
+    patience: Patience, clock: Clock, own: DevicePartitions, fingerprints: list[bytes], pause_s: float = 5.0
 ) -> list[Word]:
     """What is said in one round after the other."""
     found = []
     for fingerprint in fingerprints:
         patience.begin()
-        found.append(patience.judge(share, 1, ID, fingerprint))
+        found.append(patience.judge(own, 1, ID, fingerprint))
         clock.now_s += pause_s
     return found
 
@@ -63,46 +63,46 @@ def test_what_was_never_in_order_does_not_wait() -> None:
 
 
 def test_what_agreed_meanwhile_is_waited_for_anew() -> None:
-    clock, share = Clock(), a_share()
+    clock, own = Clock(), a_share()
     patience = Patience(clock=clock)
-    words(patience, clock, share, [b"%d" % n for n in range(5)])
+    words(patience, clock, own, [b"%d" % n for n in range(5)])
     patience.begin()
     patience.begin()
-    assert words(patience, clock, share, [b"9"]) == [Word.WAIT]
+    assert words(patience, clock, own, [b"9"]) == [Word.WAIT]
 
 
 def test_what_took_long_rests_and_is_told_after_a_while() -> None:
-    clock, share = Clock(), a_share()
+    clock, own = Clock(), a_share()
     patience = Patience(Limits(effort=0.1), clock)
-    patience.worked(share, 1, ID, 20.0, agreed=True)
-    assert words(patience, clock, share, [b"1", b"1"], GRACE_S) == [Word.WAIT, Word.OVERDUE]
+    patience.worked(own, 1, ID, 20.0, agreed=True)
+    assert words(patience, clock, own, [b"1", b"1"], GRACE_S) == [Word.WAIT, Word.OVERDUE]
     clock.now_s += 200
-    assert words(patience, clock, share, [b"1"]) == [Word.GO]
+    assert words(patience, clock, own, [b"1"]) == [Word.GO]
 
 
 def test_what_failed_is_never_left_alone_silently() -> None:
-    clock, share = Clock(), a_share()
+    clock, own = Clock(), a_share()
     patience = Patience(Limits(effort=0.1), clock)
-    patience.worked(share, 1, ID, 20.0, agreed=False)
-    assert words(patience, clock, share, [b"1"]) == [Word.OVERDUE]
-    patience.worked(share, 1, ID, 0.1, agreed=True)
+    patience.worked(own, 1, ID, 20.0, agreed=False)
+    assert words(patience, clock, own, [b"1"]) == [Word.OVERDUE]
+    patience.worked(own, 1, ID, 0.1, agreed=True)
     clock.now_s += 1000
-    assert words(patience, clock, share, [b"2"]) == [Word.WAIT]
+    assert words(patience, clock, own, [b"2"]) == [Word.WAIT]
 
 
 def test_what_agreed_and_rests_is_no_fault_while_a_third_replica_is_away() -> None:
-    clock, share = Clock(), a_share(checked=False)
+    clock, own = Clock(), a_share(checked=False)
     patience = Patience(Limits(effort=0.1), clock)
-    patience.worked(share, 1, ID, 20.0, agreed=True)
-    assert words(patience, clock, share, [b"1", b"2", b"2"], GRACE_S / 2) == [Word.WAIT, Word.WAIT, Word.OVERDUE]
+    patience.worked(own, 1, ID, 20.0, agreed=True)
+    assert words(patience, clock, own, [b"1", b"2", b"2"], GRACE_S / 2) == [Word.WAIT, Word.WAIT, Word.OVERDUE]
 
 
 def test_other_peers_and_devices_do_not_wait_for_it() -> None:
-    clock, share = Clock(), a_share()
+    clock, own = Clock(), a_share()
     patience = Patience(Limits(effort=0.1), clock)
-    patience.worked(share, 1, ID, 20.0, agreed=True)
+    patience.worked(own, 1, ID, 20.0, agreed=True)
     patience.begin()
-    patience.judge(share, 7, ID, b"1")
+    patience.judge(own, 7, ID, b"1")
     clock.now_s += 5
-    assert patience.judge(share, 7, ID, b"1") is Word.GO
-    assert patience.judge(share, 1, ID, b"1") is Word.WAIT
+    assert patience.judge(own, 7, ID, b"1") is Word.GO
+    assert patience.judge(own, 1, ID, b"1") is Word.WAIT

@@ -1,4 +1,4 @@
-"""A handoff's way home: given to all primaries, dropped only with all their proofs."""
+"""The return of a handoff: given to all primaries, dropped only with all their proofs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from swiftlet.errors import NodeTimeout
 from swiftlet.model import Kind
-from swiftlet.sync.session.effects import Ask, Drop, Fate, Limits, Move, Terms, WentHome
+from swiftlet.sync.session.effects import Ask, Drop, Fate, HandoffReturned, Limits, Move, Terms
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import AskEntries, AskSuffixes, Message, Suffixes
 from swiftlet.sync.session.tests.world import NOW_S, Peers, at, digest
@@ -18,13 +18,13 @@ HOME = (1, 2, 3)
 ME = 0
 
 
-def go_home(peers: Peers, absent: tuple[int, ...] = (), terms: Terms | None = None) -> WentHome:
+def add_returns(peers: Peers, absent: tuple[int, ...] = (), terms: Terms | None = None) -> HandoffReturned:
     session = handoff_session(terms or Terms(), 0, HOME, absent)
     peers.drive(ME, session)
     assert session.error is None
     (told,) = peers.told
     peers.told = []
-    assert isinstance(told, WentHome)
+    assert isinstance(told, HandoffReturned)
     return told
 
 
@@ -39,7 +39,7 @@ def test_it_goes_to_all_primaries_and_is_dropped(mode: Mode) -> None:
     peers.put((ME,), 2, 1)
     peers.delete((ME,), 3, 1)
     there = peers.entries(ME)
-    assert go_home(peers, terms=replace(Terms(), mode=mode)) == WentHome(0, dropped=3, kept=0)
+    assert add_returns(peers, terms=replace(Terms(), mode=mode)) == HandoffReturned(0, dropped=3, kept=0)
     assert peers.entries(ME) == []
     assert all(peers.entries(id_) == there for id_ in HOME)
 
@@ -47,7 +47,7 @@ def test_it_goes_to_all_primaries_and_is_dropped(mode: Mode) -> None:
 def test_set_hashes_alone_prove_equality() -> None:
     peers = Peers()
     peers.put((ME, *HOME), 1, 1)
-    assert go_home(peers).dropped == 1
+    assert add_returns(peers).dropped == 1
     assert asked(peers) == [AskSuffixes] * 3
     assert peers.moves == []
 
@@ -55,7 +55,7 @@ def test_set_hashes_alone_prove_equality() -> None:
 def test_nothing_is_dropped_while_a_primary_is_known_to_be_away_but_the_others_are_served() -> None:
     peers = Peers()
     peers.put((ME,), 1, 1)
-    assert go_home(peers, absent=(2,)) == WentHome(0, dropped=0, kept=1)
+    assert add_returns(peers, absent=(2,)) == HandoffReturned(0, dropped=0, kept=1)
     assert peers.entries(1) == peers.entries(3) == peers.entries(ME) != []
     assert 2 not in [peer for peer, *_ in peers.said]
 
@@ -63,14 +63,14 @@ def test_nothing_is_dropped_while_a_primary_is_known_to_be_away_but_the_others_a
 def test_nothing_is_dropped_when_a_primary_does_not_answer() -> None:
     peers = Peers(silent={2})
     peers.put((ME, *HOME), 1, 1)
-    assert go_home(peers) == WentHome(0, dropped=0, kept=1)
+    assert add_returns(peers) == HandoffReturned(0, dropped=0, kept=1)
 
 
 def test_nothing_is_dropped_for_a_device_that_is_no_primary_in_its_own_eyes() -> None:
     peers = Peers(strangers={3})
     peers.put((ME,), 1, 1)
     peers.put((ME, *HOME), 2, 1)
-    assert go_home(peers) == WentHome(0, dropped=0, kept=2)
+    assert add_returns(peers) == HandoffReturned(0, dropped=0, kept=2)
     assert len(peers.entries(1)) == len(peers.entries(2)) == 2
     assert len(peers.entries(3)) == 1
 
@@ -80,14 +80,14 @@ def test_what_a_primary_refuses_or_loses_on_the_way_is_kept() -> None:
     peers.put((ME,), 1, 1)
     peers.put((ME, *HOME), 2, 1)
     peers.on_move = lambda move: [Fate.REFUSED] if move.peer == 2 else None
-    assert go_home(peers) == WentHome(0, dropped=1, kept=1)
+    assert add_returns(peers) == HandoffReturned(0, dropped=1, kept=1)
     assert [entry.digest for entry in peers.entries(ME)] == [digest(1)]
 
     def lost(move: Move) -> None:
         raise NodeTimeout("lost")
 
     peers.on_move = lost
-    assert go_home(peers) == WentHome(0, dropped=0, kept=1)
+    assert add_returns(peers) == HandoffReturned(0, dropped=0, kept=1)
 
 
 def test_an_older_copy_is_dropped_and_never_sent() -> None:
@@ -96,7 +96,7 @@ def test_an_older_copy_is_dropped_and_never_sent() -> None:
     peers.put((1,), 1, 2)
     peers.delete((2,), 1, 3)
     peers.put((3,), 1, 2)
-    assert go_home(peers).dropped == 1
+    assert add_returns(peers).dropped == 1
     assert peers.moves == []
 
 
@@ -107,7 +107,7 @@ def test_a_handoff_that_has_to_wait_takes_tombstones_and_nothing_else() -> None:
     peers.put((ME,), 2, 1)
     peers.put((1, 3), 2, 2)
     peers.put((1,), 3, 1)
-    assert go_home(peers, absent=(2,)).dropped == 0
+    assert add_returns(peers, absent=(2,)).dropped == 0
     found = {entry.digest: (entry.kind, entry.timestamp) for entry in peers.entries(ME)}
     assert found == {digest(1): (Kind.TOMBSTONE, at(2)), digest(2): (Kind.DATA, at(1))}
     assert all(move.pull and len(move.objects) == 1 for _, move in peers.moves)
@@ -118,7 +118,7 @@ def test_what_is_in_flight_is_kept_and_what_all_forgot_is_dropped() -> None:
     peers.put((ME,), 1, NOW_S - 5)
     peers.delete((ME,), 2, NOW_S - 3000)
     terms = Terms(reclaim_age_s=2000.0, reclaim_period_s=100.0)
-    assert go_home(peers, terms=terms) == WentHome(0, dropped=1, kept=1)
+    assert add_returns(peers, terms=terms) == HandoffReturned(0, dropped=1, kept=1)
     assert peers.moves == []
 
 
@@ -131,7 +131,7 @@ def test_what_changes_after_the_proof_is_kept() -> None:
         if isinstance(effect, Drop):
             peers.put((ME,), 1, 2)
         effect = session.resume(peers._do(ME, effect), NOW_S)
-    assert peers.told == [WentHome(0, dropped=0, kept=1)]
+    assert peers.told == [HandoffReturned(0, dropped=0, kept=1)]
     assert [entry.timestamp for entry in peers.entries(ME)] == [at(2)]
 
 
@@ -143,13 +143,13 @@ def test_a_primary_that_answers_garbage_counts_as_away() -> None:
     while effect is not None:
         garbage = isinstance(effect, Ask) and effect.peer == 3
         effect = session.resume(Suffixes(0, 1, ()) if garbage else peers._do(ME, effect), NOW_S)
-    assert peers.told == [WentHome(0, dropped=0, kept=1)]
+    assert peers.told == [HandoffReturned(0, dropped=0, kept=1)]
 
 
 def test_many_objects_go_page_by_page() -> None:
     peers = Peers()
     for number in range(60):
         peers.put((ME,) if number % 2 else (ME, 1, 2), number, 1, 0, number % 7)
-    assert go_home(peers, terms=Terms(limits=Limits(2, 1, 2, 3, 2))) == WentHome(0, dropped=60, kept=0)
+    assert add_returns(peers, terms=Terms(limits=Limits(2, 1, 2, 3, 2))) == HandoffReturned(0, dropped=60, kept=0)
     assert all(len(peers.entries(id_)) == 60 for id_ in HOME)
     assert max(len(move.objects) for _, move in peers.moves) <= 2

@@ -7,7 +7,7 @@ from random import Random
 
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.session.queue import Errand, Homeward, Item, errands, ordered, plan
+from swiftlet.sync.session.queue import HandoffReturn, Item, SessionPlan, ordered, plan, session_plans
 from swiftlet.sync.session.topology import ALL_TO_ALL, BATCHED, LIGHTSYNC
 
 
@@ -22,7 +22,7 @@ RING = ring([[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 0]])
 def test_a_device_s_round() -> None:
     work = plan(RING, 2, {0, 1, 2, 3, 99}, (), BATCHED)
     assert work.items == (Item(0, 0), Item(3, 1), Item(3, 2))
-    assert work.homeward == (Homeward(3, (3, 4, 0)),)
+    assert work.handoffs == (HandoffReturn(3, (3, 4, 0)),)
 
 
 def test_what_is_empty_here_is_compared_only_if_the_mode_pulls() -> None:
@@ -36,7 +36,7 @@ def test_failed_neighbours_are_skipped() -> None:
 
 
 def test_a_device_that_is_not_in_the_ring_sends_everything_home() -> None:
-    assert plan(RING, 77, {0, 5}, (), BATCHED).homeward == (Homeward(0, (0, 1, 2)),)
+    assert plan(RING, 77, {0, 5}, (), BATCHED).handoffs == (HandoffReturn(0, (0, 1, 2)),)
 
 
 def test_rejoining_neighbours_come_first_and_the_rest_at_random() -> None:
@@ -49,8 +49,17 @@ def test_rejoining_neighbours_come_first_and_the_rest_at_random() -> None:
     assert one != sorted(one, key=lambda item: item.partition)
 
 
-def test_errands_share_messages_or_keep_the_order() -> None:
+def test_sessions_share_messages_or_keep_the_order() -> None:
     items = [Item(1, 5), Item(2, 6), Item(1, 3), Item(1, 4), Item(1, 9)]
-    assert list(errands(items, BATCHED, 3)) == [Errand(1, (5, 3, 4)), Errand(1, (9,)), Errand(2, (6,))]
-    assert list(errands(items, LIGHTSYNC, 2)) == [Errand(1, (5,)), Errand(2, (6,)), Errand(1, (3, 4)), Errand(1, (9,))]
-    assert list(errands([], LIGHTSYNC, 2)) == []
+    assert list(session_plans(items, BATCHED, 3)) == [
+        SessionPlan(1, (5, 3, 4)),
+        SessionPlan(1, (9,)),
+        SessionPlan(2, (6,)),
+    ]
+    assert list(session_plans(items, LIGHTSYNC, 2)) == [
+        SessionPlan(1, (5,)),
+        SessionPlan(2, (6,)),
+        SessionPlan(1, (3, 4)),
+        SessionPlan(1, (9,)),
+    ]
+    assert list(session_plans([], LIGHTSYNC, 2)) == []

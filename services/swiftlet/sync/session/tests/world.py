@@ -13,6 +13,7 @@ from swiftlet.sync.session.effects import (
     Drop,
     Effect,
     Fate,
+    HandoffReturned,
     Move,
     Proved,
     ReadEntries,
@@ -20,7 +21,6 @@ from swiftlet.sync.session.effects import (
     ReadSuffixes,
     Session,
     Settled,
-    WentHome,
 )
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import Message, Reply, decode_reply, decode_request, encode
@@ -85,7 +85,7 @@ class Peers:
             return self._move(local, effect)
         if isinstance(effect, Drop):
             return sum(self.device(local).remove(effect.partition, entry) for entry in effect.entries)
-        if isinstance(effect, Proved | Settled | WentHome):
+        if isinstance(effect, Proved | Settled | HandoffReturned):
             self.told.append(effect)
             return None
         return self._look(local, effect)

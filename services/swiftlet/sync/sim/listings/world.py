@@ -227,7 +227,7 @@ class Listings:
 
     def _mend(self, digest: bytes, verdict: Merge | Replace, truth: ObjectRow | None) -> None:
         if _takes_back(verdict, truth):
-            # A copy that has not gone home yet under a new ring was not asked: the next audit finds its row missing.
+            # A handoff not yet returned under a new ring was not asked: the next audit finds its row missing.
             self.checker.give_up(digest)
         for node, id in self.checker.primaries(digest):
             if self._is_up(node) and not node.databases.full and node.databases.peek(id) is not None:

@@ -48,7 +48,7 @@ def stores_older_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_handoffs_unproved(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(handoff, "is_home", lambda *_: True)
+    patch.setattr(handoff, "is_returned", lambda *_: True)
 
 
 def drops_handoffs_while_a_primary_is_away(patch: pytest.MonkeyPatch) -> None:
@@ -57,8 +57,10 @@ def drops_handoffs_while_a_primary_is_away(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_handoffs_for_one_primary(patch: pytest.MonkeyPatch) -> None:
-    original = handoff._go_home
-    patch.setattr(handoff, "_go_home", lambda terms, moment, p, all_, away: original(terms, moment, p, all_[:1], away))
+    original = handoff._return_handoff
+    patch.setattr(
+        handoff, "_return_handoff", lambda terms, moment, p, all_, away: original(terms, moment, p, all_[:1], away)
+    )
 
 
 def drops_what_was_not_proved(patch: pytest.MonkeyPatch) -> None:
@@ -209,7 +211,7 @@ def exchanges_the_first_page(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_databases_that_are_not_home(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DatabaseRules, "is_home", lambda *_: True)
+    patch.setattr(DatabaseRules, "is_returned", lambda *_: True)
 
 
 def counts_deleted_rows(patch: pytest.MonkeyPatch) -> None:

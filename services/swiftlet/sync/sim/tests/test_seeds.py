@@ -132,7 +132,7 @@ def test_one_seed_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_broken_seed_shows_its_end_and_how_to_replay_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swiftlet.sync.session.handoff.is_home", lambda *_: True)
+    monkeypatch.setattr("swiftlet.sync.session.handoff.is_returned", lambda *_: True)
     assert main(["--seed", "1", "--seeds", "12", "--workers", "1", "--mode", "batched"]) == 1
     said = capsys.readouterr().out
     seed = said.split("make sim SEED=")[1].split()[0]

@@ -1,4 +1,4 @@
-"""What a round keeps of one device's partitions that are not known to be equal everywhere. No I/O.
+"""The ledger of a round: with which peers a device's partitions have to be compared, and what came of it. No I/O.
 
 Sets of partitions by peer, as a round is about thousands of partitions and each step about many of them: nothing is
 made for a single one but where something is left to do.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from swiftlet.sync.share import Share
+from swiftlet.sync.device_partitions import DevicePartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class _Peer:
         return (True, self.differing_again), (False, self.waiting_again)
 
 
-class Book:
-    """Of one share."""
+class PartitionLedger:
+    """The ledger of one device in one ring."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, own: DevicePartitions) -> None:
         """Nothing is known yet."""
-        self.share = share
-        self.cases: set[int] = set()
+        self.own = own
+        self.unproved: set[int] = set()
         """Partitions that are, or were, not known to be equal everywhere."""
         self.under_way: set[int] = set()
         """Those of them that are in a queue or a session."""
@@ -86,13 +86,13 @@ class Book:
         """Partitions have to be compared with a peer."""
         found = self._peer(peer)
         (found.differing if differ else found.waiting).update(partitions)
-        self.cases.update(partitions)
+        self.unproved.update(partitions)
 
     def note(self, peer: int, equal: Collection[int], not_done: Collection[int]) -> None:
-        """Of cases it is known without a session that a peer is equal, or could not be compared."""
+        """Note of unproved partitions, without a session, that a peer is equal or could not be compared."""
         found = self._peer(peer)
-        found.equal.update(self.cases.intersection(equal))
-        found.other.update(dict.fromkeys(self.cases.intersection(not_done), NOT_DONE))
+        found.equal.update(self.unproved.intersection(equal))
+        found.other.update(dict.fromkeys(self.unproved.intersection(not_done), NOT_DONE))
 
     def next_of(self, partitions: Iterable[int]) -> tuple[list[tuple[int, bool, list[int]]], set[int]]:
         """On to each one's next peer: by peer and whether it is known to differ; and those that have none left.
@@ -174,11 +174,11 @@ class Book:
     def in_order(self, partitions: set[int]) -> set[int]:
         """Those of them of which all other primaries were compared, and nothing is left to do."""
         found = set(partitions)
-        for peer, shared in self.share.places.by_peer.items():
+        for peer, shared in self.own.places.by_peer.items():
             known = self._peer(peer)
             found -= (found & shared) - known.equal - known.settled
         return found
 
     def found(self, partition: int) -> list[Found]:
         """What came of each of the other primaries."""
-        return [self._peer(peer.id).found(partition) for peer in self.share.peers(partition)[0]]
+        return [self._peer(peer.id).found(partition) for peer in self.own.peers(partition)[0]]

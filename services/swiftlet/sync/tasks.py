@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swiftlet.ring.model import Device
-from swiftlet.sync.share import Share
+from swiftlet.sync.device_partitions import DevicePartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Proofs:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SessionTask:
     """A session to be: partitions with a peer. `differs`: all are known to differ."""
 
-    share: Share
+    own: DevicePartitions
     peer: Device
     differs: bool
     partitions: Sequence[int]
@@ -54,6 +54,6 @@ class Errand:
 class LeftOut:
     """What was not compared because a node is out of reach."""
 
-    share: Share
+    own: DevicePartitions
     peer: Device
     partitions: frozenset[int]

@@ -1,4 +1,4 @@
-"""What one device has to do with its ring's partitions in one round."""
+"""The partitions of one device in one ring, as a round sees them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Places:
 
 
 @dataclass(slots=True)
-class Share:
+class DevicePartitions:
     """One device in one policy's ring.
 
     `bare` are the partitions that belong here and of which nothing is, `empty` those that are there with nothing in

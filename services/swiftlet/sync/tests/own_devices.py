@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from swiftlet.ring import RingBuilder
-from swiftlet.sync.share import Places, Share
+from swiftlet.sync.device_partitions import DevicePartitions, Places
 from swiftlet.sync.standing import Standing
 
 
-def share_of(part_power: int, devices: int) -> Share:
+def own_device(part_power: int, devices: int) -> DevicePartitions:
     """Of device 0, in a ring of three replicas."""
     builder = RingBuilder(part_power, 3, min_part_hours=0)
     for number in range(devices):
@@ -15,4 +15,4 @@ def share_of(part_power: int, devices: int) -> Share:
     builder.rebalance(500_000)
     ring = builder.ring
     device = ring.device(0)
-    return Share(device, 0, Places(ring, device), Standing())
+    return DevicePartitions(device, 0, Places(ring, device), Standing())

@@ -18,11 +18,11 @@ from swiftlet.sync.databases.entries import RINGS, database_of, fingerprint_of, 
 from swiftlet.sync.databases.exchange import Exchange, Outcome
 from swiftlet.sync.databases.patience import Patience, Word
 from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.device_partitions import DevicePartitions
+from swiftlet.sync.replica_kind import Moved, ReplicaKind
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import expect
 from swiftlet.sync.session.messages import UNKNOWN_RING, AskSuffixes, Suffixes, decode_reply, encode
-from swiftlet.sync.share import Share
-from swiftlet.sync.wares import Moved, Wares
 from swiftlet.transport.listing_sync import ListingSyncTransport
 
 DATABASES = Counter(
@@ -79,14 +79,14 @@ class _Carrier:
         self._patience = patience
 
     async def carry(
-        self, share: Share, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
+        self, own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
     ) -> int:
-        """See `swiftlet.sync.wares.Carry`."""
-        peer = target if source is share.device else source
-        id, homeward = database_of(key), key.partition not in share.places.assigned
-        if not homeward and not push.fresh:
-            self._wait(self._patience.judge(share, peer.id, id, fingerprint_of(push.entry)), str(id))
-        exchange = Exchange(self._transport, share.device, peer, id, one_way=homeward)
+        """See `swiftlet.sync.replica_kind.Carry`."""
+        peer = target if source is own.device else source
+        id, handoffs = database_of(key), key.partition not in own.places.assigned
+        if not handoffs and not push.fresh:
+            self._wait(self._patience.judge(own, peer.id, id, fingerprint_of(push.entry)), str(id))
+        exchange = Exchange(self._transport, own.device, peer, id, one_way=handoffs)
         began = time.monotonic()
         try:
             outcome = await exchange.run()
@@ -94,11 +94,11 @@ class _Carrier:
             raise
         except SwiftletError:
             DATABASES.labels("failed").inc()
-            self._patience.worked(share, peer.id, id, time.monotonic() - began, agreed=False)
+            self._patience.worked(own, peer.id, id, time.monotonic() - began, agreed=False)
             raise
         DATABASES.labels(outcome.value).inc()
-        self._patience.worked(share, peer.id, id, time.monotonic() - began, agreed=True)
-        if outcome is Outcome.LATER or (outcome is Outcome.FORGOTTEN and not homeward):
+        self._patience.worked(own, peer.id, id, time.monotonic() - began, agreed=True)
+        if outcome is Outcome.LATER or (outcome is Outcome.FORGOTTEN and not handoffs):
             raise LeftAlone(f"{id}: {outcome.value}")
         await moved(exchange.moved_bytes)
         return exchange.moved_bytes
@@ -113,7 +113,9 @@ class _Carrier:
         raise Overdue(f"{what} differs, and was left alone for long")
 
 
-def databases_by(transport: ListingSyncTransport, patience: Patience | None = None) -> Wares:
+def database_replicas(transport: ListingSyncTransport, patience: Patience | None = None) -> ReplicaKind:
     """Databases, as that transport reaches them."""
     patience = patience or Patience()
-    return Wares(DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseRules(), patience.begin)
+    return ReplicaKind(
+        DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseRules(), patience.begin
+    )

@@ -1,4 +1,4 @@
-"""What comes of a session, as it goes along."""
+"""The result of a session, which is filled in while the session goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from swiftlet.errors import NodeError, SwiftletError, Unavailable
-from swiftlet.sync.session.effects import Settled, WentHome
+from swiftlet.sync.session.effects import HandoffReturned, Settled
 from swiftlet.transport.wire import WireError
 
 
@@ -15,13 +15,14 @@ class Outdated(Unavailable):
 
 
 @dataclass(slots=True)
-class Course:
-    """What came of a session."""
+class SessionResult:
+    """What a session compared, moved and proved, and how it ended."""
 
     proved: set[int] = field(default_factory=set)
     settled: dict[int, Settled | None] = field(default_factory=dict)
     """Partitions that were worked on; None where nothing is left to do."""
-    home: WentHome | None = None
+    returned: HandoffReturned | None = None
+    """What became of a handoff's partition, for a session that returns one."""
     pulled: Counter[int] = field(default_factory=Counter)
     """Objects that came here, by partition."""
     lacking: Counter[int] = field(default_factory=Counter)

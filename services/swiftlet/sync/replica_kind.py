@@ -1,4 +1,4 @@
-"""What rounds compare and bring: how devices are asked, what to do about a difference, and how it is done."""
+"""Kinds of replicas that rounds keep equal: how devices are asked, and how a difference is decided and mended."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.model import Device
 from swiftlet.sync.batches import Outcome, bring_many
 from swiftlet.sync.copies import bring
+from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.rules import Rules
-from swiftlet.sync.share import Share
 
 Moved = Callable[[int], Awaitable[None]]
 """Told of each piece in bytes; returns when the next one may go."""
-Carry = Callable[[Share, Device, Device, ObjectKey, Push, Moved], Awaitable[int]]
-"""Brings what one entry stands for from a device to another, one of which is the share's; how many bytes went.
+Carry = Callable[[DevicePartitions, Device, Device, ObjectKey, Push, Moved], Awaitable[int]]
+"""Brings what one entry stands for from a device to another, one of which is the replicator's own; how many bytes went.
 
 Errors as those of `bring`.
 """
@@ -26,7 +26,7 @@ Many = Callable[[int, Device, Device, Sequence[tuple[int, Push]], Moved], Awaita
 
 
 @dataclass(frozen=True, slots=True)
-class Wares:
+class ReplicaKind:
     """`rules` None are those of objects; `begin` is called when a round begins."""
 
     transport: SyncTransport
@@ -37,10 +37,12 @@ class Wares:
     """None: one by one."""
 
 
-def objects_by(transport: ObjectTransport) -> Wares:
+def object_replicas(transport: ObjectTransport) -> ReplicaKind:
     """Objects, as that transport reaches them."""
 
-    async def carry(_share: Share, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved) -> int:
+    async def carry(
+        _own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
+    ) -> int:
         return await bring(transport, source, target, key, push, moved)
 
     async def many(
@@ -48,4 +50,4 @@ def objects_by(transport: ObjectTransport) -> Wares:
     ) -> list[Outcome]:
         return await bring_many(transport, policy, source, target, pushes, moved)
 
-    return Wares(transport, carry, many=many)
+    return ReplicaKind(transport, carry, many=many)
