@@ -864,7 +864,7 @@ class Front:
         """Whether its thread runs; without it nobody accepts."""
 
     def leave(self) -> None:
-        """Accept no more, hand over what is idle, and tell the clients of the rest that their next answer is the last."""
+        """Accept no more, hand over what is idle, and tell the other clients that their next answer is the last."""
 
     def has_left(self) -> bool:
         """Whether `leave` has been done: what is open is being answered."""
