@@ -18,6 +18,7 @@ spoken() {
 # with_progress TITLE SECONDS STEP: run make_STEP, which should take about so long.
 with_progress() {
     local title=$1 expected=$2 step=$3 start=$SECONDS log=$logs/$3.log code=0
+    mkdir -p "$logs"
     say "cluster: $title"
     trap stop_working EXIT
     trap 'exit 130' INT TERM

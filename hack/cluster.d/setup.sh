@@ -30,18 +30,18 @@ readonly compiler_gogc=400
 
 set_up() {
     local step number=0
-    local -a missing=()
+    local -a missing
+    find_missing
+    if [[ ${#missing[@]} -eq 0 ]]; then
+        return
+    fi
     mkdir -p "$programs" "$images" "$logs"
     exec 8>"$cache/setup.lock"
     if ! flock --nonblock 8; then
         say "cluster: another hack/cluster setup is at work in $cache; waiting for it"
         flock 8
-    fi
-    for step in "${setup_steps[@]}"; do
-        ! "lacks_$step" || missing+=("$step")
-    done
-    if [[ ${#missing[@]} -eq 0 ]]; then
-        return
+        find_missing
+        [[ ${#missing[@]} -gt 0 ]] || return 0
     fi
     check_before "${missing[@]}"
     say "cluster: what is missing takes about $(spoken "$(expected_s "${missing[@]}")") on this machine:"
@@ -52,6 +52,15 @@ set_up() {
         with_progress "[$((number += 1))/${#missing[@]}] ${step_title[$step]}" "$(expected_s "$step")" "$step"
     done
     say "cluster: everything is there ($(spoken "$SECONDS"))"
+}
+
+# find_missing: the steps that have something to do, in `missing`.
+find_missing() {
+    local step
+    missing=()
+    for step in "${setup_steps[@]}"; do
+        ! "lacks_$step" || missing+=("$step")
+    done
 }
 
 # expected_s STEP...: the seconds that they take here.
@@ -104,7 +113,9 @@ lacks_kubernetes() {
 }
 
 make_kubernetes() {
-    go_build kubernetes "$(basename "$hyperkube")" . "$(version_flags)" -modfile="${kubernetes_version%.*}.mod"
+    local minor=${kubernetes_version%.*}
+    # The tag chooses between files of which each fits some versions.
+    go_build kubernetes "$(basename "$hyperkube")" . "$(version_flags)" -modfile="$minor.mod" -tags "kube_${minor/./_}"
 }
 
 lacks_coredns() {

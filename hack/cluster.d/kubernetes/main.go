@@ -15,7 +15,6 @@ import (
 	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // command makes the server of that name, nil when there is none. Only the one that runs is made: each registers
@@ -31,7 +30,7 @@ func command(name string) *cobra.Command {
 	case "kube-proxy":
 		return proxy.NewProxyCommand()
 	case "kubelet":
-		return kubelet.NewKubeletCommand()
+		return kubeletCommand()
 	}
 	return nil
 }
