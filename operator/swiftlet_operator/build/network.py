@@ -32,7 +32,7 @@ from swiftlet_operator.build.site import (
 from swiftlet_operator.manifests import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL, NETWORK_POLICY, Manifest
 
 _OPERATOR = {NAME_LABEL: "swiftlet-operator", COMPONENT_LABEL: "operator"}
-"""What the chart gives the operator's pods."""
+"""The labels that the chart gives the operator's pods."""
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 DNS_PORTS = (53, 5353)
 """Where names are asked for; servers of some distributions listen at the second behind a Service with the first."""
@@ -56,14 +56,14 @@ REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 
 
 def build_network(site: Site) -> list[Manifest]:
-    """One for each component with pods, none where the spec wants none."""
+    """Return one policy for each component with pods, none where the spec wants none."""
     if site.spec.network.policies == "disabled":
         return []
     return [_policy(site, component) for component in _components(site)]
 
 
 def problems(spec: NetworkSpec) -> Iterator[str]:
-    """What is wrong with networks that are named, as only a look at their numbers tells."""
+    """Yield what is wrong with networks that the spec names, as only a look at their numbers tells."""
     for field, peer in _peers(spec):
         block = peer.ip_block
         if block is None:
@@ -122,7 +122,7 @@ def _policy(site: Site, component: str) -> Manifest:
 
 
 def _ingress(site: Site, component: str) -> list[Rule]:
-    """From the cluster's own pods, from clients, and from who watches."""
+    """Return who may come in: the cluster's own pods, clients, and who watches."""
     needed: dict[tuple[int, ...], list[Rule]] = {}
     for source in _components(site):
         if ports := REACHES[source].get(component):
@@ -140,7 +140,7 @@ def _clients(site: Site, component: str) -> list[Rule]:
 
 
 def _egress(site: Site, component: str) -> list[Rule]:
-    """To names, to the cluster's own pods, to an external Redis, and to what the spec adds."""
+    """Return what may be reached: names, the cluster's own pods, an external Redis, and what the spec adds."""
     network = site.spec.network
     there = _components(site)
     reached = {target: ports for target, ports in REACHES[component].items() if target in there}
@@ -161,7 +161,7 @@ def _names(network: NetworkSpec) -> Rule:
 
 
 def _external_redis(site: Site) -> list[Rule]:
-    """Its address, or its port anywhere when it has a name: a rule can't name names."""
+    """Return a rule for its address, or for its port anywhere when it has a name, which no rule can have."""
     address = site.spec.redis.address
     if site.spec.redis.mode != "external" or address is None:
         return []
@@ -174,7 +174,7 @@ def _external_redis(site: Site) -> list[Rule]:
 
 
 def _told_at(site: Site, component: str) -> tuple[int, ...]:
-    """Where a component's pods answer who watches."""
+    """Return the ports at which a component's pods tell how they are."""
     sumo = (MANAGEMENT_PORT,) if _has_sumo(site) else ()
     ports = {
         STORAGE: (OBJECT_PORT, REPLICATOR_PORT, *sumo),

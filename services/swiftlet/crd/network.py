@@ -1,4 +1,4 @@
-"""Who may reach the store's pods and whom they may reach, in the terms of Kubernetes' NetworkPolicy."""
+"""`spec.network`: who may reach the store's pods and whom they may reach, in the terms of a NetworkPolicy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EgressRule(View):
 
 
 class NetworkSpec(View):
-    """What the NetworkPolicies of a cluster let through."""
+    """What the NetworkPolicies of a cluster let through, besides what its own parts need."""
 
     policies: Literal["full", "ingress", "disabled"] = "full"
     clients: Annotated[tuple[NetworkPeer, ...], Field(max_length=32)] = ()
