@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,11 @@ from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     CONFIG_MAP,
     POOL_LABEL,
+    PRIORITY_CLASS,
     SECRET,
+    SERVICE_ACCOUNT,
     STATEFUL_SET,
+    Kind,
     Manifest,
     labels_of,
     name_of,
@@ -60,6 +63,8 @@ Check = Callable[[World], Iterator[Verdict]]
 KEY_REASONS = frozenset({"KeysLost", "KeysIncomplete", "KeysDiffer"})
 TLS_REASONS = frozenset({"TLSSecretMissing", "TLSSecretIncomplete", "TLSSecretUnusable"})
 """What is wrong with Secrets, not with a spec."""
+AWAITED = frozenset({"CertificateNotIssued"})
+"""What is being made, and is waited for."""
 
 
 def check(world: World) -> list[Verdict]:
@@ -293,20 +298,47 @@ def _secret(world: World, user: Resource[StorageUserSpec]) -> Verdict:
 
 
 def _tls(world: World) -> Iterator[Verdict]:
-    reference = world.cluster.spec.tls.secret_ref
-    if reference is None:
+    spec, cluster = world.cluster.spec.tls, world.cluster.meta.name
+    if (name := spec.secret_name(cluster)) is None:
         return
-    secret = world.secrets.get(reference.name)
-    message = f"Secret {reference.name} of spec.tls.secretRef is not there; make it, or remove spec.tls"
-    yield Verdict("TLSSecretMissing", message, secret is None)
+    secret = world.secrets.get(name)
     lacking = [key for key in TLS_FILES if secret is not None and not (secret.get("data") or {}).get(key)]
-    message = f"Secret {reference.name} of spec.tls.secretRef lacks {', '.join(lacking)}; add what is missing"
-    yield Verdict("TLSSecretIncomplete", message, bool(lacking))
     problem = _pair_problem(secret) if secret is not None and not lacking else ""
-    message = (
-        f"Secret {reference.name} of spec.tls.secretRef can't be served with: {problem}; put a matching pair there"
-    )
+    if spec.secret_ref is None:
+        found = f"lacks {', '.join(lacking)}" if lacking else problem and f"can't be served with: {problem}"
+        message = (
+            f"cert-manager has issued no pair yet: Secret {name} {'is not there' if secret is None else found}; "
+            "the condition CertificateReady says what it waits for"
+        )
+        yield Verdict("CertificateNotIssued", message, secret is None or bool(found))
+        return
+    message = f"Secret {name} of spec.tls.secretRef is not there; make it, or remove spec.tls"
+    yield Verdict("TLSSecretMissing", message, secret is None)
+    message = f"Secret {name} of spec.tls.secretRef lacks {', '.join(lacking)}; add what is missing"
+    yield Verdict("TLSSecretIncomplete", message, bool(lacking))
+    message = f"Secret {name} of spec.tls.secretRef can't be served with: {problem}; put a matching pair there"
     yield Verdict("TLSSecretUnusable", message, bool(problem))
+
+
+def _named_for_pods(world: World) -> Iterator[Verdict]:
+    shapes = [world.cluster.spec.shape_of(one) for one in world.cluster.spec.components]
+    gone = _not_there(world, SERVICE_ACCOUNT, (one.service_account_name for one in shapes))
+    message = (
+        f"ServiceAccount {gone} is not there, and no pod could be made with it: make it, or correct serviceAccountName "
+        "in podDefaults and the components"
+    )
+    yield Verdict("ServiceAccountMissing", message, bool(gone))
+    gone = _not_there(world, PRIORITY_CLASS, (one.priority_class_name for one in shapes))
+    message = (
+        f"PriorityClass {gone} is not there, and no pod could be made with it: make it, or correct priorityClassName "
+        "in podDefaults and the components"
+    )
+    yield Verdict("PriorityClassMissing", message, bool(gone))
+
+
+def _not_there(world: World, kind: Kind, names: Iterable[str | None]) -> str:
+    known = {name for name in names if name is not None and (kind.kind, name) in world.named}
+    return ", ".join(sorted(name for name in known if world.named[kind.kind, name] is None))
 
 
 def _pair_problem(secret: Manifest) -> str:
@@ -366,6 +398,7 @@ CHECKS: tuple[Check, ...] = (
     _rdma_named,
     _networks,
     _tls,
+    _named_for_pods,
     _quotas,
     _users,
 )

@@ -89,14 +89,30 @@ STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
+PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 SERVICE_MONITOR = Kind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 PROMETHEUS_RULE = Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 MONITORING_KINDS = (SERVICE_MONITOR, PROMETHEUS_RULE)
+HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
+CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates")
+OTHERS_KINDS = (*MONITORING_KINDS, HTTP_ROUTE, CERTIFICATE)
+"""Kinds of children that come with other projects, where somebody has installed those."""
 
-CHILD_KINDS = (CONFIG_MAP, SECRET, SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY)
+CHILD_KINDS = (
+    CONFIG_MAP,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    DEPLOYMENT,
+    BUDGET,
+    NETWORK_POLICY,
+    INGRESS,
+)
 """Kinds of children that every API server knows."""
 
 _KINDS = {
@@ -104,15 +120,15 @@ _KINDS = {
     for kind in (
         *OWN_KINDS,
         *CHILD_KINDS,
-        *MONITORING_KINDS,
+        *OTHERS_KINDS,
         POD,
         PVC,
         PV,
         NODE,
         STORAGE_CLASS,
+        PRIORITY_CLASS,
         EVENT,
         LEASE,
-        SERVICE_ACCOUNT,
         DEFINITION,
     )
 }

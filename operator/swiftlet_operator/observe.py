@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -24,18 +25,23 @@ from swiftlet_operator.build.secrets import credentials_name
 from swiftlet_operator.evidence import gather
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
+    CERTIFICATE,
     CHILD_KINDS,
     COMPONENT_LABEL,
+    HTTP_ROUTE,
     MANAGED_BY_LABEL,
     MONITORING_KINDS,
     NODE,
+    OTHERS_KINDS,
     POD,
     POLICY,
+    PRIORITY_CLASS,
     PV,
     PVC,
     QUOTA,
     RING,
     SECRET,
+    SERVICE_ACCOUNT,
     STORAGE_CLASS,
     USER,
     Kind,
@@ -44,6 +50,7 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.plan.accepted import accepted_tls_secret
 from swiftlet_operator.plan.growth import classes_of
 from swiftlet_operator.plan.guard import looked_for
 from swiftlet_operator.plan.kept_rings import lost_rings
@@ -67,8 +74,8 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
     cluster = parse_storage_cluster(manifest)
     name, namespace = cluster.meta.name, cluster.meta.namespace
     labels = cluster_labels(name)
-    monitoring = [kind for kind, served in zip(MONITORING_KINDS, await _served(kube), strict=True) if served]
-    kinds = (*CHILD_KINDS, *monitoring)
+    others = await _served(kube)
+    kinds = (*CHILD_KINDS, *others)
     # Pods and volumes have the labels that their StatefulSets gave them.
     lists = [kube.list(kind, namespace, labels) for kind in (*kinds, POD, PVC)]
     own = [kube.list(kind, namespace) for kind in SATELLITES]
@@ -102,10 +109,23 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
             name: await _allowed(kube, STORAGE_CLASS, name) for name in sorted(classes_of(cluster.spec, claims))
         },
         filling=_filling(manifest),
-        has_monitoring=len(monitoring) == len(MONITORING_KINDS),
+        has_monitoring=set(MONITORING_KINDS) <= set(others),
+        has_gateway_api=HTTP_ROUTE in others,
+        has_cert_manager=CERTIFICATE in others,
+        named=await _named(kube, cluster, children),
     )
+    world = await _with_accepted_secret(kube, world)
     evidence = await gather(kube, namespace, seen_of(world))
     return replace(world, rescued=await _rescued(reporter, world), evidence=evidence)
+
+
+async def _with_accepted_secret(kube: Kube, world: World) -> World:
+    """With the Secret of the certificate that stays in force while another one that is asked for is not there."""
+    name = accepted_tls_secret(world)
+    if name is None or name in world.secrets:
+        return world
+    found = await _secrets(kube, world.cluster.meta.namespace, [name], world.children)
+    return replace(world, secrets={**world.secrets, **found})
 
 
 async def _by_name(
@@ -157,15 +177,32 @@ def cluster_of(manifest: Mapping[str, Any]) -> str | None:
     return labels.get("app.kubernetes.io/instance") if ours else None
 
 
-async def _served(kube: Kube) -> list[bool]:
-    return [await kube.serves(kind) for kind in MONITORING_KINDS]
+async def _served(kube: Kube) -> list[Kind]:
+    return [kind for kind in OTHERS_KINDS if await kube.serves(kind)]
+
+
+async def _named(
+    kube: Kube, cluster: Resource[StorageClusterSpec], children: Mapping[tuple[str, str], Manifest]
+) -> dict[tuple[str, str], Manifest | None]:
+    """What the pods' specs name, without which no pod would be made."""
+    shapes = [cluster.spec.shape_of(one) for one in cluster.spec.components]
+    found: dict[tuple[str, str], Manifest | None] = {}
+    for kind, names in (
+        (SERVICE_ACCOUNT, {one.service_account_name for one in shapes}),
+        (PRIORITY_CLASS, {one.priority_class_name for one in shapes}),
+    ):
+        for name in sorted(name for name in names if name is not None):
+            with contextlib.suppress(KubeForbidden):
+                known = children.get((kind.kind, name))
+                found[kind.kind, name] = known or await kube.get(kind, cluster.meta.namespace, name)
+    return found
 
 
 def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resource[StorageUserSpec]]) -> set[str]:
     """Secrets that our objects name."""
     names = {credentials_name(user) for user in users}
-    tls = cluster.spec.tls.secret_ref
-    return names if tls is None else {*names, tls.name}
+    tls = cluster.spec.tls.secret_name(cluster.meta.name)
+    return names if tls is None else {*names, tls}
 
 
 async def _secrets(

@@ -58,6 +58,8 @@ class World:
     whose place is in question, `storage_classes` those of volumes that should grow, None for one that is not there.
     `filling`: the level of devices that were nearly full at the last look. `rescued` are rings that the ConfigMaps have
     lost, as pods that use them gave them back. `evidence` says why pods or claims don't get on, where there are such.
+    `named` are ServiceAccounts and PriorityClasses that the pods are to have, by kind and name, None for one that is
+    not there; one that can't be looked up is not among them.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -76,6 +78,9 @@ class World:
     nodes: tuple[Manifest, ...] = ()
     secrets: Mapping[str, Manifest | None] = field(default_factory=dict)
     has_monitoring: bool = False
+    has_gateway_api: bool = False
+    has_cert_manager: bool = False
+    named: Mapping[tuple[str, str], Manifest | None] = field(default_factory=dict)
     reports: Reports = field(default_factory=dict)
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
     storage_classes: Mapping[str, Manifest | None] = field(default_factory=dict)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from swiftlet_operator.build.account import build_account
 from swiftlet_operator.build.budgets import build_budgets
 from swiftlet_operator.build.container import build_container
 from swiftlet_operator.build.deployments import build_deployments
+from swiftlet_operator.build.exposure import build_exposure
 from swiftlet_operator.build.monitoring import build_monitoring
 from swiftlet_operator.build.network import build_network
 from swiftlet_operator.build.redis import build_redis
@@ -19,7 +21,9 @@ def build(site: Site) -> list[Manifest]:
     """What pods need comes before the pods; Secrets and rings are not among them (`secrets`, `ring_maps`)."""
     return [
         build_settings(site),
+        build_account(site),
         *build_services(site),
+        *build_exposure(site),
         *build_network(site),
         *build_budgets(site),
         *build_redis(site),

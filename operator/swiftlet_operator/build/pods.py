@@ -9,15 +9,14 @@ from swiftlet.crd import Resources
 from swiftlet.crd.pods import PodSpec
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.shape import head, shape
 from swiftlet_operator.build.site import API_PORT, MANAGEMENT_PORT, PROXY, Group, Site
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     GROUP,
-    HOSTNAME,
     INSTANCE_LABEL,
     MANAGEMENT,
     RESTART_DIGEST,
-    TOPOLOGY_ZONE,
 )
 
 API_LABEL = f"{GROUP}/api"
@@ -123,7 +122,7 @@ def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     """The Swift API, in a pod of its own or beside an object server."""
     mounts = [{"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}, QUOTAS_MOUNT]
     scheme = "HTTP"
-    if site.spec.tls.secret_ref is not None:
+    if site.tls_secret is not None:
         mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
         scheme = "HTTPS"
     more = {MANAGEMENT: MANAGEMENT_PORT}
@@ -147,8 +146,8 @@ def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: boo
         found.append(_secret_volume("users", site.child("users"), settings.USERS_FILE))
     if proxy or quotas:
         found.append({"name": "quotas", "configMap": {"name": site.child("quotas")}})
-    if proxy and site.spec.tls.secret_ref is not None:
-        found.append(_secret_volume("tls", site.spec.tls.secret_ref.name, *settings.TLS_FILES))
+    if proxy and site.tls_secret is not None:
+        found.append(_secret_volume("tls", site.tls_secret, *settings.TLS_FILES))
     return found
 
 
@@ -184,54 +183,20 @@ def template(
     has_data: bool = False,
 ) -> dict[str, Any]:
     """A pod template; pods that `has_data` share no node with their like where the spec requires it."""
-    spec: dict[str, Any] = {
-        "automountServiceAccountToken": False,
-        # Their variables would look like settings.
-        "enableServiceLinks": False,
+    apart = has_data and site.spec.placement == "required"
+    spec = {
+        **shape(site, where, _alike(site, labels), node_selector=node_selector, zone=zone, apart=apart),
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
         "containers": list(containers),
         "volumes": list(pod_volumes),
-        "topologySpreadConstraints": [
-            _spread(site, labels, key) for key in ((HOSTNAME,) if zone else (TOPOLOGY_ZONE, HOSTNAME))
-        ],
     }
-    if selected := {**where.node_selector, **(node_selector or {})}:
-        spec["nodeSelector"] = selected
-    if where.tolerations:
-        spec["tolerations"] = [one.manifest for one in where.tolerations]
-    if site.spec.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
-    affinity: dict[str, Any] = {}
-    if zone is not None:
-        term = {"matchExpressions": [{"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}]}
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    if has_data and site.spec.placement == "required":
-        alone = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": _alike(site, labels)}}
-        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}
-    if affinity:
-        spec["affinity"] = affinity
-    return {
-        "metadata": {
-            "labels": {**site.labels, **labels},
-            "annotations": {RESTART_DIGEST: digest, **(annotations or {})},
-        },
-        "spec": spec,
-    }
+    return {"metadata": head(site, where, labels, {RESTART_DIGEST: digest, **(annotations or {})}), "spec": spec}
 
 
 def pod_labels(site: Site, group: Group) -> dict[str, str]:
     """What a group's pods are selected by."""
     return {INSTANCE_LABEL: site.name, **group.labels}
-
-
-def _spread(site: Site, labels: Mapping[str, str], key: str) -> dict[str, Any]:
-    return {
-        "maxSkew": 1,
-        "topologyKey": key,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": _alike(site, labels)},
-    }
 
 
 def _alike(site: Site, labels: Mapping[str, str]) -> dict[str, str]:

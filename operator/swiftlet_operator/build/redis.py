@@ -13,6 +13,7 @@ from typing import Any
 
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.pods import component_labels, container_security, pod_security
+from swiftlet_operator.build.shape import head, shape
 from swiftlet_operator.build.site import REDIS, REDIS_PORT, Site
 from swiftlet_operator.manifests import COMPONENT_LABEL, RESTART_DIGEST, SECRET, STATEFUL_SET, Manifest
 
@@ -47,7 +48,7 @@ def configuration(site: Site, password: str) -> str:
         "maxmemory-policy allkeys-lru",
         "dir /data",
     ]
-    if site.spec.tls.secret_ref is None:
+    if site.tls_secret is None:
         lines.append(f"port {REDIS_PORT}")
     else:
         certificate, key = settings.TLS_FILES
@@ -65,8 +66,8 @@ def redis_files(site: Site) -> list[dict[str, Any]]:
     found = []
     if site.has_embedded_redis:
         found.append(_file(redis_name(site.name), settings.REDIS_PASSWORD, settings.REDIS_PASSWORD))
-        if site.spec.tls.secret_ref is not None:
-            found.append(_file(site.spec.tls.secret_ref.name, settings.TLS_FILES[0], settings.REDIS_CERTIFICATE))
+        if site.tls_secret is not None:
+            found.append(_file(site.tls_secret, settings.TLS_FILES[0], settings.REDIS_CERTIFICATE))
     if spec.password_secret_ref is not None:
         found.append(_file(spec.password_secret_ref.name, spec.password_secret_ref.key, settings.REDIS_PASSWORD))
     if spec.ca_secret_ref is not None:
@@ -108,8 +109,7 @@ def build_redis(site: Site) -> list[Manifest]:
     if where.resources.manifest:
         container["resources"] = where.resources.manifest
     pod: dict[str, Any] = {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
+        **shape(site, where),
         "securityContext": pod_security(_USER_ID),
         "containers": [container],
         "volumes": [
@@ -117,15 +117,9 @@ def build_redis(site: Site) -> list[Manifest]:
             _secret("configuration", site.child(REDIS), CONFIGURATION),
         ],
     }
-    if site.spec.tls.secret_ref is not None:
+    if site.tls_secret is not None:
         container["volumeMounts"].append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
-        pod["volumes"].append(_secret("tls", site.spec.tls.secret_ref.name, *settings.TLS_FILES))
-    if where.node_selector:
-        pod["nodeSelector"] = dict(where.node_selector)
-    if where.tolerations:
-        pod["tolerations"] = [one.manifest for one in where.tolerations]
-    if site.spec.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
+        pod["volumes"].append(_secret("tls", site.tls_secret, *settings.TLS_FILES))
     spec = {
         "serviceName": site.child(REDIS),
         "replicas": 1,
@@ -133,10 +127,7 @@ def build_redis(site: Site) -> list[Manifest]:
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": component_labels(site, REDIS)},
         "template": {
-            "metadata": {
-                "labels": {**site.labels, COMPONENT_LABEL: REDIS},
-                "annotations": {RESTART_DIGEST: site.redis_digest},
-            },
+            "metadata": head(site, where, {COMPONENT_LABEL: REDIS}, {RESTART_DIGEST: site.redis_digest}),
             "spec": pod,
         },
     }

@@ -84,9 +84,9 @@ def credentials_key(user: Resource[StorageUserSpec]) -> str:
 
 def endpoint(site: Site) -> str:
     """Where clients reach the API: what the spec says, else the Service's name."""
-    if site.spec.proxy.storage_url is not None:
-        return site.spec.proxy.storage_url.rstrip("/")
-    scheme, usual = ("https", 443) if site.spec.tls.secret_ref is not None else ("http", 80)
+    if site.spec.external_url is not None:
+        return site.spec.external_url
+    scheme, usual = ("https", 443) if site.spec.tls.enabled else ("http", 80)
     port = site.spec.api_port
     return f"{scheme}://{site.name}.{site.namespace}.svc" + ("" if port == usual else f":{port}")
 

@@ -43,7 +43,15 @@ def build_services(site: Site) -> list[Manifest]:
         services.append(_internal(site, METADATA, ports))
     if site.has_embedded_redis:
         services.append(_internal(site, REDIS, {"redis": REDIS_PORT}))
-    return services
+    return [_as_asked(site, one) for one in services]
+
+
+def _as_asked(site: Site, service: Manifest) -> Manifest:
+    """A Service with the labels and annotations that all of them should have, under those that are its own."""
+    asked, metadata = site.spec.service_defaults, service["metadata"]
+    notes = {**asked.annotations, **metadata.get("annotations", {})}
+    head = {**metadata, "labels": {**asked.labels, **metadata["labels"]}, **({"annotations": notes} if notes else {})}
+    return {**service, "metadata": head}
 
 
 def _api(site: Site, spec: ServiceSpec) -> Manifest:
@@ -51,7 +59,9 @@ def _api(site: Site, spec: ServiceSpec) -> Manifest:
     if spec.node_port is not None:
         port["nodePort"] = spec.node_port
     content = {"type": spec.type, "selector": {INSTANCE_LABEL: site.name, API_LABEL: "true"}, "ports": [port]}
-    return site.object(SERVICE, site.child(""), PROXY, {"spec": content}, annotations=dict(spec.annotations))
+    return site.object(
+        SERVICE, site.child(""), PROXY, {"spec": content}, labels=spec.labels, annotations=spec.annotations
+    )
 
 
 def _management(site: Site) -> Manifest:

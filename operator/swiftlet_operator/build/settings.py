@@ -39,12 +39,12 @@ def settings_of(site: Site) -> dict[str, Any]:
     """The settings file as data. What differs from pod to pod comes from the pods' environments."""
     spec = site.spec
     proxy: dict[str, Any] = {"workers": spec.proxy.workers}
-    if spec.proxy.storage_url is not None:
-        proxy["storage_url"] = spec.proxy.storage_url
+    if url := spec.proxy.storage_url or spec.external_url:
+        proxy["storage_url"] = url
     if not spec.proxy.hot_path:
         # Written only where it differs from the default, so that clusters which leave it alone restart nothing.
         proxy["hot_path"] = False
-    if spec.tls.secret_ref is not None:
+    if spec.tls.enabled:
         certificate, key = TLS_FILES
         proxy |= {"tls_cert_file": f"{TLS_DIRECTORY}/{certificate}", "tls_key_file": f"{TLS_DIRECTORY}/{key}"}
     redis = _redis(site)
@@ -88,7 +88,7 @@ def _redis(site: Site) -> dict[str, Any]:
 def _embedded_redis(site: Site) -> dict[str, Any]:
     """Its certificate is that of the API, so it is known by the certificate and not by the name of its Service."""
     scheme, certificate = "redis", {}
-    if site.spec.tls.secret_ref is not None:
+    if site.spec.tls.enabled:
         scheme, certificate = "rediss", {"certificate_file": f"{REDIS_DIRECTORY}/{REDIS_CERTIFICATE}"}
     url = f"{scheme}://{site.child(REDIS)}.{site.namespace}.svc:{REDIS_PORT}"
     return {"url": url, "password_file": f"{REDIS_DIRECTORY}/{REDIS_PASSWORD}", **certificate}

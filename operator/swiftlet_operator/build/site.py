@@ -83,6 +83,7 @@ class Site:
     spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
     `drainable`: groups of which all pods may go.
     `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
+    `has_...`: whether the kinds of the Prometheus operator, the Gateway API and cert-manager are known.
     `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
     alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up. `redis_digest` differs
     when the embedded Redis has to be started with another password or certificate.
@@ -100,6 +101,8 @@ class Site:
     rdma_pools: frozenset[str] = frozenset()
     rdma_proxies: bool = False
     has_monitoring: bool = False
+    has_gateway_api: bool = False
+    has_cert_manager: bool = False
     operator_namespace: str | None = None
     runbook_url: str = RUNBOOKS
     monitoring_labels: Mapping[str, str] = field(default_factory=dict)
@@ -123,6 +126,11 @@ class Site:
     def labels(self) -> dict[str, str]:
         """What everything of the cluster is found by."""
         return cluster_labels(self.name)
+
+    @property
+    def tls_secret(self) -> str | None:
+        """The Secret with the API's certificate and key; None without TLS."""
+        return self.spec.tls.secret_name(self.name)
 
     @property
     def has_embedded_redis(self) -> bool:
@@ -149,10 +157,11 @@ class Site:
 
         `guarded`: with the finalizer of what data can't be found without.
         """
+        own = {**self.labels, COMPONENT_LABEL: component}
         metadata: dict[str, Any] = {
             "name": name,
             "namespace": self.namespace,
-            "labels": {**self.labels, COMPONENT_LABEL: component, **(labels or {})},
+            "labels": {**own, **{key: value for key, value in (labels or {}).items() if key not in own}},
         }
         if annotations:
             metadata["annotations"] = dict(annotations)

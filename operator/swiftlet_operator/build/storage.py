@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swiftlet.crd import Pool, Resources
+from swiftlet.crd import Pool
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.pods import (
     API_LABEL,
@@ -93,7 +93,8 @@ def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]
     """The replicator beside a server of devices; `setting` is the one that names them."""
     env = [{"name": f"SWIFTLET_REPLICATOR__{setting}", "value": _listed(addresses)}]
     mounts = [{"name": REDIS, "mountPath": settings.REDIS_DIRECTORY, "readOnly": True}] if redis_files(site) else []
-    return service_container(site, "replicator", "replicator", REPLICATOR_PORT, Resources(), env=env, mounts=mounts)
+    asked = site.spec.replicator.resources
+    return service_container(site, "replicator", "replicator", REPLICATOR_PORT, asked, env=env, mounts=mounts)
 
 
 def _host(site: Site) -> str:

@@ -30,7 +30,7 @@ from swiftlet.crd import (
 )
 from swiftlet.errors import SettingsError
 from swiftlet_operator.build.accepted import ENTRY, accepted_name
-from swiftlet_operator.checks import KEY_REASONS, TLS_REASONS, Verdict, check, policies_of
+from swiftlet_operator.checks import AWAITED, KEY_REASONS, TLS_REASONS, Verdict, check, policies_of
 from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, POLICY, RING, Kind, Manifest
 from swiftlet_operator.world import World
 
@@ -43,13 +43,15 @@ class Basis:
     """What is planned for: a world whose specs fit together, and these specs as plain data by kind and name.
 
     `kept`: the kinds whose specs are those that were accepted last, not what is asked now. `secrets_wrong`: whether
-    keys or certificates are lost or can't be used.
+    keys or certificates are lost or can't be used. `certificate_awaited`: whether cert-manager has not issued what the
+    pods take.
     """
 
     world: World
     specs: _Specs
     kept: tuple[Kind, ...] = ()
     secrets_wrong: bool = False
+    certificate_awaited: bool = False
 
     def ring_spec(self, ring: str) -> tuple[str, Any] | None:
         """Name and spec of a ring's Ring object, as far as there is one or was when the specs were accepted."""
@@ -67,6 +69,8 @@ class Basis:
             parts.append(f"until then the {names} stay in force as they were accepted last, and all else goes on")
         if self.secrets_wrong:
             parts.append("until then rings stay as they are and no pod with data is restarted; what is lost is healed")
+        elif self.certificate_awaited:
+            parts.append("until then no pod with data is restarted, and proxies that start wait for it")
         return "; ".join(parts)
 
 
@@ -78,15 +82,26 @@ def basis(world: World, verdicts: Sequence[Verdict]) -> Basis | None:
     accepted = _accepted(world)
     asked = _asked(world)
     if accepted is None:
-        return None if _wrong(verdicts) else Basis(world, asked)
+        wrong = _wrong(verdicts)
+        return None if wrong - AWAITED else Basis(world, asked, certificate_awaited=bool(wrong))
     views, specs = accepted
+    name = world.cluster.meta.name
     for kept in ((), _LAYOUT, (CLUSTER,), (CLUSTER, *_LAYOUT)):
         there = _with(world, views, kept)
-        tolerated = KEY_REASONS | (TLS_REASONS if there.cluster.spec.tls == views.cluster.tls else frozenset())
+        # Another certificate has to be there before the one in use is given up.
+        same = there.cluster.spec.tls.secret_name(name) == views.cluster.tls.secret_name(name)
+        tolerated = KEY_REASONS | (TLS_REASONS | AWAITED if same else frozenset())
         wrong = _wrong(check(there))
         if wrong <= tolerated:
-            return Basis(there, _merged(there, asked, specs, kept), kept, bool(wrong))
+            merged = _merged(there, asked, specs, kept)
+            return Basis(there, merged, kept, bool(wrong - AWAITED), bool(wrong & AWAITED))
     return None
+
+
+def accepted_tls_secret(world: World) -> str | None:
+    """The Secret with the certificate of the spec that was accepted last."""
+    accepted = _accepted(world)
+    return accepted[0].cluster.tls.secret_name(world.cluster.meta.name) if accepted is not None else None
 
 
 @dataclass(frozen=True, slots=True)

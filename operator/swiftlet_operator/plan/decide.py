@@ -8,6 +8,7 @@ from dataclasses import replace
 from swiftlet.crd import Fact
 from swiftlet_operator.build import Group, Site, build
 from swiftlet_operator.build.accepted import build_accepted
+from swiftlet_operator.build.certificate import build_certificate
 from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.redis import build_redis_secret
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
@@ -17,10 +18,13 @@ from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
 from swiftlet_operator.keys import keys_of, made_again
 from swiftlet_operator.manifests import (
     BUDGET,
+    CERTIFICATE,
     CLUSTER,
     CONFIG_MAP,
     DEPLOYMENT,
     FINALIZER,
+    HTTP_ROUTE,
+    INGRESS,
     NETWORK_POLICY,
     PROMETHEUS_RULE,
     RING,
@@ -37,7 +41,9 @@ from swiftlet_operator.plan.accepted import Basis, basis
 from swiftlet_operator.plan.access import access, moved, quotas
 from swiftlet_operator.plan.actions import Actions, Fresh, Patch
 from swiftlet_operator.plan.capacity import capacity_available, levels
+from swiftlet_operator.plan.certificate import certificate_ready
 from swiftlet_operator.plan.deletion import blocked, farewell
+from swiftlet_operator.plan.exposure import api_exposed
 from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
@@ -68,7 +74,22 @@ _WAITING = {
     "Drained": {"Draining"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
-PRUNED = (SERVICE, STATEFUL_SET, DEPLOYMENT, BUDGET, NETWORK_POLICY, SERVICE_MONITOR, PROMETHEUS_RULE)
+_OTHERS = frozenset({"CertificateReady", "APIExposed"})
+"""Conditions that tell what other controllers have done, for their own reasons."""
+_NOBODY = frozenset({"NotWanted", "CertManagerMissing", "GatewayAPIMissing"})
+"""Reasons for which nobody does anything that could be waited for."""
+PRUNED = (
+    SERVICE,
+    STATEFUL_SET,
+    DEPLOYMENT,
+    BUDGET,
+    NETWORK_POLICY,
+    INGRESS,
+    SERVICE_MONITOR,
+    PROMETHEUS_RULE,
+    HTTP_ROUTE,
+    CERTIFICATE,
+)
 """Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
 
 
@@ -80,14 +101,14 @@ def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer
     verdicts = check(world)
     base = basis(world, verdicts)
     if base is None or world.cluster.spec.paused:
-        return _hands_off(world, verdicts, [say.spec_valid(verdicts), going])
+        return _hands_off(world, verdicts, [say.spec_valid(verdicts), going, *_outside(world)])
     if CLUSTER in base.kept:
         # Users have what the spec in force allows.
         verdicts = [one for one in verdicts if one.kind != USER.kind]
         verdicts += [one for one in check(base.world) if one.kind == USER.kind]
     states = ring_states(base.world, hands_off=base.secrets_wrong, rebalance=rebalance)
     live = domains(base.world, states)
-    known = [say.spec_valid(verdicts, base.message), going]
+    known = [say.spec_valid(verdicts, base.message), going, *_outside(world)]
     return _make_true(world, base, defaults, fresh, verdicts, states, live, known)
 
 
@@ -126,9 +147,10 @@ def _make_true(
     credentials, logins = access(world, site, fresh, verdicts)
     rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(asked, base, site, states)
-    wanted = [stamped(with_live_templates(world, one)) for one in build(site)]
+    wanted = [*_certificate(asked, world, site), *build(site)]
+    wanted = [stamped(with_live_templates(world, one)) for one in wanted]
     wanted = [stepwise(world, one, live, has_data) for one in wanted]
-    held = held_back(world, wanted, live, has_data, base.secrets_wrong)
+    held = held_back(world, wanted, live, has_data, base.secrets_wrong or base.certificate_awaited)
     anew = made_anew(world, wanted)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in {*held, *anew})]
     reasons = why(asked, is_valid=known[0].is_true)
@@ -169,6 +191,18 @@ def _make_true(
     )
 
 
+def _certificate(asked: World, world: World, site: Site) -> list[Manifest]:
+    """For what is asked, which is accepted only when it has been issued; else for what is in force."""
+    specs = (asked.cluster.spec, world.cluster.spec)
+    spec = next((one for one in specs if one.tls.cert_manager is not None), None)
+    return build_certificate(site, spec) if spec is not None else []
+
+
+def _outside(world: World) -> list[Fact]:
+    """What others say of the objects that they were asked for."""
+    return [certificate_ready(world), api_exposed(world)]
+
+
 def _site(
     world: World,
     defaults: Defaults,
@@ -192,6 +226,8 @@ def _site(
         rdma_pools=say.rdma_pools(world),
         rdma_proxies=say.rdma_proxies(world),
         has_monitoring=world.has_monitoring,
+        has_gateway_api=world.has_gateway_api,
+        has_cert_manager=world.has_cert_manager,
         operator_namespace=defaults.namespace,
         runbook_url=defaults.runbook_url,
         monitoring_labels=defaults.monitoring_labels,
@@ -325,6 +361,7 @@ def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fa
     if any(fact.type == PODS_HEALTHY and not fact.is_true for fact in facts):
         times.append(TROUBLED_S)
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
+    waits |= any(fact.type in _OTHERS and not fact.is_true and fact.reason not in _NOBODY for fact in facts)
     if held or replacing_now.force or waits or not say.ready(facts).is_true:
         times.append(BUSY_S)
     return max(1.0, min(times))

@@ -238,7 +238,7 @@ def _asks_for_rdma(world: World, pods: Pool | ProxySpec) -> bool:
     rdma = world.cluster.spec.rdma_of(pods)
     if not rdma.wanted:
         return False
-    wanted = {**pods.node_selector, **rdma.node_selector}.items()
+    wanted = {**world.cluster.spec.shape_of(pods).node_selector, **rdma.node_selector}.items()
     selected = [node for node in world.nodes if wanted <= labels_of(node).items()]
     return rdma.mode == "required" or (bool(selected) and all(offers(node, rdma) for node in selected))
 

@@ -50,8 +50,8 @@ def redis_password(world: World, fresh: Fresh) -> str:
 
 def redis_digest(world: World, site: Site, password: str) -> str:
     """Differs when the server must be started anew for its configuration or certificate to count."""
-    tls = world.cluster.spec.tls.secret_ref
-    certificate = data_of(world.secrets.get(tls.name)).get(TLS_FILES[0]) if tls is not None else None
+    tls = site.tls_secret
+    certificate = data_of(world.secrets.get(tls)).get(TLS_FILES[0]) if tls is not None else None
     return digest_of([configuration(site, password), certificate])
 
 
@@ -98,7 +98,7 @@ def _advice(spec: StorageClusterSpec, name: str, reason: str) -> str:
         if reason in ("AuthenticationFailed", "FileUnreadable"):
             return f"A new password or certificate reaches all pods within two minutes; else delete Secret {name}"
         if reason == "TLSFailed":
-            return "See spec.tls.secretRef; the image in spec.redis.image must be built with TLS"
+            return "See spec.tls; the image in spec.redis.image must be built with TLS"
         return f"See the pod {name}-0 and its log; its image is spec.redis.image"
     fields = {
         "AuthenticationFailed": "spec.redis.passwordSecretRef",

@@ -11,8 +11,21 @@ from swiftlet.crd.conditions import rfc3339
 from swiftlet_operator.build import Site
 from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.secrets import credentials_name, endpoint
-from swiftlet_operator.checks import Verdict
-from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, USER, Kind, name_of
+from swiftlet_operator.build.site import PROXY
+from swiftlet_operator.checks import AWAITED, Verdict
+from swiftlet_operator.manifests import (
+    CLUSTER,
+    COMPONENT_LABEL,
+    DEPLOYMENT,
+    INSTANCE_LABEL,
+    POLICY,
+    QUOTA,
+    RING,
+    USER,
+    Kind,
+    name_of,
+    selector,
+)
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
@@ -28,7 +41,13 @@ ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
 """Conditions whose change is no trouble either way."""
-_EXPECTED = {"KeysRotated": ROTATING, "FailureTableShared": frozenset({"NotUsed"})}
+_EXPECTED = {
+    "KeysRotated": ROTATING,
+    "FailureTableShared": frozenset({"NotUsed"}),
+    "SpecValid": AWAITED,
+    "CertificateReady": frozenset({"NotWanted", "NotRequested", "Issuing"}),
+    "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
+}
 """Reasons that are no trouble although their condition is not as it should be in the end."""
 
 
@@ -45,6 +64,7 @@ def cluster_status(
         "transports": say.transports(world),
         "filling": told(levels(world)),
         **remembered(world, say.ready(facts)),
+        "proxy": _proxies(world),
     }
     if site is not None:
         fields["endpoint"] = endpoint(site)
@@ -53,6 +73,14 @@ def cluster_status(
         fields["keyGeneration"] = rotating.generation
     meta = world.cluster.meta
     return StatusOf(CLUSTER, meta.name, meta.generation, (say.ready(facts), *facts), fields)
+
+
+def _proxies(world: World) -> dict[str, object]:
+    """What the subresource scale tells: how many proxies there are, and which pods they are."""
+    name = world.cluster.meta.name
+    live = world.child(DEPLOYMENT, f"{name}-{PROXY}") or {}
+    count = int((live.get("status") or {}).get("replicas") or 0)
+    return {"replicas": count, "selector": selector({INSTANCE_LABEL: name, COMPONENT_LABEL: PROXY})}
 
 
 def statuses(

@@ -76,6 +76,64 @@ SPECS = {
           passwordSecretRef: {name: their-redis}
           tls: {enabled: true, caSecretRef: {name: their-authority}}
         """,
+    "shaped": """
+        podDefaults:
+          nodeSelector: {storage: "yes"}
+          tolerations: [{key: storage, operator: Exists}]
+          priorityClassName: system-cluster-critical
+          podLabels: {team: objects, app.kubernetes.io/part-of: media}
+          podAnnotations: {example.org/backup: "no"}
+          affinity:
+            nodeAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+                nodeSelectorTerms:
+                - matchExpressions: [{key: disk, operator: In, values: [nvme]}]
+                - matchFields: [{key: metadata.name, operator: NotIn, values: [old]}]
+          topologySpreadConstraints:
+          - {topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}
+        serviceDefaults: {annotations: {example.org/dns: internal}, labels: {team: objects}}
+        placement: required
+        pools:
+        - name: fast
+          replicas: 4
+          zones: [a, b]
+          storage: {size: 1Ti}
+          resources: {requests: {cpu: 2, memory: 4Gi}, limits: {memory: 8Gi}}
+          nodeSelector: {disk: nvme}
+          podLabels: {team: nvme}
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+              - topologyKey: kubernetes.io/hostname
+                labelSelector: {matchLabels: {app: database}}
+              preferredDuringSchedulingIgnoredDuringExecution:
+              - weight: 10
+                podAffinityTerm: {topologyKey: rack, labelSelector: {matchLabels: {app: noisy}}}
+        - {name: slow, replicas: 3, storage: {size: 1Ti}, resources: {}, serviceAccountName: theirs}
+        container:
+          topologySpreadConstraints: [{topologyKey: rack, maxSkew: 2}]
+          affinity:
+            nodeAffinity:
+              preferredDuringSchedulingIgnoredDuringExecution:
+              - {weight: 5, preference: {matchExpressions: [{key: disk, operator: Exists}]}}
+        proxy:
+          replicas: 3
+          tolerations: [{key: edge, effect: NoSchedule}]
+          service: {annotations: {example.org/dns: public}, labels: {tier: edge}}
+          ingress:
+            className: nginx
+            hosts: [objects.example.org, swift.example.org]
+            annotations: {nginx.ingress.kubernetes.io/proxy-body-size: "0"}
+          route: {parentRefs: [{name: edge, namespace: gateways, sectionName: https}], hostnames: [o.example.org]}
+        replicator: {resources: {requests: {cpu: 50m}}}
+        redis: {podAnnotations: {example.org/backup: never}}
+        tls:
+          certManager:
+            issuerRef: {name: our-authority, kind: ClusterIssuer}
+            dnsNames: ["*.objects.example.org"]
+            duration: 2160h
+            renewBefore: 90m
+        """,
 }
 
 
@@ -108,5 +166,7 @@ def site(spec: str) -> Site:
         rdma_proxies=spec == "rdma",
         # Twenty alerts in each record would hide what the records are about.
         has_monitoring="monitoring:" in SPECS[spec],
+        has_gateway_api="route:" in SPECS[spec],
+        has_cert_manager="certManager:" in SPECS[spec],
         operator_namespace="swiftlet-system",
     )

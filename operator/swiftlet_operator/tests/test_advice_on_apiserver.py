@@ -259,6 +259,35 @@ async def a_network(case: Case) -> None:
     await case.edit({"network": {"clients": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}})
 
 
+def named_for_pods(field: str) -> Step:
+    async def act(case: Case) -> None:
+        await case.edit({"podDefaults": {field: "theirs"}})
+
+    return act
+
+
+async def make_account(case: Case) -> None:
+    metadata = {"name": "theirs", "namespace": case.namespace}
+    await case.kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+
+
+async def another_class(case: Case) -> None:
+    await case.edit({"podDefaults": {"priorityClassName": "system-node-critical"}})
+
+
+async def ask_for_a_certificate(case: Case) -> None:
+    await case.edit({"tls": {"certManager": {"issuerRef": {"name": "ours"}}}})
+
+
+async def secret_instead(case: Case) -> None:
+    """What CertificateReady says, where `SpecValid` points."""
+    reason, message = await case.told(CLUSTER, "store", "CertificateReady")
+    assert reason == "CertManagerMissing"
+    assert "remove spec.tls.certManager and name a Secret in spec.tls.secretRef" in message
+    await case.cluster._certificate("pair")
+    await case.edit({"tls": {"certManager": None, "secretRef": {"name": "pair"}}})
+
+
 CASES: dict[str, tuple[Step, Step]] = {
     "NetworkUnusable": (no_network, a_network),
     "StorageShrunk": (shrink, set_size_as_told),
@@ -283,6 +312,9 @@ CASES: dict[str, tuple[Step, Step]] = {
     "TLSSecretMissing": (ask_for_tls, right_pair),
     "TLSSecretIncomplete": (tls_secret(tls_crt="text"), right_pair),
     "TLSSecretUnusable": (tls_secret(tls_crt="text", tls_key="text"), right_pair),
+    "CertificateNotIssued": (ask_for_a_certificate, secret_instead),
+    "ServiceAccountMissing": (named_for_pods("serviceAccountName"), make_account),
+    "PriorityClassMissing": (named_for_pods("priorityClassName"), another_class),
 }
 """What makes the cluster violate a check, and what the check's message advises."""
 

@@ -19,6 +19,7 @@ from swiftlet.crd import parse_storage_quota
 from swiftlet.quota import Limits, Quotas, parse_quotas
 from swiftlet.settings import SERVICES, load_settings
 from swiftlet_operator.build import build
+from swiftlet_operator.build.certificate import build_certificate
 from swiftlet_operator.build.pods import API_LABEL
 from swiftlet_operator.build.quotas import build_quotas
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
@@ -40,7 +41,8 @@ class _Plain(yaml.SafeDumper):
 
 def everything(spec: str) -> list[Manifest]:
     """All children of a cluster."""
-    return build(site(spec))
+    found = site(spec)
+    return [*build(found), *build_certificate(found, found.spec)]
 
 
 def pods_of(manifests: list[Manifest]) -> list[tuple[Manifest, dict[str, Any]]]:

@@ -116,6 +116,26 @@ QUANTITY = r"should match '^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,
 WITHOUT_OBJECT = "the pods of a pool hold objects: roles must have object in it, alone or with proxy"
 POLICY_INDEX = "policyIndex says whose objects a ring of type object places: set it there and only there"
 WITH_A_ZONE = POOL | {"zones": ["b"]}
+NOT_YOUR_LABELS = (
+    "app.kubernetes.io/name, instance, component and managed-by, controller-revision-hash, pod-template-hash, and "
+    "labels of swiftlet.io, apps.kubernetes.io and statefulset.kubernetes.io are not yours to set; take another key"
+)
+NOT_YOUR_ANNOTATIONS = "annotations of swiftlet.io are the operator's own; take another key"
+LABELLED = ("podDefaults.podLabels", "serviceDefaults.labels", "proxy.podLabels", "proxy.service.labels")
+ANNOTATED = ("podDefaults.podAnnotations", "serviceDefaults.annotations", "redis.podAnnotations")
+ISSUER = {"issuerRef": {"name": "ours"}}
+ONE_OF_TWO = (
+    "tls.secretRef names a Secret of your own, and tls.certManager has one made: keep one of the two and remove the "
+    "other"
+)
+NO_NAME = (
+    "the certificate would be for no name: set tls.certManager.serviceNames to true, or name some in "
+    "tls.certManager.dnsNames, proxy.ingress.hosts or proxy.route.hostnames"
+)
+RENEWED_ALL_THE_TIME = (
+    "tls.certManager.renewBefore must be less than duration (2160h where that is not set), or the certificate would be "
+    "renewed all the time"
+)
 
 NOBODY_MEANT = "name addresses by ipBlock alone, or pods by namespaceSelector, podSelector or both"
 VALUES = "values are for the operators In and NotIn, which need at least one"
@@ -233,7 +253,7 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "StorageCluster",
         {"redis.tls": {"enabled": True}},
         "spec.redis",
-        "redis.tls is for redis.mode external; the embedded Redis speaks TLS where spec.tls.secretRef is set",
+        "redis.tls is for redis.mode external; the embedded Redis speaks TLS where spec.tls is set",
     ),
     (
         "StorageCluster",
@@ -279,6 +299,80 @@ BAD: list[tuple[str, Changes, str, str]] = [
         {"drain": ["p-0/sda"]},
         "spec.drain[0]",
         "should match '^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?$'",
+    ),
+    # What pods and Services are like.
+    *(
+        ("StorageCluster", {field: {key: "x"}}, f"spec.{field}", NOT_YOUR_LABELS)
+        for field in LABELLED
+        for key in ("app.kubernetes.io/component", "swiftlet.io/zone", "pod-template-hash")
+    ),
+    (
+        "StorageCluster",
+        {"pools.0.podLabels": {"statefulset.kubernetes.io/pod-name": "x"}},
+        "spec.pools[0].podLabels",
+        NOT_YOUR_LABELS,
+    ),
+    (
+        "StorageCluster",
+        {"podDefaults.podLabels": {"team": "a b"}},
+        "spec.podDefaults.podLabels.team",
+        "should match '^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'",
+    ),
+    *(
+        ("StorageCluster", {field: {"swiftlet.io/settings": "x"}}, f"spec.{field}", NOT_YOUR_ANNOTATIONS)
+        for field in ANNOTATED
+    ),
+    (
+        "StorageCluster",
+        {"podDefaults.topologySpreadConstraints": [{"topologyKey": "rack", "whenUnsatisfiable": "Never"}]},
+        "spec.podDefaults.topologySpreadConstraints[0].whenUnsatisfiable",
+        'Unsupported value: "Never": supported values: "DoNotSchedule", "ScheduleAnyway"',
+    ),
+    (
+        "StorageCluster",
+        {"podDefaults.topologySpreadConstraints": [{"topologyKey": "rack"}] * 2},
+        "spec.podDefaults.topologySpreadConstraints[1]",
+        'Duplicate value: {"topologyKey":"rack"}',
+    ),
+    (
+        "StorageCluster",
+        {"container.affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
+        "spec.container.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+        "Required value",
+    ),
+    # What is outside of the cluster: Ingress, route, certificate.
+    ("StorageCluster", {"proxy.ingress": {"hosts": []}}, "spec.proxy.ingress.hosts", "should have at least 1 items"),
+    (
+        "StorageCluster",
+        {"proxy.ingress": {"hosts": ["*.example.org"]}},
+        "spec.proxy.ingress.hosts[0]",
+        "should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
+    ),
+    ("StorageCluster", {"proxy.route": {}}, "spec.proxy.route.parentRefs", "Required value"),
+    ("StorageCluster", {"tls": {"secretRef": {"name": "mine"}, "certManager": ISSUER}}, "spec.tls", ONE_OF_TWO),
+    ("StorageCluster", {"tls.certManager": {}}, "spec.tls.certManager.issuerRef", "Required value"),
+    ("StorageCluster", {"tls.certManager": ISSUER | {"serviceNames": False}}, "spec", NO_NAME),
+    (
+        "StorageCluster",
+        {"tls.certManager": ISSUER | {"duration": "59m"}},
+        "spec.tls.certManager",
+        "tls.certManager.duration must be at least 1h, cert-manager takes no less",
+    ),
+    (
+        "StorageCluster",
+        {"tls.certManager": ISSUER | {"renewBefore": "299s"}},
+        "spec.tls.certManager",
+        "tls.certManager.renewBefore must be at least 5m, cert-manager takes no less",
+    ),
+    *(
+        ("StorageCluster", {"tls.certManager": ISSUER | times}, "spec.tls.certManager", RENEWED_ALL_THE_TIME)
+        for times in ({"renewBefore": "2160h"}, {"duration": "24h", "renewBefore": "24h"})
+    ),
+    (
+        "StorageCluster",
+        {"tls.certManager": ISSUER | {"duration": "90d"}},
+        "spec.tls.certManager.duration",
+        "should match '^([0-9]{1,6}h)?([0-9]{1,4}m)?([0-9]{1,4}s)?$'",
     ),
     # Quantities.
     ("StorageCluster", {"pools.0.storage.size": "99Mi"}, "spec.pools[0].storage", TINY),
@@ -498,6 +592,18 @@ FREE: list[tuple[str, Changes, Changes]] = [
     ("StorageCluster", {}, {"rdma": {"mode": "required", "resource": "rdma/hca_shared_devices_a"}}),
     ("StorageCluster", {}, {"proxy.resources": {"requests": {"cpu": 2, "memory": "1.5Gi"}}}),
     ("StorageCluster", {}, {"pools.0.region": "south"}),
+    ("StorageCluster", {}, {"pools.0.resources": {}, "redis.resources": {"limits": {"memory": "64Mi"}}}),
+    ("StorageCluster", {}, {"podDefaults.podLabels": {"team": "a", "app.kubernetes.io/part-of": "media"}}),
+    ("StorageCluster", {"tls.secretRef": {"name": "mine"}}, {"tls.certManager": ISSUER}),
+    ("StorageCluster", {"tls.certManager": ISSUER}, {"tls.secretRef": {"name": "mine"}}),
+    (
+        "StorageCluster",
+        {},
+        {
+            "tls.certManager": ISSUER | {"serviceNames": False, "duration": "24h", "renewBefore": "8h30m"},
+            "proxy.route": {"parentRefs": [{"name": "edge"}] * 2, "hostnames": ["objects.example.org"]},
+        },
+    ),
     ("StorageCluster", {}, {"keys.generation": 2}),
     ("Ring", {}, {"replicas": 2.5, "minPartHours": 0, "overload": 0}),
     ("StoragePolicy", {}, {"default": True, "replicas": 2, "aggregateBelow": "0", "pools": ["main"]}),
@@ -538,7 +644,8 @@ def test_all_kinds_are_served(apiserver: ApiServer) -> None:
         kind.name: [kind.short] for kind in KINDS.values()
     }
     assert all(one["categories"] == ["swiftlet"] and one["namespaced"] for one in found.values())
-    assert {one["name"] for one in served if "/" in one["name"]} == {f"{kind.plural}/status" for kind in KINDS.values()}
+    parts = {f"{kind.plural}/status" for kind in KINDS.values()}
+    assert {one["name"] for one in served if "/" in one["name"]} == parts | {"storageclusters/scale"}
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -548,6 +655,67 @@ def test_defaults_are_what_the_schema_says(apiserver: ApiServer, namespace: str,
     stored = apiserver.create(collection(kind, namespace), sent).body
 
     assert stored["spec"] == with_defaults(schema_of(CRDS[kind]), sent)["spec"]
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}]
+        }
+    }
+}
+
+
+def test_a_mistake_deep_in_an_affinity_is_refused_before_any_pod_is_made_of_it(apiserver: ApiServer) -> None:
+    good = manifest("StorageCluster", {"podDefaults.affinity": AFFINITY, "pools.0.affinity": AFFINITY})
+    assert apiserver.create(collection("StorageCluster", apiserver.namespace()), good).status == 201
+    for wrong, sentence in (
+        ({"nodeAffinty": {}}, 'unknown field "spec.podDefaults.affinity.nodeAffinty"'),
+        ({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}, "topologyKey: Required value"),
+    ):
+        answer = apiserver.create(
+            collection("StorageCluster", "default"), manifest("StorageCluster", {"podDefaults.affinity": wrong})
+        )
+        assert sentence in answer.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "resources"),
+    [
+        ({}, "proxy", {"requests": {"cpu": "100m", "memory": "256Mi"}}),
+        ({"proxy.resources": {}}, "proxy", {}),
+        ({"proxy.resources": {"limits": {"memory": "1Gi"}}}, "proxy", {"limits": {"memory": "1Gi"}}),
+        ({}, "replicator", {"requests": {"cpu": "25m", "memory": "128Mi"}}),
+        ({"redis.resources": {}}, "redis", {}),
+    ],
+)
+def test_what_is_asked_for_by_default_can_be_changed_and_removed(
+    apiserver: ApiServer, namespace: str, changes: Changes, part: str, resources: dict[str, Any]
+) -> None:
+    stored = apiserver.create(collection("StorageCluster", namespace), manifest("StorageCluster", changes)).body
+
+    assert stored["spec"][part]["resources"] == resources
+
+
+def test_proxies_are_scaled_and_nothing_else(apiserver: ApiServer, namespace: str) -> None:
+    """What `kubectl scale` and a HorizontalPodAutoscaler do."""
+    path = collection("StorageCluster", namespace)
+    apiserver.create(path, manifest("StorageCluster", {}))
+    assert apiserver.get(f"{path}/photos/scale").body["spec"] == {"replicas": 2}
+
+    status = {"proxy": {"replicas": 2, "selector": "app.kubernetes.io/component=proxy"}}
+    assert apiserver.patch(f"{path}/photos/status", {"status": status}).status == 200
+    found = apiserver.get(f"{path}/photos/scale").body
+    assert found["status"] == {"replicas": 2, "selector": "app.kubernetes.io/component=proxy"}
+
+    assert apiserver.request("PUT", f"{path}/photos/scale", {**found, "spec": {"replicas": 5}}).status == 200
+    stored = apiserver.get(f"{path}/photos").body["spec"]
+    assert stored["proxy"]["replicas"] == 5
+    assert stored["pools"][0]["replicas"] == 3
+
+    refused = apiserver.patch(f"{path}/photos/scale", {"spec": {"replicas": 0}})
+    assert refused.status == 422
+    assert NO_PROXY in refused.message
 
 
 def test_the_examples_are_accepted(apiserver: ApiServer, namespace: str) -> None:

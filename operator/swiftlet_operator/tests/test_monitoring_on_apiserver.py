@@ -6,58 +6,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from swiftlet_operator.manifests import CLUSTER, MONITORING_KINDS, PROMETHEUS_RULE, SERVICE_MONITOR
 from swiftlet_operator.tests.apiserver import ApiServer
+from swiftlet_operator.tests.others_kinds import OthersKinds
 from swiftlet_operator.tests.test_reconcile_on_apiserver import Cluster, Counting, kube
 
 pytestmark = pytest.mark.apiserver
 
 __all__ = ["kube"]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-class Kinds:
-    """The two kinds of the Prometheus operator, of any content; other tests' clusters do not know them."""
-
-    def __init__(self, apiserver: ApiServer, folder: Path) -> None:
-        self._apiserver = apiserver
-        self._folder = folder
-
-    def install(self) -> None:
-        """Make the API server know them."""
-        for kind in MONITORING_KINDS:
-            schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-            version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-            group = kind.api_version.partition("/")[0]
-            names = {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()}
-            definition = {
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": {"name": f"{kind.plural}.{group}"},
-                "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
-            }
-            (self._folder / f"{kind.plural}.yaml").write_text(yaml.safe_dump(definition))
-        self._apiserver.install_crds(self._folder)
-
-    def remove(self) -> None:
-        """Make it forget them."""
-        for kind in MONITORING_KINDS:
-            self._apiserver.delete(f"{DEFINITIONS}/{kind.plural}.{kind.api_version.partition('/')[0]}")
-
 
 @pytest.fixture
-def kinds(apiserver: ApiServer, tmp_path: Path) -> Iterator[Kinds]:
+def kinds(apiserver: ApiServer, tmp_path: Path) -> Iterator[OthersKinds]:
     """Not installed yet."""
-    found = Kinds(apiserver, tmp_path)
+    found = OthersKinds(apiserver, tmp_path, MONITORING_KINDS)
     yield found
     found.remove()
 
 
 async def test_alerts_come_with_prometheus_kinds_and_go_when_they_are_not_wanted(
-    apiserver: ApiServer, kube: Counting, kinds: Kinds
+    apiserver: ApiServer, kube: Counting, kinds: OthersKinds
 ) -> None:
     cluster = Cluster(apiserver, kube, "minimal")
     await cluster.make()

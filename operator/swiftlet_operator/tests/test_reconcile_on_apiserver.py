@@ -90,12 +90,12 @@ class Cluster:
         body["metadata"] = {"name": "store", "namespace": self.namespace}
         body["spec"]["rings"] = {"partPower": 6}
         if tls := body["spec"].get("tls"):
-            await self._certificate(tls["secretRef"]["name"])
+            await self._certificate(tls["secretRef"]["name"] if "secretRef" in tls else "store-tls")
         await self.kube.create(body)
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        account["metadata"] = {"name": "default", "namespace": self.namespace}
-        with contextlib.suppress(Exception):
-            await self.kube.create(account)
+        for name in ("default", "theirs"):
+            metadata = {"name": name, "namespace": self.namespace}
+            with contextlib.suppress(Exception):
+                await self.kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
         for zone in "abc":
             labels = {"topology.kubernetes.io/zone": zone}
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{zone}", "labels": labels}}
@@ -202,7 +202,7 @@ async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kub
     assert live is not None
     assert ring is not None
     conditions = {one["type"]: one["status"] for one in live["status"]["conditions"]}
-    assert len(conditions) == 19
+    assert len(conditions) == 21
     assert conditions["SpecValid"] == conditions["StorageAvailable"] == "True"
     assert ring["status"]["version"] == 1
 

@@ -22,9 +22,9 @@ from swiftlet.crd.cluster import (
     ServiceSpec,
     Storage,
     StorageClusterSpec,
-    TlsSpec,
 )
 from swiftlet.crd.conditions import Condition, Fact, merge_conditions, parse_conditions
+from swiftlet.crd.exposure import CertManagerSpec, IngressSpec, RouteSpec, TlsSpec
 from swiftlet.crd.kinds import (
     GROUP,
     KINDS,
@@ -40,7 +40,7 @@ from swiftlet.crd.kinds import (
     parse_storage_user,
 )
 from swiftlet.crd.network import NetworkPeer, NetworkSpec
-from swiftlet.crd.pods import Resources, Toleration
+from swiftlet.crd.pods import PodShape, PodSpec, Resources, Toleration
 from swiftlet.crd.policy import StoragePolicySpec
 from swiftlet.crd.quantity import parse_quantity, quantity_bytes
 from swiftlet.crd.quota import Assignment, Level, StorageQuotaSpec
@@ -53,10 +53,12 @@ __all__ = [
     "VERSION",
     "Assignment",
     "AuthSpec",
+    "CertManagerSpec",
     "Condition",
     "ContainerSpec",
     "DatabaseStorage",
     "Fact",
+    "IngressSpec",
     "Kind",
     "Level",
     "Meta",
@@ -65,6 +67,8 @@ __all__ = [
     "NamedRef",
     "NetworkPeer",
     "NetworkSpec",
+    "PodShape",
+    "PodSpec",
     "Pool",
     "ProxySpec",
     "RdmaSpec",
@@ -74,6 +78,7 @@ __all__ = [
     "Resources",
     "RingDefaults",
     "RingSpec",
+    "RouteSpec",
     "SecretKeyRef",
     "ServiceSpec",
     "Storage",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,8 +21,9 @@ from swiftlet.crd.base import (
     View,
     Zone,
 )
+from swiftlet.crd.exposure import IngressSpec, RouteSpec, TlsSpec
 from swiftlet.crd.network import NetworkSpec
-from swiftlet.crd.pods import NodeSelector, PodSpec
+from swiftlet.crd.pods import Annotations, Labels, NodeSelector, PodShape, PodSpec, Resources, asked, merged
 from swiftlet.crd.quantity import parse_quantity, quantity_bytes
 from swiftlet.crd.user import LoginPart, UserRole
 
@@ -87,6 +87,7 @@ class Pool(PodSpec):
     storage: Storage
     weight: Annotated[float, Field(ge=0, le=10_000_000)] | None = None
     rdma: RdmaSpec | None = None
+    resources: Resources = asked("100m", "256Mi")
 
     @property
     def device_weight(self) -> float:
@@ -105,9 +106,15 @@ class ServiceSpec(View):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     port: Port | None = None
     node_port: Annotated[int, Field(ge=30000, le=32767)] | None = None
-    annotations: Annotated[Mapping[str, Annotated[str, Field(max_length=1024)]], Field(max_length=32)] = Field(
-        default={}
-    )
+    annotations: Annotations = Field(default={})
+    labels: Labels = Field(default={})
+
+
+class ServiceDefaults(View):
+    """What all Services of the cluster have besides what they need."""
+
+    annotations: Annotations = Field(default={})
+    labels: Labels = Field(default={})
 
 
 class ProxySpec(PodSpec):
@@ -119,6 +126,16 @@ class ProxySpec(PodSpec):
     storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
     hot_path: bool = True
     rdma: RdmaSpec | None = None
+    ingress: IngressSpec | None = None
+    route: RouteSpec | None = None
+    resources: Resources = asked("100m", "256Mi")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names by which clients outside of Kubernetes know the API."""
+        ingress = self.ingress.hosts if self.ingress is not None else ()
+        route = self.route.hostnames if self.route is not None else ()
+        return tuple(dict.fromkeys((*ingress, *route)))
 
 
 class MetadataSpec(PodSpec):
@@ -126,6 +143,7 @@ class MetadataSpec(PodSpec):
 
     replicas: Annotated[int, Field(ge=0, le=500)] = 2
     workers: Workers = 1
+    resources: Resources = asked("25m", "128Mi")
 
 
 class ContainerSpec(PodSpec):
@@ -134,6 +152,7 @@ class ContainerSpec(PodSpec):
     replicas: Annotated[int, Field(ge=1, le=1000)] = 3
     zones: Zones = ()
     storage: DatabaseStorage = DatabaseStorage()
+    resources: Resources = asked("50m", "128Mi")
 
 
 class RingDefaults(View):
@@ -172,6 +191,7 @@ class RedisSpec(PodSpec):
     address: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:\[\]_-]+:[0-9]{1,5}$", max_length=259)] | None = None
     password_secret_ref: RedisPasswordRef | None = None
     tls: RedisTlsSpec | None = None
+    resources: Resources = asked("25m", "32Mi")
 
     @property
     def speaks_tls(self) -> bool:
@@ -219,12 +239,6 @@ class KeysSpec(View):
     generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
 
 
-class TlsSpec(View):
-    """Encryption between clients and proxies."""
-
-    secret_ref: NamedRef | None = None
-
-
 class ReplicatorSpec(View):
     """How replicas are brought into agreement."""
 
@@ -233,6 +247,7 @@ class ReplicatorSpec(View):
     bytes_per_second: Annotated[int, Field(ge=0)] = 0
     error_suppression_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     error_suppression_interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
+    resources: Resources = asked("25m", "128Mi")
 
 
 class MonitoringSpec(View):
@@ -257,6 +272,8 @@ class StorageClusterSpec(View):
     image: Image | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: Annotated[tuple[NamedRef, ...], Field(max_length=8)] = ()
+    pod_defaults: PodShape = PodShape()
+    service_defaults: ServiceDefaults = ServiceDefaults()
     pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=32)]
     rings: RingDefaults = RingDefaults()
     proxy: ProxySpec = ProxySpec()
@@ -282,7 +299,31 @@ class StorageClusterSpec(View):
         """The port of the Service in front of the proxies: the one asked for, else the protocol's own."""
         if self.proxy.service.port is not None:
             return self.proxy.service.port
-        return 443 if self.tls.secret_ref is not None else 80
+        return 443 if self.tls.enabled else 80
+
+    @property
+    def external_url(self) -> str | None:
+        """The base URL of the API as the spec says that clients outside of Kubernetes reach it; None when it doesn't.
+
+        It is what `storageUrl` says, else the first name of the Ingress, else that of the route.
+        """
+        if self.proxy.storage_url is not None:
+            return self.proxy.storage_url.rstrip("/")
+        if self.proxy.ingress is not None:
+            encrypted = self.tls.enabled or self.proxy.ingress.tls_secret_ref is not None
+            return f"{'https' if encrypted else 'http'}://{self.proxy.ingress.hosts[0]}"
+        if self.proxy.route is not None and self.proxy.route.hostnames:
+            return f"{self.proxy.route.scheme}://{self.proxy.route.hostnames[0]}"
+        return None
+
+    def shape_of(self, pods: PodShape) -> PodShape:
+        """What counts for a component's pods: their own words over those for all pods."""
+        return merged(pods, self.pod_defaults)
+
+    @property
+    def components(self) -> tuple[PodSpec, ...]:
+        """All parts that have pods."""
+        return (*self.pools, self.container, self.proxy, self.metadata, self.redis)
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec:
         """What counts for a pool, or for the proxies: their own settings as a whole, else the cluster's."""

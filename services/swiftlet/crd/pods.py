@@ -1,4 +1,4 @@
-"""What every kind of pod can be told: where to run and what to take."""
+"""What every kind of pod can be told: where to run, what to take, what to be labelled with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from swiftlet.crd.base import AnyQuantity, View
+from swiftlet.crd.affinity import Affinity
+from swiftlet.crd.base import AnyQuantity, ObjectName, View
 
 LabelKey = Annotated[str, Field(max_length=316)]
 LabelValue = Annotated[str, Field(max_length=63)]
 NodeSelector = Annotated[Mapping[str, LabelValue], Field(max_length=16)]
 ResourceList = Annotated[Mapping[str, AnyQuantity], Field(max_length=16)]
+Labels = Annotated[
+    Mapping[str, Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]],
+    Field(max_length=16),
+]
+Annotations = Annotated[Mapping[str, Annotated[str, Field(max_length=1024)]], Field(max_length=32)]
 
 
 class Resources(View):
@@ -26,6 +32,11 @@ class Resources(View):
         """As in a container's `resources`: without what is empty."""
         both = {"requests": dict(self.requests), "limits": dict(self.limits)}
         return {name: values for name, values in both.items() if values}
+
+
+def asked(cpu: str, memory: str) -> Resources:
+    """A default: what a container takes at rest and with some work, and no limit."""
+    return Resources(requests={"cpu": cpu, "memory": memory})
 
 
 class Toleration(View):
@@ -46,9 +57,54 @@ class Toleration(View):
 Tolerations = Annotated[tuple[Toleration, ...], Field(max_length=16)]
 
 
-class PodSpec(View):
-    """Where pods run and what they take."""
+class Spread(View):
+    """How evenly a component's pods stand in one kind of place; which pods those are is not for saying."""
 
-    resources: Resources = Resources()
+    topology_key: Annotated[str, Field(min_length=1, max_length=317)]
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
+    max_skew: Annotated[int, Field(ge=1, le=1000)] = 1
+
+
+Spreads = Annotated[tuple[Spread, ...], Field(max_length=8)]
+
+
+class PodShape(View):
+    """What can be said of the pods of one component, and of all."""
+
     node_selector: NodeSelector = Field(default={})
     tolerations: Tolerations = ()
+    affinity: Affinity | None = None
+    topology_spread_constraints: Spreads = ()
+    priority_class_name: ObjectName | None = None
+    service_account_name: ObjectName | None = None
+    pod_labels: Labels = Field(default={})
+    pod_annotations: Annotations = Field(default={})
+
+
+class PodSpec(PodShape):
+    """What one component's pods are like, and what their main container takes."""
+
+    resources: Resources = Resources()
+
+
+def merged(own: PodShape, usual: PodShape) -> PodShape:
+    """What counts for a component: its own words over those for all pods.
+
+    Of maps the entries of both, and its own of the same key. Tolerations of both. Of spread constraints both, and its
+    own of the same topology key. Of affinity each of the three parts as a whole. What is a single name: its own, if it
+    has one.
+    """
+    return PodShape.model_construct(
+        node_selector={**usual.node_selector, **own.node_selector},
+        tolerations=tuple(dict.fromkeys([*usual.tolerations, *own.tolerations])),
+        affinity=own.affinity.over(usual.affinity) if own.affinity is not None else usual.affinity,
+        topology_spread_constraints=_by_key(usual.topology_spread_constraints, own.topology_spread_constraints),
+        priority_class_name=own.priority_class_name or usual.priority_class_name,
+        service_account_name=own.service_account_name or usual.service_account_name,
+        pod_labels={**usual.pod_labels, **own.pod_labels},
+        pod_annotations={**usual.pod_annotations, **own.pod_annotations},
+    )
+
+
+def _by_key(usual: tuple[Spread, ...], own: tuple[Spread, ...]) -> tuple[Spread, ...]:
+    return tuple({one.topology_key: one for one in (*usual, *own)}.values())

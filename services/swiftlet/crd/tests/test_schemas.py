@@ -42,7 +42,9 @@ def test_columns_select_conditions_by_type_and_read_what_there_is(kind: str) -> 
     columns = {column["name"]: column for column in version["additionalPrinterColumns"]}
     known = {path for path, _ in walk(schema_of(CRDS[kind]))}
 
-    assert version["subresources"] == {"status": {}}
+    scale = version["subresources"].get("scale", {})
+    assert version["subresources"] == {"status": {}} | ({"scale": scale} if scale else {})
+    assert set(scale.values()) <= known
     assert columns["Ready"]["jsonPath"] == '.status.conditions[?(@.type=="Ready")].status'
     assert columns["Message"]["priority"] == 1
     for name, column in columns.items():
@@ -85,6 +87,10 @@ def test_everything_that_can_grow_has_a_limit() -> None:
         if path not in {".kind", ".apiVersion"} and not limited.get(str(node.get("type")), True):
             endless.append(f"{kind}{path}")
     assert endless == []
+
+
+# As in a pod or a route, where their entries have no name that is theirs alone.
+NAMELESS = ("tolerations", "parentRefs", "Terms", "Execution", "matchExpressions", "matchFields")
 
 
 def test_lists_of_named_things_are_maps_by_their_name() -> None:

@@ -1,0 +1,101 @@
+"""Where a component's pods may stand and whose they are: what the spec says, with what the operator needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swiftlet.crd import PodShape
+from swiftlet_operator.build.site import Site
+from swiftlet_operator.manifests import HOSTNAME, TOPOLOGY_ZONE
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def shape(
+    site: Site,
+    pods: PodShape,
+    alike: Mapping[str, str] | None = None,
+    *,
+    node_selector: Mapping[str, str] | None = None,
+    zone: str | None = None,
+    apart: bool = False,
+) -> dict[str, Any]:
+    """A part of a pod's spec. `alike` are the labels by which the component's pods are known, those of all zones.
+
+    Without them there is only one pod, and nothing to spread. The pods stand in `zone` if one is named, and on
+    different nodes if they have to be `apart`.
+    """
+    asked = site.spec.shape_of(pods)
+    found: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "serviceAccountName": asked.service_account_name or account_name(site),
+        # Their variables would look like settings.
+        "enableServiceLinks": False,
+    }
+    if alike is not None:
+        found["topologySpreadConstraints"] = _spread(asked, alike, zone)
+    if selected := {**asked.node_selector, **(node_selector or {})}:
+        found["nodeSelector"] = selected
+    if asked.tolerations:
+        found["tolerations"] = [one.manifest for one in asked.tolerations]
+    if site.spec.image_pull_secrets:
+        found["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
+    if affinity := _affinity(asked, zone, alike if apart else None):
+        found["affinity"] = affinity
+    if asked.priority_class_name is not None:
+        found["priorityClassName"] = asked.priority_class_name
+    return found
+
+
+def head(
+    site: Site, pods: PodShape, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """The metadata of a pod: the labels and annotations that the spec asks for, under those that are ours."""
+    asked = site.spec.shape_of(pods)
+    return {
+        "labels": {**asked.pod_labels, **site.labels, **labels},
+        "annotations": {**asked.pod_annotations, **annotations},
+    }
+
+
+def account_name(site: Site) -> str:
+    """The ServiceAccount of pods for which the spec names none."""
+    return site.child("pods")
+
+
+def _spread(asked: PodShape, alike: Mapping[str, str], zone: str | None) -> list[dict[str, Any]]:
+    """Over zones and nodes as far as it can be done, where the spec says nothing else; over zones none in a zone."""
+    known = {one.topology_key: (one.max_skew, one.when_unsatisfiable) for one in asked.topology_spread_constraints}
+    wanted = {TOPOLOGY_ZONE: (1, "ScheduleAnyway"), HOSTNAME: (1, "ScheduleAnyway"), **known}
+    return [
+        {
+            "maxSkew": skew,
+            "topologyKey": key,
+            "whenUnsatisfiable": otherwise,
+            "labelSelector": {"matchLabels": dict(alike)},
+        }
+        for key, (skew, otherwise) in wanted.items()
+        if zone is None or key != TOPOLOGY_ZONE
+    ]
+
+
+def _affinity(asked: PodShape, zone: str | None, apart: Mapping[str, str] | None) -> dict[str, Any]:
+    """With what the spec says, within the zone, and away from pods with the labels `apart`."""
+    found = asked.affinity.manifest if asked.affinity is not None else {}
+    if zone is not None:
+        _within(found.setdefault("nodeAffinity", {}), zone)
+    if apart is not None:
+        alone = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": dict(apart)}}
+        part = found.setdefault("podAntiAffinity", {})
+        part[_REQUIRED] = [*part.get(_REQUIRED, ()), alone]
+    return {name: part for name, part in found.items() if part}
+
+
+def _within(part: dict[str, Any], zone: str) -> None:
+    """Add the zone to every term, as one of them that is met is enough."""
+    ours = {"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}
+    terms = part.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
+    part[_REQUIRED] = {
+        "nodeSelectorTerms": [{**term, "matchExpressions": [*term.get("matchExpressions", ()), ours]} for term in terms]
+    }

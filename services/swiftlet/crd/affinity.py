@@ -1,0 +1,120 @@
+"""Affinity as in a pod's spec, whole, so that a mistake in it is refused before any pod is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from swiftlet.crd.base import View
+
+MAX_TERMS = 16
+"""Terms of a list, and expressions of a term."""
+Key = Annotated[str, Field(max_length=317)]
+Value = Annotated[str, Field(max_length=63)]
+Weight = Annotated[int, Field(ge=1, le=100)]
+
+
+class NodeRequirement(View):
+    """What a label or field of nodes has to be like."""
+
+    key: Key
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: Annotated[tuple[Annotated[str, Field(max_length=253)], ...], Field(max_length=64)] | None = None
+
+
+NodeRequirements = Annotated[tuple[NodeRequirement, ...], Field(max_length=MAX_TERMS)]
+
+
+class NodeTerm(View):
+    """Requirements of nodes that all have to be met."""
+
+    match_expressions: NodeRequirements | None = None
+    match_fields: NodeRequirements | None = None
+
+
+class NodeTerms(View):
+    """Terms of which one has to be met."""
+
+    node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1, max_length=MAX_TERMS)]
+
+
+class PreferredNodes(View):
+    """A term, and how much it counts."""
+
+    weight: Weight
+    preference: NodeTerm
+
+
+class NodeAffinity(View):
+    """Which nodes pods may stand on, and which they would rather stand on."""
+
+    required_during_scheduling_ignored_during_execution: NodeTerms | None = None
+    preferred_during_scheduling_ignored_during_execution: (
+        Annotated[tuple[PreferredNodes, ...], Field(max_length=MAX_TERMS)] | None
+    ) = None
+
+
+class LabelRequirement(View):
+    """What a label of pods or namespaces has to be like."""
+
+    key: Key
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: Annotated[tuple[Value, ...], Field(max_length=64)] | None = None
+
+
+class LabelSelector(View):
+    """Which pods or namespaces are meant; an empty one means all."""
+
+    match_labels: Annotated[Mapping[str, Value], Field(max_length=MAX_TERMS)] | None = None
+    match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=MAX_TERMS)] | None = None
+
+
+class PodTerm(View):
+    """Pods beside which, or away from which, pods should stand."""
+
+    topology_key: Key
+    label_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
+    namespaces: Annotated[tuple[Value, ...], Field(max_length=MAX_TERMS)] | None = None
+
+
+class PreferredPods(View):
+    """A term, and how much it counts."""
+
+    weight: Weight
+    pod_affinity_term: PodTerm
+
+
+class PodAffinity(View):
+    """What pods have to stand beside or away from, and what they would rather stand beside or away from."""
+
+    required_during_scheduling_ignored_during_execution: (
+        Annotated[tuple[PodTerm, ...], Field(max_length=MAX_TERMS)] | None
+    ) = None
+    preferred_during_scheduling_ignored_during_execution: (
+        Annotated[tuple[PreferredPods, ...], Field(max_length=MAX_TERMS)] | None
+    ) = None
+
+
+class Affinity(View):
+    """Where pods stand, seen from nodes and from other pods."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """As in a pod's `affinity`."""
+        # As JSON has it: lists, and no tuples.
+        found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return found
+
+    def over(self, other: Affinity | None) -> Affinity:
+        """This one, with those of the other's three parts that it says nothing of."""
+        if other is None:
+            return self
+        said = {name: part for name in type(self).model_fields if (part := getattr(self, name)) is not None}
+        return other.model_copy(update=said)
