@@ -33,9 +33,12 @@ def _ingress(site: Site, asked: IngressSpec) -> Manifest:
 
 
 def _route(site: Site, asked: RouteSpec) -> Manifest:
+    rule: dict[str, Any] = {"backendRefs": [{"name": site.child(""), "port": site.spec.api_port}]}
+    if asked.request_timeout is not None:
+        rule["timeouts"] = {"request": asked.request_timeout}
     content: dict[str, Any] = {
         "parentRefs": [one.model_dump(by_alias=True, exclude_none=True) for one in asked.parent_refs],
-        "rules": [{"backendRefs": [{"name": site.child(""), "port": site.spec.api_port}]}],
+        "rules": [rule],
     }
     if asked.hostnames:
         content["hostnames"] = list(asked.hostnames)

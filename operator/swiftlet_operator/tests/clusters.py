@@ -124,7 +124,10 @@ SPECS = {
             className: nginx
             hosts: [objects.example.org, swift.example.org]
             annotations: {nginx.ingress.kubernetes.io/proxy-body-size: "0"}
-          route: {parentRefs: [{name: edge, namespace: gateways, sectionName: https}], hostnames: [o.example.org]}
+          route:
+            parentRefs: [{name: edge, namespace: gateways, sectionName: https}]
+            hostnames: [o.example.org]
+            requestTimeout: 0s
         replicator: {resources: {requests: {cpu: 50m}}}
         redis: {podAnnotations: {example.org/backup: never}}
         tls:

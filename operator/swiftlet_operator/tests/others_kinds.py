@@ -61,6 +61,7 @@ _BACKEND = _object(
 _EVERYWHERE = [{"path": {"type": "PathPrefix", "value": "/"}}]
 _RULE = _object(
     backendRefs={"type": "array", "items": _BACKEND},
+    timeouts=_object(request=_TEXT, backendRequest=_TEXT),
     matches={"type": "array", "items": _ANYTHING, "default": _EVERYWHERE},
 )
 _HTTP_ROUTE = _object(

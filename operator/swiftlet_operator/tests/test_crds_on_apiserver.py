@@ -349,6 +349,12 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
     ),
     ("StorageCluster", {"proxy.route": {}}, "spec.proxy.route.parentRefs", "Required value"),
+    (
+        "StorageCluster",
+        {"proxy.route": {"parentRefs": [{"name": "edge"}], "requestTimeout": "15 s"}},
+        "spec.proxy.route.requestTimeout",
+        "should match '^([0-9]{1,5}(h|m|s|ms)){1,4}$'",
+    ),
     ("StorageCluster", {"tls": {"secretRef": {"name": "mine"}, "certManager": ISSUER}}, "spec.tls", ONE_OF_TWO),
     ("StorageCluster", {"tls.certManager": {}}, "spec.tls.certManager.issuerRef", "Required value"),
     ("StorageCluster", {"tls.certManager": ISSUER | {"serviceNames": False}}, "spec", NO_NAME),

@@ -49,6 +49,9 @@ class RouteSpec(View):
     parent_refs: Annotated[tuple[ParentRef, ...], Field(min_length=1, max_length=8)]
     hostnames: HostNames = ()
     scheme: Literal["http", "https"] = "https"
+    request_timeout: (
+        Annotated[str, Field(min_length=2, max_length=20, pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$")] | None
+    ) = None
     annotations: Annotations = Field(default={})
     labels: Labels = Field(default={})
 
