@@ -22,14 +22,19 @@ from charts.tests.releases import Cluster as Helm
 from charts.tests.releases import until
 from swiftlet_operator.kube import HttpKube, Login, connected
 from swiftlet_operator.manifests import (
+    CERTIFICATE,
     CLUSTER,
     CONFIG_MAP,
+    HTTP_ROUTE,
+    INGRESS,
     MONITORING_KINDS,
     NODE,
+    OTHERS_KINDS,
     POLICY,
     PVC,
     QUOTA,
     SERVICE,
+    SERVICE_ACCOUNT,
     STATEFUL_SET,
     STORAGE_CLASS,
     USER,
@@ -40,8 +45,8 @@ from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.tests.apiserver import FIX, Answer, ApiServer, hyperkube, running
 from swiftlet_operator.tests.conftest import CRDS
+from swiftlet_operator.tests.others_kinds import OthersKinds
 from swiftlet_operator.tests.test_lifecycle_on_apiserver import _bind_to_nodes
-from swiftlet_operator.tests.test_monitoring_on_apiserver import Kinds
 from swiftlet_operator.tests.test_reconcile_on_apiserver import DEFAULTS, Cluster, Counting
 from swiftlet_operator.tests.test_trouble_on_apiserver import Stage
 
@@ -67,6 +72,11 @@ NEEDED: dict[str, tuple[set[str], str]] = {
     "services": (CHANGED, "the API, and names of pods"),
     "poddisruptionbudgets.policy": (CHANGED, "one per failure domain"),
     "networkpolicies.networking.k8s.io": (CHANGED, "one per component"),
+    "ingresses.networking.k8s.io": (CHANGED, "the API from outside"),
+    "serviceaccounts": (CHANGED - {"delete"} | {"get"}, "the pods'; those that a spec names are read"),
+    "httproutes.gateway.networking.k8s.io": (CHANGED - {"watch"}, "the API from outside"),
+    "certificates.cert-manager.io": (CHANGED - {"watch"}, "the API's, issued by cert-manager"),
+    "priorityclasses.scheduling.k8s.io": ({"get"}, "whether there is the one that a spec names"),
     "configmaps": ({"get", *CHANGED}, "settings, rings, builders; what was restored without labels is read by name"),
     "secrets": ({"get", *CHANGED}, "keys, users, credentials, copies of builders; those that a spec names are read"),
     "persistentvolumeclaims": ({"list", "patch", "delete"}, "growth; volumes that went with their node"),
@@ -177,7 +187,7 @@ async def scenarios(server: ApiServer, admin: Counting, operator: HttpKube, fold
             await cluster.step()
             await cluster.live()
 
-    Kinds(server, folder).install()
+    OthersKinds(server, folder, OTHERS_KINDS).install()
     await cluster.make()
     await cluster.step()
     # A pod that does not run, for want of a volume.
@@ -197,16 +207,28 @@ async def scenarios(server: ApiServer, admin: Counting, operator: HttpKube, fold
     await admin.create({"apiVersion": "v1", "kind": "Secret", **secret})
     await _make(admin, namespace, USER, "otto", {"account": "test", "user": "otto", "secretRef": {"name": "mine"}})
     await settle()
+    # What others make for it, and how pods should be.
+    outside = {
+        "podDefaults": {"priorityClassName": "system-cluster-critical"},
+        "redis": {"serviceAccountName": "theirs"},
+        "proxy": {"ingress": {"hosts": ["a.org"]}, "route": {"parentRefs": [{"name": "edge"}], "hostnames": ["b.org"]}},
+        "tls": {"certManager": {"issuerRef": {"name": "ours"}}},
+    }
+    await admin.patch(CLUSTER, namespace, "store", {"spec": outside})
+    await cluster._certificate("store-tls")
+    await settle()
     # Somebody edits children, and asks for larger volumes.
-    for kind in (SERVICE, STATEFUL_SET):
+    edited = {SERVICE: "store", STATEFUL_SET: "store-disks", SERVICE_ACCOUNT: "store-pods", CERTIFICATE: "store-tls"}
+    for kind, child in (edited | {INGRESS: "store", HTTP_ROUTE: "store"}).items():
         change: Manifest = {"metadata": {"labels": {"app.kubernetes.io/component": "stolen"}}}
-        await admin.patch(kind, namespace, "store" if kind == SERVICE else "store-disks", change)
+        await admin.patch(kind, namespace, child, change)
     pool = {"name": "disks", "replicas": 3, "storage": {"size": "20Gi"}}
     await admin.patch(CLUSTER, namespace, "store", {"spec": {"pools": [pool], "proxy": {"replicas": 3}}})
     await settle()
     # Parts that nobody wants any more.
     unwanted = {"monitoring": {"enabled": False}, "metadata": {"replicas": 0}, "network": {"policies": "disabled"}}
     unwanted["redis"] = {"mode": "external", "address": "redis:6379"}
+    unwanted |= {"tls": None, "proxy": {"ingress": None, "route": None}}
     await admin.patch(CLUSTER, namespace, "store", {"spec": unwanted})
     await settle()
     # A node goes, with what stands on it.

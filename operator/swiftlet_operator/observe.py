@@ -184,7 +184,7 @@ async def _served(kube: Kube) -> list[Kind]:
 async def _named(
     kube: Kube, cluster: Resource[StorageClusterSpec], children: Mapping[tuple[str, str], Manifest]
 ) -> dict[tuple[str, str], Manifest | None]:
-    """What the pods' specs name, without which no pod would be made."""
+    """Read the ServiceAccounts and PriorityClasses that the spec names: Kubernetes makes no pod without them."""
     shapes = [cluster.spec.shape_of(one) for one in cluster.spec.components]
     found: dict[tuple[str, str], Manifest | None] = {}
     for kind, names in (

@@ -12,5 +12,5 @@ from swiftlet_operator.manifests import SERVICE_ACCOUNT, Manifest
 
 
 def build_account(site: Site) -> Manifest:
-    """The ServiceAccount."""
+    """Return the ServiceAccount of pods for which the spec names none."""
     return site.object(SERVICE_ACCOUNT, account_name(site), "pods", {"automountServiceAccountToken": False})

@@ -37,14 +37,14 @@ def build_certificate(site: Site, spec: StorageClusterSpec) -> list[Manifest]:
 
 
 def names_of(site: Site, spec: StorageClusterSpec, asked: CertManagerSpec) -> list[str]:
-    """The Service's names from the shortest to the longest, those of Ingress and route, and those asked for."""
+    """Return the Service's names from the shortest to the longest, those of Ingress and route, and those asked for."""
     inside = f"{site.name}.{site.namespace}"
     service = [site.name, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"] if asked.service_names else []
     return list(dict.fromkeys([*service, *spec.proxy.hosts, *asked.dns_names]))
 
 
 def go_duration(text: str) -> str:
-    """`90m` as `1h30m0s`."""
+    """Return a duration as Go prints it: `90m` is `1h30m0s`."""
     minutes, seconds = divmod(seconds_of(text), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

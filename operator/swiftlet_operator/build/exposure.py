@@ -1,4 +1,4 @@
-"""What brings clients from outside of Kubernetes to the proxies: an Ingress, a route of the Gateway API."""
+"""The Ingress and the route of the Gateway API by which clients from outside of Kubernetes reach the proxies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swiftlet_operator.manifests import HTTP_ROUTE, INGRESS, Manifest
 
 
 def build_exposure(site: Site) -> list[Manifest]:
-    """Those that are asked for; of the Gateway API's kinds only what is known."""
+    """Return those that the spec asks for; a route only where the Gateway API is installed."""
     proxy = site.spec.proxy
     found = [] if proxy.ingress is None else [_ingress(site, proxy.ingress)]
     if proxy.route is not None and site.has_gateway_api:

@@ -1,4 +1,4 @@
-"""Where a component's pods may stand and whose they are: what the spec says, with what the operator needs."""
+"""The part of a pod's spec that says where it may stand and whose it is, with what the operator needs added."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shape(
     zone: str | None = None,
     apart: bool = False,
 ) -> dict[str, Any]:
-    """A part of a pod's spec. `alike` are the labels by which the component's pods are known, those of all zones.
+    """Return that part. `alike` are the labels by which the component's pods are known, those of all zones.
 
     Without them there is only one pod, and nothing to spread. The pods stand in `zone` if one is named, and on
     different nodes if they have to be `apart`.

@@ -261,13 +261,13 @@ async def a_network(case: Case) -> None:
 
 def named_for_pods(field: str) -> Step:
     async def act(case: Case) -> None:
-        await case.edit({"podDefaults": {field: "theirs"}})
+        await case.edit({"podDefaults": {field: "absent"}})
 
     return act
 
 
 async def make_account(case: Case) -> None:
-    metadata = {"name": "theirs", "namespace": case.namespace}
+    metadata = {"name": "absent", "namespace": case.namespace}
     await case.kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
 

@@ -1,4 +1,4 @@
-"""Affinity as in a pod's spec, whole, so that a mistake in it is refused before any pod is made from it."""
+"""Affinity with all fields of a pod's spec, so that the API server refuses a mistake before any pod is made."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NodeRequirements = Annotated[tuple[NodeRequirement, ...], Field(max_length=MAX_T
 
 
 class NodeTerm(View):
-    """Requirements of nodes that all have to be met."""
+    """Requirements that a node has to meet all of."""
 
     match_expressions: NodeRequirements | None = None
     match_fields: NodeRequirements | None = None
 
 
 class NodeTerms(View):
-    """Terms of which one has to be met."""
+    """Terms of which a node has to meet one."""
 
     node_selector_terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1, max_length=MAX_TERMS)]
 
@@ -99,7 +99,7 @@ class PodAffinity(View):
 
 
 class Affinity(View):
-    """Where pods stand, seen from nodes and from other pods."""
+    """Rules about the nodes on which pods stand and the pods beside which they stand."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -107,7 +107,7 @@ class Affinity(View):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """As in a pod's `affinity`."""
+        """Return what stands in a pod's `affinity`."""
         # As JSON has it: lists, and no tuples.
         found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return found

@@ -1,4 +1,4 @@
-"""What every kind of pod can be told: where to run, what to take, what to be labelled with."""
+"""Fields that all components' pods have, and how those for all pods and a component's own are merged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Resources(View):
 
 
 def asked(cpu: str, memory: str) -> Resources:
-    """A default: what a container takes at rest and with some work, and no limit."""
+    """Return a default that asks for CPU and memory and limits nothing."""
     return Resources(requests={"cpu": cpu, "memory": memory})
 
 
@@ -58,7 +58,7 @@ Tolerations = Annotated[tuple[Toleration, ...], Field(max_length=16)]
 
 
 class Spread(View):
-    """How evenly a component's pods stand in one kind of place; which pods those are is not for saying."""
+    """How evenly a component's pods have to stand over places of one kind; the operator selects the pods."""
 
     topology_key: Annotated[str, Field(min_length=1, max_length=317)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
@@ -69,7 +69,7 @@ Spreads = Annotated[tuple[Spread, ...], Field(max_length=8)]
 
 
 class PodShape(View):
-    """What can be said of the pods of one component, and of all."""
+    """Fields of `podDefaults` that each component has as well."""
 
     node_selector: NodeSelector = Field(default={})
     tolerations: Tolerations = ()
@@ -88,11 +88,11 @@ class PodSpec(PodShape):
 
 
 def merged(own: PodShape, usual: PodShape) -> PodShape:
-    """What counts for a component: its own words over those for all pods.
+    """Return what counts for a component: `own`, merged over `usual`, which is said of all pods.
 
-    Of maps the entries of both, and its own of the same key. Tolerations of both. Of spread constraints both, and its
-    own of the same topology key. Of affinity each of the three parts as a whole. What is a single name: its own, if it
-    has one.
+    Maps have the entries of both, and of the same key its own. Tolerations are those of both. Spread constraints are
+    those of both, and of the same topology key its own. Of affinity each of the three parts counts as a whole. Single
+    names are its own, if it has one.
     """
     return PodShape.model_construct(
         node_selector={**usual.node_selector, **own.node_selector},
