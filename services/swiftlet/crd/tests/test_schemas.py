@@ -13,7 +13,10 @@ from swiftlet.crd.tests.openapi import Schema, load_crds, load_examples, misfits
 CRDS = load_crds()
 EXAMPLES = load_examples()
 NODES = [(kind, path, node) for kind, crd in CRDS.items() for path, node in walk(schema_of(crd))]
-NAMELESS = (".tolerations", ".clients", ".dns", ".to", ".ports", ".matchExpressions")
+NAMELESS = (
+    *(".tolerations", ".clients", ".dns", ".to", ".ports", ".matchExpressions"),
+    *(".parentRefs", "Terms", "Execution", ".matchFields"),
+)
 """Lists whose items have no name, as in Kubernetes' own objects."""
 SAME_KEYWORDS = (
     "minimum",
@@ -87,10 +90,6 @@ def test_everything_that_can_grow_has_a_limit() -> None:
         if path not in {".kind", ".apiVersion"} and not limited.get(str(node.get("type")), True):
             endless.append(f"{kind}{path}")
     assert endless == []
-
-
-# As in a pod or a route, where their entries have no name that is theirs alone.
-NAMELESS = ("tolerations", "parentRefs", "Terms", "Execution", "matchExpressions", "matchFields")
 
 
 def test_lists_of_named_things_are_maps_by_their_name() -> None:
