@@ -94,7 +94,7 @@ EDITED: list[tuple[Manifest, Manifest, str]] = [
         "spec.pools[].weight becomes 0 for a, b together",
     ),
     ({}, {"pools": [POOL]}, "pool b is removed from spec.pools before it was drained"),
-    ({"tls": {"secretRef": {"name": "pair"}}}, {"tls": {"secretRef": None}}, "spec.tls.secretRef is removed"),
+    ({"tls": {"secretRef": {"name": "pair"}}}, {"tls": {"secretRef": None}}, "spec.tls has no certificate"),
     ({"rings": {"replicas": 2.5}}, {"rings": {"replicas": 2}}, "spec.rings.replicas is below 3"),
 ]
 """What is told of an edit: the spec before, the change, and the words."""
@@ -111,6 +111,10 @@ HARMLESS: list[tuple[Manifest, Manifest]] = [
     ({}, {"auth": {"users": [{"account": "a", "user": "root", "roles": ["reseller_admin"]}]}}),
     ({}, {"network": {"policies": "ingress"}}),
     ({}, {"maintenance": {"zone": "x"}}),
+    (
+        {"tls": {"secretRef": {"name": "pair"}}},
+        {"tls": {"secretRef": None, "certManager": {"issuerRef": {"name": "ours"}}}},
+    ),
     ({"paused": True}, {"paused": False}),
     # What was said when it came in is not said again.
     ({"rings": {"replicas": 2}, "deletionPolicy": "Delete", "paused": True}, {"image": "s:2"}),
