@@ -82,6 +82,7 @@ def problems(spec: NetworkSpec) -> Iterator[str]:
 def _peers(spec: NetworkSpec) -> Iterator[tuple[str, NetworkPeer]]:
     yield from (("spec.network.clients", one) for one in spec.clients)
     yield from (("spec.network.dns", one) for one in spec.dns)
+    yield from (("spec.network.scrapers", one) for one in spec.scrapers)
     yield from ((f"spec.network.extraEgress {rule.name}", one) for rule in spec.extra_egress for one in rule.to)
 
 
@@ -191,12 +192,12 @@ def _has_sumo(site: Site) -> bool:
 
 
 def _watchers(site: Site) -> list[Rule]:
-    """The operator, which asks every service at `/statusz`, and Prometheus where there is monitoring."""
+    """The operator, which asks every service at `/statusz`, and where there is monitoring who reads metrics."""
     watchers = []
     if site.operator_namespace is not None:
         watchers.append(_in_namespace(site.operator_namespace, _OPERATOR))
     if site.spec.monitoring.enabled:
-        watchers.append(_anywhere(_PROMETHEUS))
+        watchers += [one.manifest for one in site.spec.network.scrapers] or [_anywhere(_PROMETHEUS)]
     return watchers
 
 

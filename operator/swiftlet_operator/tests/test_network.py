@@ -203,6 +203,17 @@ def test_more_may_be_reached_by_those_who_need_it() -> None:
         assert not passes(found, own(component), OUTSIDE, 514)
 
 
+def test_another_than_prometheus_may_read_metrics() -> None:
+    found = policies(
+        with_network("minimal", scrapers=[{"namespaceSelector": {}, "podSelector": {"matchLabels": STRANGER[1]}}])
+    )
+    for component, port in (("storage", 6200), ("container", 6300), ("proxy", 8081), ("metadata", 8091)):
+        assert passes(found, STRANGER, own(component), port)
+        assert passes(found, OPERATOR, own(component), port)
+        assert not passes(found, PROMETHEUS, own(component), port)
+    assert not passes(found, STRANGER, own("redis"), 6379)
+
+
 def test_names_may_be_asked_of_some_only() -> None:
     found = policies(
         with_network(

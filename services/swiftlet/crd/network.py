@@ -83,4 +83,5 @@ class NetworkSpec(View):
     policies: Literal["full", "ingress", "disabled"] = "full"
     clients: Annotated[tuple[NetworkPeer, ...], Field(max_length=32)] = ()
     dns: Annotated[tuple[NetworkPeer, ...], Field(max_length=8)] = ()
+    scrapers: Annotated[tuple[NetworkPeer, ...], Field(max_length=8)] = ()
     extra_egress: Annotated[tuple[EgressRule, ...], Field(max_length=16)] = ()
