@@ -68,11 +68,13 @@ class ApiOptions:
         return self.policies.default
 
     def policy_named(self, name: str) -> PolicySection:
-        """The policy of that name, without regard to case; 400 when there is none."""
+        """The policy of that name for a container, without regard to case; 400 for none and for a deprecated one."""
         policy = self.policies.named(name)
+        if policy is not None and policy.deprecated:
+            raise ApiError(400, f"Storage Policy {policy.name!r} is deprecated")
         if policy is not None:
             return policy
-        known = ", ".join(policy.name for policy in self.policies)
+        known = ", ".join(policy.name for policy in self.policies if not policy.deprecated)
         raise ApiError(400, f"Invalid X-Storage-Policy {name!r}; the policies here are: {known}")
 
 

@@ -16,6 +16,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
     policies = [
         {"name": policy.name, "aliases": policy.name} | ({"default": True} if policy.default else {})
         for policy in api.options.policies
+        if not policy.deprecated
     ]
     return (
         {

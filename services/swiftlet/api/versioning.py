@@ -187,7 +187,8 @@ async def versions_policy(api: SwiftApi, path: Path, container: ContainerInfo) -
         return (await container_of(api, hidden)).policy
     except NotFound:
         assert hidden.container is not None
-        await api.listings.put_container(hidden.account, hidden.container, api.clock.next(), {}, None, container.policy)
+        policy = api.options.policies.for_new(container.policy)
+        await api.listings.put_container(hidden.account, hidden.container, api.clock.next(), {}, None, policy)
         return (await container_of(api, hidden)).policy
 
 

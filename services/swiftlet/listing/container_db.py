@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from swiftlet.errors import PolicyConflict
@@ -71,12 +71,20 @@ class ContainerDb(Database[ObjectRow]):
         policy: int | None,
         default_policy: int,
         bounds: MetadataBounds | None = None,
+        refused: Collection[int] = (),
     ) -> bool:
-        """Create or update; True when created. PolicyConflict, Superseded by a later deletion, TooMuchMetadata."""
+        """Create or update; True when created.
+
+        PolicyConflict, also for a new container of a policy that is `refused`; Superseded by a later deletion,
+        TooMuchMetadata.
+        """
         head = self.head
         if head.exists and policy is not None and policy != head.policy:
             raise PolicyConflict(f"{head.name} has storage policy {head.policy}, not {policy}")
-        return self._put(timestamp, metadata, default_policy if policy is None else policy, bounds)
+        wanted = default_policy if policy is None else policy
+        if not head.exists and wanted in refused:
+            raise PolicyConflict(f"storage policy {wanted} is deprecated, and {head.name} can't be created with it")
+        return self._put(timestamp, metadata, wanted, bounds)
 
     def update(self, rows: Iterable[Packed]) -> int:
         """Merge packed rows into a container that is there; NotFound otherwise. How many changed something."""

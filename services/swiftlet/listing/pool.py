@@ -108,6 +108,8 @@ class ListingStore:
         """Called after every commit to a container's database."""
         self.forgotten_before = ZERO
         """Markers older than this were reclaimed here; replicas don't bring them back."""
+        self.refused_policies: frozenset[int] = frozenset()
+        """Storage policies that no container is created with, but for those of hidden accounts."""
         self._has_room = True
         self._room_known_until_s = 0.0
         self._removals = 0
@@ -142,9 +144,10 @@ class ListingStore:
         bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update a container; see `ListingTransport.put_container`."""
+        refused = frozenset() if account.startswith(".") else self.refused_policies
 
         def put(database: ContainerDb) -> bool:
-            return database.put(timestamp, metadata, policy, default_policy, bounds)
+            return database.put(timestamp, metadata, policy, default_policy, bounds, refused)
 
         name = DatabaseName(account, container)
         return await self.write(self.id_of(partition, name), put, create=name)

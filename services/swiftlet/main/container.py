@@ -9,14 +9,17 @@ from functools import partial
 
 from aiohttp import web
 
+from swiftlet.errors import Unavailable
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices
 from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.policies import use_policy_list
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
+from swiftlet.model import DatabaseId, DatabaseKind
 from swiftlet.settings import ContainerSettings
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings
 from swiftlet.storage.account_tally import AccountTally
@@ -26,6 +29,8 @@ from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.listing_answers import databases_placed_by
 from swiftlet.storage.listing_recount import Recount
 from swiftlet.storage.listing_upkeep import ListingUpkeep
+from swiftlet.storage.local_devices import holders_of, own_index
+from swiftlet.storage.policy_tally import PolicyTally
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
@@ -54,8 +59,34 @@ def create_app(settings: ContainerSettings) -> web.Application:
     key.answer_to(hosts_of(settings.container))
     server = ContainerServer(stores, reporter, key, sharded, placed)
     _use_usage(app, server.usage, AccountTally(stores, settings.container.usage_interval_s))
+    _use_policies(app, settings, stores, rings)
     add_container_routes(app, server)
     return app
+
+
+def _use_policies(
+    app: web.Application, settings: ContainerSettings, stores: Mapping[str, ListingStore], rings: RingSet
+) -> None:
+    """Refuses deprecated policies, and shows what still uses them, while `app` runs."""
+    policies = use_policy_list(app, settings)
+    section, is_local = settings.container, local_devices(settings.container)
+    rings_of = {DatabaseKind.ACCOUNT: rings.account, DatabaseKind.CONTAINER: rings.container}
+
+    def is_first(device: str, id: DatabaseId) -> bool:
+        try:
+            holders = holders_of(rings_of[id.kind](), id.partition)
+        except Unavailable:
+            return False
+        return own_index(holders, device, is_local) == 0
+
+    tally = PolicyTally(stores, lambda: policies, is_first, section.usage_interval_s, section.deprecated_policy_grace_s)
+
+    async def tallied(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(tally.run):
+            yield
+
+    app.cleanup_ctx.append(tallied)
+    app[STATUS].add("policies", tally.report)
 
 
 def _use_usage(app: web.Application, usage: AccountUsage, tally: AccountTally) -> None:

@@ -1,4 +1,8 @@
-"""The storage policies of a process: a file's are looked at every few seconds, together with the rings they need."""
+"""The storage policies of a process: a file's are looked at every few seconds, together with the rings they need.
+
+Of a policy that the file named as deprecated and names no more, the ring is forgotten: it was retired, for nothing used
+it. A policy that goes without having been deprecated was taken away by mistake, and its ring stays.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,32 @@ def use_policies(app: web.Application, settings: ServiceSettings, rings: RingSet
     return policies
 
 
+def use_policy_list(app: web.Application, settings: ServiceSettings) -> Policies:
+    """The policies of an `app` that needs none of their rings."""
+    policies = settings.load_policies()
+    file = settings.cluster.policies_file
+    if file is not None:
+        seen: list[Look] = []
+
+        def reload() -> bool:
+            look = _look(file)
+            if seen == [look]:
+                return False
+            announced = read_policies(file)
+            seen[:] = [look]
+            return policies.take(announced, lambda _index: True)
+
+        keep_current(app, "policies file", reload, FAILURES, settings.cluster.ring_check_interval_s)
+    return policies
+
+
+def _look(file: Path) -> Look:
+    try:
+        return look_at([file])
+    except OSError as error:
+        raise SettingsError(f"can't read the policies file {file}: {error.strerror}") from error
+
+
 class _Announced:
     """What the file said last, some of which may have to wait for its ring."""
 
@@ -41,13 +71,16 @@ class _Announced:
 
     def reload(self) -> bool:
         """Take over what the file says as far as that can be used; whether anything changed. SettingsError."""
-        try:
-            look = look_at([self._file])
-        except OSError as error:
-            raise SettingsError(f"can't read the policies file {self._file}: {error.strerror}") from error
+        look = _look(self._file)
         if look != self._seen:
             self._announced = read_policies(self._file)
             self._seen = look
         for policy in self._announced:
             self._rings.add(object_ring(policy.index))
-        return self._policies.take(self._announced, lambda index: self._rings.has(object_ring(index)))
+        named = {policy.index for policy in self._announced}
+        retired = [policy.index for policy in self._policies if policy.deprecated and policy.index not in named]
+        changed = self._policies.take(self._announced, lambda index: self._rings.has(object_ring(index)))
+        for index in retired:
+            if self._policies.at(index) is None:
+                self._rings.forget(object_ring(index))
+        return changed

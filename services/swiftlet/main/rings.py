@@ -115,6 +115,16 @@ class RingSet:
             self._put(name, needed=False)
             self._refresh(name, self._slots[name])
 
+    def forget(self, name: str) -> None:
+        """Use a ring no longer, nor what was kept of it: its policy was retired. Blocks."""
+        if self._slots.pop(name, None) is None:
+            return
+        STALE.labels(name).set(0)
+        VERSION.labels(name).set(0)
+        if self._cache is not None:
+            (self._cache / f"{name}.ring").unlink(missing_ok=True)
+        _log.info("ring forgotten", ring=name)
+
     def has(self, name: str) -> bool:
         """Whether a ring is loaded."""
         return self.find(name) is not None

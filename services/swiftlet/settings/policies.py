@@ -19,7 +19,7 @@ _LIST = TypeAdapter(tuple[PolicySection, ...])
 
 
 def check_policies(policies: Sequence[PolicySection]) -> None:
-    """ValueError unless names and indexes are unique and exactly one is the default."""
+    """ValueError unless names and indexes are unique and exactly one is the default, which is not deprecated."""
     if doubles := _doubles([policy.name.lower() for policy in policies]):
         raise ValueError(f"name {', '.join(doubles)} is given to more than one policy")
     if doubles := _doubles([str(policy.index) for policy in policies]):
@@ -27,6 +27,8 @@ def check_policies(policies: Sequence[PolicySection]) -> None:
     defaults = [policy.name for policy in policies if policy.default]
     if len(defaults) != 1:
         raise ValueError(f"exactly one policy must have default: true; now it is {', '.join(defaults) or 'none'}")
+    if any(policy.default and policy.deprecated for policy in policies):
+        raise ValueError(f"policy {defaults[0]} is the default and deprecated; make another one the default first")
 
 
 def _doubles(values: Sequence[str]) -> list[str]:
@@ -72,6 +74,13 @@ class Policies:
     def at(self, index: int) -> PolicySection | None:
         """The policy of that index."""
         return next((policy for policy in self._policies if policy.index == index), None)
+
+    def for_new(self, index: int) -> int:
+        """The policy of a new container that should be kept as those of policy `index` are: the default if that is
+        deprecated.
+        """
+        policy = self.at(index)
+        return self.default.index if policy is not None and policy.deprecated else index
 
     def name_of(self, index: int) -> str:
         """The name of a policy, or its number when it is not known here."""

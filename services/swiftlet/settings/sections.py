@@ -176,6 +176,10 @@ class PolicySection(Section):
     default: bool = Field(
         default=False, description="Whether containers created without X-Storage-Policy get this policy."
     )
+    deprecated: bool = Field(
+        default=False,
+        description="Whether no new containers get this policy, and /info leaves it out; those that have it go on.",
+    )
 
 
 class LimitsSection(Section):
@@ -521,6 +525,11 @@ class ContainerSection(NodeTimeouts):
         description="Seconds between walks over the account databases that find out which accounts hold most, for the "
         "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's "
         "usageSeconds.",
+    )
+    deprecated_policy_grace_s: Seconds = Field(
+        default=300.0,
+        description="Seconds after which containers of a policy that was deprecated are refused here as well as by the "
+        "proxies, which hear of it later than this server or earlier.",
     )
     shard_above_rows: int = Field(
         default=1_000_000,

@@ -23,7 +23,7 @@ LISTED = 25
 """Accounts that are reported by each of the three measures."""
 PAUSE_S = 0.002
 """Between two databases, so that a walk holds nobody up."""
-_HIDDEN = "."
+HIDDEN = "."
 """How the names of accounts begin that no user has."""
 _KEPT = 4 * LISTED
 _MEASURES: tuple[Callable[[AccountInfo], int], ...] = (
@@ -87,7 +87,7 @@ async def _accounts(store: ListingStore) -> AsyncIterator[AccountInfo]:
             except SwiftletError as error:
                 _log.debug("an account is not counted", database=str(id), error=str(error))
                 continue
-            if not info.account.startswith(_HIDDEN):
+            if not info.account.startswith(HIDDEN):
                 yield info
 
 

@@ -177,8 +177,11 @@ class Replicator:
             _log.debug("no ring yet", policy=policy, reason=str(error))
 
     def _outdated(self, own: DevicePartitions) -> bool:
-        """Whether there is a newer ring."""
-        return self._rings(own.policy) is not own.ring
+        """Whether there is a newer ring, or none any more because the policy was retired."""
+        try:
+            return self._rings(own.policy) is not own.ring
+        except Unavailable:
+            return True
 
     async def _begin(self, policy: int, report: RoundReport) -> list[tuple[DevicePartitions, list[int]]]:
         """The local devices in a policy's ring, each with the partitions that have to be compared."""
@@ -233,6 +236,7 @@ class Replicator:
                     held.append(partition)
         except SwiftletError as error:
             report.failed += 1
+            own.standing.empty_since_s = None
             _log.warning("local device not readable", device=own.device.name, error=str(error))
             return
-        own.standing.end(own.ring, began_s, len(held), own.misplaced(held))
+        own.standing.end(own.ring, began_s, len(held), own.misplaced(held), self._now_s())

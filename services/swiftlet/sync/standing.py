@@ -20,6 +20,8 @@ class Standing:
         self.misplaced = 0
         self.ring_version = 0
         self.synced_at_s: float | None = None
+        self.empty_since_s: float | None = None
+        """The end of the first of an unbroken series of rounds that found nothing on the device."""
         self._ring: Ring | None = None
         self._behind: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
@@ -55,6 +57,8 @@ class Standing:
         concerned = set(held) | set(assigned)
         self._concerned, self.proved = concerned, set()
         self.held, self.misplaced = len(held), misplaced
+        if held:
+            self.empty_since_s = None
         if ring is not self._ring:
             self._ring, self._unchecked = ring, concerned
         self._unchecked &= concerned
@@ -90,11 +94,16 @@ class Standing:
 
     def unreadable(self, assigned: Iterable[int]) -> None:
         """The device could not be asked what it holds."""
+        self.empty_since_s = None
         self._unchecked.update(assigned)
 
-    def end(self, ring: Ring, began_s: float, held: int, misplaced: int) -> None:
+    def end(self, ring: Ring, began_s: float, held: int, misplaced: int, ended_s: float) -> None:
         """A round that looked at every partition under one ring has ended, with that much on the device."""
         self.held, self.misplaced, self.ring_version = held, misplaced, ring.version
+        if held:
+            self.empty_since_s = None
+        elif self.empty_since_s is None:
+            self.empty_since_s = ended_s
         if not (self._behind or self._unsent or self._unchecked or misplaced):
             self.synced_at_s = began_s
 
@@ -106,6 +115,7 @@ class Standing:
             "behind": self.behind,
             "unchecked": self.unchecked,
             "syncedAt": self.synced_at_s,
+            "emptySince": self.empty_since_s,
             "ringVersion": self.ring_version,
         }
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from swiftlet.main.policies import use_policies
+from swiftlet.main.policies import use_policies, use_policy_list
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet
 from swiftlet.main.tests.test_rings import make_ring
@@ -96,3 +96,58 @@ async def test_a_damaged_file_leaves_the_last_good_policies(files: Path, content
 
 def failures() -> float:
     return REGISTRY.get_sample_value("swiftlet_policies_load_failures_total") or 0.0
+
+
+async def test_the_ring_of_a_retired_policy_is_forgotten(files: Path) -> None:
+    write(files, [GOLD, {**SILVER, "deprecated": True}])
+    save(make_ring(), files / f"{object_ring(1)}.ring")
+    settings = settings_in(files)
+    cached = files / "cache" / "proxy" / f"{object_ring(1)}.ring"
+    settings = settings.model_copy(
+        update={"cluster": settings.cluster.model_copy(update={"ring_cache": files / "cache"})}
+    )
+    rings = RingSet.of(settings)
+    app = create_base_app("proxy", trust_request_ids=False)
+    policies = use_policies(app, settings, rings)
+    app.freeze()
+    await app.startup()
+    try:
+        await asyncio.to_thread(eventually, lambda: cached.exists())
+        write(files, [GOLD])
+        await asyncio.to_thread(eventually, lambda: policies.at(1) is None)
+        await asyncio.to_thread(eventually, lambda: rings.versions().keys() == {"account", "container", object_ring(0)})
+        assert not cached.exists()
+    finally:
+        await app.cleanup()
+
+
+async def test_the_ring_of_a_policy_that_goes_by_mistake_stays(files: Path) -> None:
+    write(files, [GOLD, SILVER])
+    save(make_ring(), files / f"{object_ring(1)}.ring")
+    settings = settings_in(files)
+    rings = RingSet.of(settings)
+    app = create_base_app("proxy", trust_request_ids=False)
+    policies = use_policies(app, settings, rings)
+    app.freeze()
+    await app.startup()
+    try:
+        write(files, [GOLD])
+        await asyncio.to_thread(eventually, lambda: policies.at(1) is None)
+        assert rings.has(object_ring(1))
+    finally:
+        await app.cleanup()
+
+
+async def test_a_process_that_needs_no_rings_knows_new_policies_at_once(files: Path) -> None:
+    app = create_base_app("container", trust_request_ids=False)
+    policies = use_policy_list(app, settings_in(files))
+    app.freeze()
+    await app.startup()
+    try:
+        write(files, [GOLD, {**SILVER, "deprecated": True}])
+        await asyncio.to_thread(eventually, lambda: policies.at(1) is not None)
+        write(files, "no policies")
+        write(files, [GOLD])
+        await asyncio.to_thread(eventually, lambda: policies.at(1) is None)
+    finally:
+        await app.cleanup()

@@ -78,10 +78,20 @@ class Worker:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What it says of its device in the ring, without what is 0."""
+        """What it says of its device in the ring, without what is 0 and since when it is empty."""
+        return {name: value for name, value in self._fields.items() if value and name != "emptySince"}
+
+    @property
+    def empty_since_s(self) -> float | None:
+        """Since when it says that its device holds nothing."""
+        found: float | None = self._fields["emptySince"]
+        return found
+
+    @property
+    def _fields(self) -> dict[str, Any]:
         devices: Any = self.replicator.standings.report(lambda policy: f"object-{policy}")
-        fields = devices[self.device.name]["rings"]["object-0"]
-        return {name: value for name, value in fields.items() if value}
+        fields: dict[str, Any] = devices[self.device.name]["rings"]["object-0"]
+        return fields
 
 
 def workers(cluster: MemoryCluster, clock: Clock) -> list[Worker]:
@@ -120,6 +130,31 @@ async def test_an_empty_device_is_in_sync_after_a_round(cluster: MemoryCluster, 
     clock.now_s += 60
     await worker.round()
     assert worker.report["syncedAt"] == NOW_S + 60
+
+
+async def test_a_device_is_empty_since_the_first_of_the_rounds_that_found_nothing(
+    cluster: MemoryCluster, clock: Clock
+) -> None:
+    worker = Worker(cluster, cluster.primaries()[0], clock)
+    await worker.round()
+    assert worker.empty_since_s == NOW_S
+    clock.now_s += 60
+    await worker.round()
+    assert worker.empty_since_s == NOW_S
+    cluster.place(worker.device, 1)
+    clock.now_s += 60
+    await worker.round()
+    assert worker.empty_since_s is None
+
+
+async def test_what_a_handoff_gave_away_makes_it_empty_anew(cluster: MemoryCluster, clock: Clock) -> None:
+    """Else who asks between two rounds of the taker might find both to be empty all the time."""
+    worker = Worker(cluster, cluster.handoffs()[0], clock)
+    await worker.round()
+    cluster.place(worker.device, 1)
+    clock.now_s += 60
+    assert (await worker.round()).removed == 1
+    assert worker.empty_since_s == NOW_S + 60
 
 
 async def test_a_device_that_was_away_is_in_sync_after_one_round_of_its_own(
