@@ -32,6 +32,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan import Actions, Event
+from swiftlet_operator.plan.actions import Patch
 from swiftlet_operator.problems import KubeConflict, KubeError
 from swiftlet_operator.world import World
 
@@ -75,6 +76,8 @@ async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[
     for manifest in actions.first:
         if not await _create(kube, manifest, may_write, written):
             return written
+    if not await _patch(kube, world, actions.guard, may_write, written):
+        return written
     for manifest in actions.create:
         await _create(kube, manifest, may_write, written)
     turns = asyncio.Semaphore(AT_A_TIME)
@@ -82,11 +85,7 @@ async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[
     for error in await asyncio.gather(*chains, return_exceptions=True):
         if error is not None:
             raise error
-    for patch in actions.patch:
-        may_write()
-        with _noting(written, f"{patch.kind.kind} {patch.name}"):
-            await kube.patch(patch.kind, world.cluster.meta.namespace, patch.name, patch.change)
-            written.count += 1
+    await _patch(kube, world, actions.patch, may_write, written)
     for live, grace_s in (*((one, None) for one in actions.delete), *((one, 0) for one in actions.force)):
         may_write()
         with _noting(written, f"deleting {live['kind']} {name_of(live)}"):
@@ -116,6 +115,20 @@ async def release(kube: Kube, world: World, may_write: Callable[[], None]) -> No
     rest = [one for one in meta.finalizers if one != FINALIZER]
     change = {"resourceVersion": world.resource_version, "finalizers": rest}
     await kube.patch(CLUSTER, meta.namespace, meta.name, {"metadata": change})
+
+
+async def _patch(
+    kube: Kube, world: World, patches: Sequence[Patch], may_write: Callable[[], None], written: Written
+) -> bool:
+    """Write each; whether all could be written."""
+    done = True
+    for patch in patches:
+        may_write()
+        with _noting(written, f"{patch.kind.kind} {patch.name}") as noted:
+            await kube.patch(patch.kind, world.cluster.meta.namespace, patch.name, patch.change)
+            written.count += 1
+        done = done and not noted.failed
+    return done
 
 
 async def _create(kube: Kube, manifest: Manifest, may_write: Callable[[], None], written: Written) -> bool:

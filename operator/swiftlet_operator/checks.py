@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from swiftlet.crd import Pool, RdmaSpec, Resource, StorageUserSpec, quantity_bytes
+from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -74,19 +74,37 @@ def check(world: World) -> list[Verdict]:
 
 def policies_of(world: World) -> tuple[Policy, ...]:
     """The policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
-    made = tuple(
-        Policy(one.spec.index, one.spec.name, one.spec.default, one.spec.replicas, one.spec.pools)
-        for one in sorted(world.policies, key=lambda one: (one.spec.index, one.meta.name))
-        if not one.meta.deleting or _in_settings(world, one.spec.index)
-    )
+    ordered = sorted(world.policies, key=lambda one: (one.spec.index, one.meta.name))
+    # One that is being deleted is the default until another one is.
+    chosen = any(one.spec.default and not one.meta.deleting for one in ordered)
+    made = tuple(_policy(one, chosen) for one in ordered if counts(world, one))
     if not made:
         return (IMPLICIT,)
-    if all(policy.index for policy in made) and (
-        _live_policies(world).get(0) == IMPLICIT.name or 0 in _restored_policies(world)
+    if all(one.spec.index for one in ordered) and (
+        live_policies(world).get(0) == IMPLICIT.name or 0 in _restored_policies(world)
     ):
         # A first policy of one's own changes nothing for who names none, unless it says so.
         return (Policy(0, IMPLICIT.name, default=not any(policy.default for policy in made)), *made)
     return made
+
+
+def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
+    spec, going = one.spec, one.meta.deleting
+    default = spec.default and not (going and chosen)
+    deprecated = spec.deprecated or (going and not default)
+    return Policy(spec.index, spec.name, default, spec.replicas, spec.pools, deprecated)
+
+
+def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:
+    """Whether a StoragePolicy is a policy of the cluster: it is asked for, or deleted and something may use it."""
+    if not one.meta.deleting:
+        return True
+    index = one.spec.index
+    twins = (other for other in world.policies if other.spec.index == index and other.spec.name == one.spec.name)
+    if any(not other.meta.deleting for other in twins):
+        return False
+    in_use = live_policies(world).get(index) == one.spec.name and index not in world.retired
+    return in_use or index in _restored_policies(world)
 
 
 def pools_of(world: World, policy: Policy) -> list[Pool]:
@@ -190,7 +208,13 @@ def _policy_set(world: World) -> Iterator[Verdict]:
     message = f"StoragePolicies {', '.join(defaults)} all have default: true; leave it to one"
     yield Verdict("TwoDefaultPolicies", message, len(defaults) > 1)
     yield Verdict("NoDefaultPolicy", "set default: true on one StoragePolicy", not defaults)
-    indexes = _twice(str(policy.index) for policy in policies)
+    both = [policy.name for policy in policies if policy.default and policy.deprecated]
+    message = f"StoragePolicy {', '.join(both)} is deprecated and the default; set default: true on another one"
+    yield Verdict("DefaultDeprecated", message, bool(both))
+    # Of one that is going not all may be gone yet.
+    going = {(one.spec.index, one.spec.name) for one in world.policies if one.meta.deleting and not counts(world, one)}
+    taken = [index for index, _ in going - {(one.index, one.name) for one in policies}]
+    indexes = _twice(str(index) for index in [*(policy.index for policy in policies), *taken])
     message = f"index {', '.join(indexes)} is given to two StoragePolicies; delete the one that came last"
     yield Verdict("PolicyIndexTwice", message, bool(indexes))
     names = _twice(policy.name.lower() for policy in policies)
@@ -200,7 +224,7 @@ def _policy_set(world: World) -> Iterator[Verdict]:
 
 def _policy_history(world: World) -> Iterator[Verdict]:
     now = {policy.index: policy.name for policy in policies_of(world)}
-    before = _live_policies(world)
+    before = {index: name for index, name in live_policies(world).items() if index not in world.retired}
     gone = [f"{name} (index {index})" for index, name in before.items() if index not in now]
     gone += [f"of index {index}" for index in sorted(_restored_policies(world)) if index not in now]
     message = f"StoragePolicy {', '.join(gone)} is gone but may have objects; make it again"
@@ -408,10 +432,6 @@ def _twice(values: Iterator[str]) -> list[str]:
     return sorted(value for value, count in Counter(values).items() if count > 1)
 
 
-def _in_settings(world: World, index: int) -> bool:
-    return index in _live_policies(world)
-
-
 def _restored_policies(world: World) -> set[int]:
     """Policies whose rings were kept when the cluster was deleted; none when there are settings, which know better."""
     if world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings") is not None:
@@ -420,7 +440,7 @@ def _restored_policies(world: World) -> set[int]:
     return {int(ring.removeprefix("object-")) for ring in rings if ring.startswith("object-")}
 
 
-def _live_policies(world: World) -> dict[int, str]:
+def live_policies(world: World) -> dict[int, str]:
     """The policies that the services know now, name by index; none when there are no settings yet."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
     text = ((live or {}).get("data") or {}).get(POLICIES_FILE, "")

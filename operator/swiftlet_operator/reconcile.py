@@ -11,11 +11,12 @@ from swiftlet.crd import Fact
 from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import announce, apply, release
 from swiftlet_operator.kube import Kube
-from swiftlet_operator.manifests import CLUSTER, SECRET, Manifest, name_of
+from swiftlet_operator.manifests import CLUSTER, POLICY_FINALIZER, SECRET, Manifest, finalizers_of, name_of
 from swiftlet_operator.metrics import CLUSTERS, ClusterNumbers
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
 from swiftlet_operator.plan.keys import key_made_s
+from swiftlet_operator.plan.retire import unguarded
 from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
 from swiftlet_operator.rings import Rebalance, Rebalancer
 from swiftlet_operator.status import write_statuses
@@ -105,7 +106,15 @@ class Reconciler:
             statuses = [
                 StatusOf(kind, name_of(one), int(one["metadata"].get("generation") or 0), (fact,)) for one in found
             ]
+            await self._let_go(key, [one for one in found if POLICY_FINALIZER in finalizers_of(one)])
             await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
+
+    async def _let_go(self, key: Key, policies: Sequence[Manifest]) -> None:
+        """Nobody could ever prove that nothing is left of a policy whose cluster is not there."""
+        for one in policies:
+            self.may_write()
+            patch = unguarded(one)
+            await self.kube.patch(patch.kind, key.namespace, patch.name, patch.change)
 
 
 def _show(key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:

@@ -26,7 +26,8 @@ class RingReport:
 
     Counts are of partitions (`held`, `misplaced`, `unchecked`) and of records (`behind`); None where not known.
     `synced_at_s`: when the last round began that found nothing left to do, seconds since the epoch, None for never.
-    `ring_version`: the ring of the last round, 0 before the first.
+    `ring_version`: the ring of the last round, 0 before the first. `empty_since_s`: the end of the first of an unbroken
+    series of rounds that found nothing on the device, None while there is something or nobody knows.
     """
 
     held: int | None = None
@@ -35,6 +36,7 @@ class RingReport:
     unchecked: int | None = None
     synced_at_s: float | None = None
     ring_version: int = 0
+    empty_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,30 @@ class AccountsReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyUse:
+    """What a container server found of a deprecated policy: of containers whose first replica it has, and accounts.
+
+    `copies`: all databases of such containers on its devices, deleted ones too. `empty_since_s`: the end of the first
+    of an unbroken series of walks that found none while the server refused new ones, None while that is not so.
+    """
+
+    containers: int
+    objects: int
+    accounts: int
+    largest: tuple[str, ...]
+    copies: int
+    empty_since_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesReport:
+    """What a container server found of the deprecated policies, by index, in its last walk, which began then."""
+
+    counted_at_s: float
+    used: Mapping[int, PolicyUse] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RedisReport:
     """How a replicator stands with Redis: `up`, `away`, or None where none is set; why it is away, if it has asked."""
 
@@ -82,7 +108,8 @@ class Report:
     `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
     `transports`: peers connected by transport. `rdma_missing`: why it has no RDMA, if it says so. `users`,
     `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
-    `accounts`: None where nobody has counted yet. `redis`: a replicator's alone.
+    `workers`: those of the users files that the processes of a proxy use, None in it for a process that does not say.
+    `accounts`, `policies`: None where nobody has counted yet. `redis`: a replicator's alone.
     """
 
     service: str
@@ -95,7 +122,9 @@ class Report:
     users: str | None = None
     quotas: str | None = None
     devices: Mapping[str, DeviceReport] = field(default_factory=dict)
+    workers: frozenset[str | None] = frozenset()
     accounts: AccountsReport | None = None
+    policies: PoliciesReport | None = None
     redis: RedisReport | None = None
 
 
@@ -123,7 +152,9 @@ def parse_report(service: str, body: bytes) -> Report | None:
         users=_text(fields.get("users")),
         quotas=_text(fields.get("quotas")),
         devices={name: _device(one) for name, one in _objects(fields.get("devices")).items()},
+        workers=_workers(fields.get("usersOfWorkers")),
         accounts=_accounts(fields.get("accounts")),
+        policies=_policies(fields.get("policies")),
         redis=_redis(fields.get("failures")),
     )
 
@@ -144,6 +175,28 @@ def _accounts(fields: object) -> AccountsReport | None:
     held = fields.get("held")
     found = {name: _held(counts) for name, counts in held.items()} if isinstance(held, dict) else {}
     return AccountsReport(counted_at_s, {name: one for name, one in found.items() if one is not None})
+
+
+def _workers(versions: object) -> frozenset[str | None]:
+    return frozenset(map(_text, versions)) if isinstance(versions, list) else frozenset()
+
+
+def _policies(fields: object) -> PoliciesReport | None:
+    counted_at_s = _moment(fields.get("countedAt")) if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or counted_at_s is None:
+        return None
+    found = {index: _use(one) for index, one in _objects(fields.get("used")).items() if index.isdecimal()}
+    return PoliciesReport(counted_at_s, {int(index): one for index, one in found.items() if one is not None})
+
+
+def _use(fields: Mapping[str, Any]) -> PolicyUse | None:
+    counts = [_count(fields.get(name)) for name in ("containers", "objects", "accounts", "copies")]
+    if None in counts:
+        return None
+    containers, objects, accounts, copies = (count or 0 for count in counts)
+    named = fields.get("largest")
+    largest = tuple(one for one in named if isinstance(one, str)) if isinstance(named, list) else ()
+    return PolicyUse(containers, objects, accounts, largest, copies, _moment(fields.get("emptySince")))
 
 
 def _held(counts: object) -> Held | None:
@@ -174,6 +227,7 @@ def _ring(fields: Mapping[str, Any]) -> RingReport:
         unchecked=_count(fields.get("unchecked")),
         synced_at_s=_moment(fields.get("syncedAt")),
         ring_version=_count(fields.get("ringVersion")) or 0,
+        empty_since_s=_moment(fields.get("emptySince")),
     )
 
 

@@ -60,6 +60,7 @@ class World:
     lost, as pods that use them gave them back. `evidence` says why pods or claims don't get on, where there are such.
     `named` are ServiceAccounts and PriorityClasses that the pods are to have, by kind and name, None for one that is
     not there; one that can't be looked up is not among them.
+    `retired` are indexes of policies that are being deleted and of which it is proved that nothing is left.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -87,6 +88,7 @@ class World:
     filling: Mapping[str, str] = field(default_factory=dict)
     rescued: Mapping[str, Ring] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
+    retired: frozenset[int] = frozenset()
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

@@ -102,7 +102,12 @@ def restart_digest(site: Site, *services: str) -> str:
 
 def build_settings(site: Site) -> Manifest:
     """The ConfigMap."""
-    policies = [{"index": policy.index, "name": policy.name, "default": policy.default} for policy in site.policies]
+    policies = [
+        # Services of the version before don't know the word, so it is written only where it is needed.
+        {"index": policy.index, "name": policy.name, "default": policy.default}
+        | ({"deprecated": True} if policy.deprecated else {})
+        for policy in site.policies
+    ]
     data = {
         FILE: yaml.safe_dump(settings_of(site), sort_keys=False),
         POLICIES_FILE: yaml.safe_dump(policies, sort_keys=False),

@@ -41,13 +41,14 @@ DATABASE_DEVICE = "db"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A storage policy of the cluster; no pools means all that keep objects."""
+    """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it."""
 
     index: int
     name: str
     default: bool
     replicas: float | None = None
     pools: tuple[str, ...] = ()
+    deprecated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

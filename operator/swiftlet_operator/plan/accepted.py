@@ -30,7 +30,7 @@ from swiftlet.crd import (
 )
 from swiftlet.errors import SettingsError
 from swiftlet_operator.build.accepted import ENTRY, accepted_name
-from swiftlet_operator.checks import AWAITED, KEY_REASONS, TLS_REASONS, Verdict, check, policies_of
+from swiftlet_operator.checks import AWAITED, KEY_REASONS, TLS_REASONS, Verdict, check, counts, policies_of
 from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, POLICY, RING, Kind, Manifest
 from swiftlet_operator.world import World
 
@@ -140,11 +140,24 @@ def _with(world: World, views: _Views, kept: Sequence[Kind]) -> World:
         world = replace(world, cluster=replace(world.cluster, spec=views.cluster))
     if POLICY in kept:
         readable = tuple(one for one in world.unreadable if one.kind not in kept)
-        return replace(world, policies=views.policies, ring_objects=views.rings, unreadable=readable)
+        policies = tuple(_as_it_is_now(world, one) for one in views.policies)
+        return replace(world, policies=policies, ring_objects=views.rings, unreadable=readable)
     there = {one.spec.ring_name for one in world.ring_objects}
     needed = {"account", "container", *(f"object-{policy.index}" for policy in policies_of(world))} - there
     gone = tuple(one for one in views.rings if one.spec.ring_name in needed)
     return replace(world, ring_objects=(*world.ring_objects, *gone)) if gone else world
+
+
+def _as_it_is_now(world: World, accepted: Resource[StoragePolicySpec]) -> Resource[StoragePolicySpec]:
+    """An accepted policy with the live object's metadata, if that is there: a deletion is not taken back."""
+    same = (
+        one
+        for one in world.policies
+        if (one.meta.name, one.spec.index, one.spec.name)
+        == (accepted.meta.name, accepted.spec.index, accepted.spec.name)
+    )
+    live = next(same, None)
+    return accepted if live is None else replace(accepted, meta=live.meta)
 
 
 def _wrong(verdicts: Sequence[Verdict]) -> frozenset[str]:
@@ -153,10 +166,11 @@ def _wrong(verdicts: Sequence[Verdict]) -> frozenset[str]:
 
 def _asked(world: World) -> dict[str, Any]:
     found: dict[str, Any] = {CLUSTER.plural: {}, POLICY.plural: {}, RING.plural: {}}
+    going = {one.meta.name for one in world.policies if not counts(world, one)}
     for (kind, name), one in world.own.items():
         if kind == CLUSTER.kind:
             found[CLUSTER.plural] = one["spec"]
-        elif kind in (POLICY.kind, RING.kind):
+        elif kind == RING.kind or (kind == POLICY.kind and name not in going):
             found[POLICY.plural if kind == POLICY.kind else RING.plural][name] = one.get("spec") or {}
     return found
 
@@ -165,4 +179,12 @@ def _merged(world: World, asked: _Specs, accepted: _Specs, kept: Sequence[Kind])
     found = {kind.plural: (accepted if kind in kept else asked)[kind.plural] for kind in (CLUSTER, POLICY, RING)}
     names = [one.meta.name for one in world.ring_objects]
     rings = {**accepted[RING.plural], **found[RING.plural]}
-    return {**found, RING.plural: {name: rings[name] for name in sorted(names)}}
+    going = {one.meta.name for one in world.policies if not counts(world, one)}
+    policies = {name: spec for name, spec in found[POLICY.plural].items() if name not in going}
+    return {**found, POLICY.plural: policies, RING.plural: {name: rings[name] for name in sorted(names)}}
+
+
+def is_accepted(world: World, policy: str) -> bool:
+    """Whether a StoragePolicy is among the specs that were accepted last."""
+    known = _accepted(world)
+    return known is not None and policy in known[1][POLICY.plural]

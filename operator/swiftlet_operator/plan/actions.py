@@ -55,13 +55,15 @@ class Event:
 class Actions:
     """All that is to be done, in this order.
 
-    `first`: made when absent; when that fails nothing else is done. `create`: made when absent, never overwritten.
+    `first`: made when absent; when that fails nothing else is done. `guard`: changes without which what follows might
+    be lost; after a failure of one nothing else is done either. `create`: made when absent, never overwritten.
     `apply`: chains of manifests; within a chain the first failure ends it, other chains go on. `delete`: live objects.
     `force`: live pods that end at once, without word from their node. `release`: whether the finalizer goes, after
     everything else.
     """
 
     first: tuple[Manifest, ...] = ()
+    guard: tuple[Patch, ...] = ()
     create: tuple[Manifest, ...] = ()
     apply: tuple[tuple[Manifest, ...], ...] = ()
     patch: tuple[Patch, ...] = ()

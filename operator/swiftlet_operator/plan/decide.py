@@ -28,12 +28,15 @@ from swiftlet_operator.manifests import (
     NETWORK_POLICY,
     PROMETHEUS_RULE,
     RING,
+    RING_LABEL,
     SERVICE,
     SERVICE_MONITOR,
     STATEFUL_SET,
     USER,
     Manifest,
+    is_going,
     kind_of,
+    labels_of,
     name_of,
 )
 from swiftlet_operator.plan import facts as say
@@ -49,8 +52,10 @@ from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
+from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.remake import made_anew
+from swiftlet_operator.plan.retire import doomed, guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.spread import replicas_spread
@@ -98,6 +103,8 @@ def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer
     going = blocked(world)
     if world.cluster.meta.deleting and not going.is_true:
         return farewell(world)
+    if not world.cluster.spec.paused:
+        world = replace(world, retired=retired(world))
     verdicts = check(world)
     base = basis(world, verdicts)
     if base is None or world.cluster.spec.paused:
@@ -117,9 +124,10 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     states = ring_states(world, hands_off=True)
     live = domains(world, states)
     reasons = why(world, is_valid=False)
-    facts = [*known, *_serving(world, states, live, reasons), say.progressing(world, {}, live), *_unknown()]
+    facts = [*known, *_serving(world, states, live, reasons), say.progressing(world, {}, live), policies_retired(world)]
+    facts += _unknown()
     return Actions(
-        patch=_finalizer(world),
+        patch=(*_finalizer(world), *(() if world.cluster.spec.paused else released(world))),
         status=(cluster_status(world, facts), *statuses(world, verdicts, states, waiting=ALL_WAIT)),
         events=events(world, facts),
         again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
@@ -154,12 +162,15 @@ def _make_true(
     anew = made_anew(world, wanted)
     applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in {*held, *anew})]
     reasons = why(asked, is_valid=known[0].is_true)
-    facts = [*known, *_facts(world, states, live, held, groups, reasons), _rotated(base, rotating)]
+    facts = [*known, *_facts(world, states, live, held, groups, reasons), policies_retired(asked)]
+    facts.append(_rotated(base, rotating))
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     orphans = _orphans(world, site, keep, states)
+    orphans += tuple(one for one in doomed(asked) if one not in orphans and not is_going(one))
     return Actions(
         first=tuple(keys),
+        guard=tuple(guards(asked, base)),
         create=(*credentials, *ring_objects),
         apply=(
             # Once all rings have their objects, so that the specs are written once.
@@ -179,6 +190,7 @@ def _make_true(
             *(() if base.secrets_wrong else mended(world, site) or _key_patches(rotating)),
             *let_go(world, states),
             *(unguarded(one) for one in orphans if is_guarded(one)),
+            *released(asked),
         ),
         delete=(*orphans, *replacing_now.delete, *(one for going in anew.values() for one in going)),
         force=replacing_now.force,
@@ -342,10 +354,13 @@ def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Seque
     uid = world.cluster.meta.uid
     prunable_kinds = {kind.kind for kind in PRUNED}
     chunks = {ring_map(site.name, state.task.ring, i) for state in states for i in range(state.chunks)}
+    # Of a policy that is retired the ring goes last (`swiftlet_operator.plan.retire`).
+    later = {f"object-{index}" for index in world.retired}
     found = []
     for (kind, name), one in sorted(world.children.items()):
         ours = any(owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or [])
         old_chunk = kind == CONFIG_MAP.kind and name.startswith(f"{site.name}-ring-") and name not in chunks
+        old_chunk = old_chunk and labels_of(one).get(RING_LABEL) not in later
         prunable = kind in prunable_kinds or (old_chunk and all(state.outcome for state in states))
         if ours and prunable and (kind, name) not in keep and not one["metadata"].get("deletionTimestamp"):
             found.append(one)

@@ -6,6 +6,7 @@ from swiftlet.crd import Fact
 from swiftlet_operator.manifests import ALLOW_DELETION, COMPONENT_LABEL, FINALIZER, Manifest, labels_of
 from swiftlet_operator.plan.actions import Actions
 from swiftlet_operator.plan.guard import unguard_all
+from swiftlet_operator.plan.retire import released_all
 from swiftlet_operator.world import World
 
 _MOST_NAMED = 5
@@ -35,4 +36,4 @@ def farewell(world: World) -> Actions:
     if world.cluster.spec.deletion_policy == "Delete":
         doomed = [one for one in world.children.values() if labels_of(one).get(COMPONENT_LABEL) in _KEPT]
         doomed += world.claims
-    return Actions(patch=tuple(unguard_all(world)), delete=tuple(doomed), release=True)
+    return Actions(patch=(*unguard_all(world), *released_all(world)), delete=tuple(doomed), release=True)

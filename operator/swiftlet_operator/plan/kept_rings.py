@@ -19,6 +19,7 @@ from swiftlet.crd import Resource, RingSpec
 from swiftlet.ring import Ring
 from swiftlet_operator.build.names import builder_map, ring_map
 from swiftlet_operator.build.ring_maps import BUILDER_KINDS, MOVED, REBALANCED_AT, SURPLUS
+from swiftlet_operator.checks import live_policies
 from swiftlet_operator.manifests import (
     ALLOW_NEW_RING,
     COMPONENT_LABEL,
@@ -65,7 +66,30 @@ def lost_rings(world: World) -> dict[str, list[str]]:
                 newest[ring] = (version, [pod])
             elif version == known_version > 0 and pod not in pods:
                 pods.append(pod)
-    return {ring: pods for ring, (version, pods) in newest.items() if version > _kept_version(world, ring)}
+    return {
+        ring: pods
+        for ring, (version, pods) in newest.items()
+        if not _is_retired(world, ring) and version > _kept_version(world, ring)
+    }
+
+
+def published_ring(world: World, ring: str) -> Ring | None:
+    """A ring as the services should have it, None when there is none or it can't be read."""
+    return _joined(_chunks(world, ring))
+
+
+def has_been(world: World, ring: str) -> bool:
+    """Whether anything speaks for a ring's having been laid out."""
+    told = any(one.rings.get(ring, 0) for reports in world.reports.values() for one in reports.values())
+    return told or bool(_chunks(world, ring)) or _has_pieces(world, ring) or bool(_published_version(world, ring))
+
+
+def _is_retired(world: World, ring: str) -> bool:
+    """Whether a ring's policy has been retired, and services only have not heard of it."""
+    index, known = ring.removeprefix("object-"), live_policies(world)
+    if not index.isdecimal() or not known or int(index) in known:
+        return False
+    return not any(one.spec.index == int(index) and not one.meta.deleting for one in world.policies)
 
 
 def kept_builder(world: World, ring: str, kind: Kind) -> bytes | None:

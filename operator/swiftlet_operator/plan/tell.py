@@ -30,6 +30,7 @@ from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
+from swiftlet_operator.plan.policy_use import with_use
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.trouble import STARTING, remembered
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
@@ -39,7 +40,7 @@ _WAITS = "StorageCluster {name} takes no change of it while it is paused or its 
 ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
 """Kinds of objects that wait while nothing at all may be changed."""
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
-_NEITHER = frozenset({"Maintenance", "Progressing", "Drained"})
+_NEITHER = frozenset({"Maintenance", "Progressing", "Drained", "PoliciesRetired"})
 """Conditions whose change is no trouble either way."""
 _EXPECTED = {
     "KeysRotated": ROTATING,
@@ -104,6 +105,7 @@ def statuses(
     usage = usage_of(world)
     for policy in world.policies:
         told(POLICY, policy, {})
+        found[-1] = with_use(world, policy, found[-1])
     for quota in world.quotas:
         told(QUOTA, quota, quota_fields(world, quota, usage))
     for user in world.users:

@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.ring import Ring
 from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
-from swiftlet_operator.reports import SERVING, AccountsReport, DeviceReport, RedisReport, Report, Reports, RingReport
+from swiftlet_operator.reports import (
+    SERVING,
+    AccountsReport,
+    DeviceReport,
+    PoliciesReport,
+    PolicyUse,
+    RedisReport,
+    Report,
+    Reports,
+    RingReport,
+)
 
 GIB = 1024**3
 NEWEST = 1_000_000
@@ -34,6 +44,7 @@ class Told:
     `laid_out`: the newest version of each ring; `version`: no newer one is in use. `accounts`: what container
     servers have counted.
     `full`: used share of a device. `kept`: rings that pods hand out. `redis`: what replicators say of Redis, by pod.
+    `uses`: what container servers have just counted of deprecated policies, by pod.
     """
 
     now_s: Callable[[], int]
@@ -54,6 +65,7 @@ class Told:
     laid_out: Callable[[], Mapping[str, int]] = lambda: dict.fromkeys(RINGS, NEWEST)
     kept: dict[str, Ring] = field(default_factory=dict)
     redis: dict[str, RedisReport] = field(default_factory=dict)
+    uses: dict[str, dict[int, PolicyUse]] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -82,8 +94,13 @@ class Told:
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),
             accounts=self.accounts.get(name) if service == "container" else None,
+            policies=self._policies(name) if service == "container" else None,
             redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
         )
+
+    def _policies(self, pod: str) -> PoliciesReport | None:
+        uses = self.uses.get(pod)
+        return PoliciesReport(float(self.now_s()), uses) if uses is not None else None
 
     @staticmethod
     def _moves_objects(pod: str, service: str) -> bool:

@@ -52,7 +52,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
         *("Ready", "SpecValid", "RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"),
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
-        *("ReplicasSpread", "PodsHealthy", "CertificateReady", "APIExposed"),
+        *("ReplicasSpread", "PodsHealthy", "CertificateReady", "APIExposed", "PoliciesRetired"),
     }
     assert scene.condition("Ready")[0] == "False"
 

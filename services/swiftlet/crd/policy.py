@@ -17,6 +17,7 @@ class StoragePolicySpec(View):
     index: Annotated[int, Field(ge=0, le=255)]
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$", max_length=64)]
     default: bool = False
+    deprecated: bool = False
     replicas: Replicas | None = None
     aggregate_below: Quantity = "1Mi"
     etag: Literal["md5", "xxh3"] = "md5"

@@ -1,0 +1,238 @@
+"""What is left of a StoragePolicy that is deprecated or being deleted, by what the pods say; and how that is told.
+
+Container servers count the copies of its containers, deleted ones too, and replicators tell whether devices hold any of
+its objects or remember deleted ones. When each of them has said twice in a row that there is nothing, the second time
+after all had said so for the first time, nothing can have slipped from one that was yet to look to one that had looked.
+
+Fault model: pods that are away, or have just started, prove nothing. Rings that can't be read hide who has to be asked:
+then nothing is proved either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from swiftlet.crd import Fact, Resource, StoragePolicySpec
+from swiftlet_operator.checks import counts, policies_of
+from swiftlet_operator.plan.actions import StatusOf
+from swiftlet_operator.plan.kept_rings import has_been, published_ring
+from swiftlet_operator.plan.sync import in_order, pod_of, ring_report
+from swiftlet_operator.reports import PoliciesReport
+from swiftlet_operator.rings import named
+from swiftlet_operator.world import World
+
+SKEW_S = 60.0
+"""How far the clocks of nodes may be apart."""
+NAMED_ACCOUNTS = 3
+
+Policy = Resource[StoragePolicySpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What may be left of a policy. It is `empty` when nothing is, and that is proved.
+
+    `silent`: pods and rings that don't say. `copies`: databases of its containers on all devices. `holding`: devices
+    with objects, or with tombstones. `settling`: nobody has found anything, but not everybody has looked twice.
+    """
+
+    containers: int = 0
+    objects: int = 0
+    accounts: int = 0
+    largest: tuple[str, ...] = ()
+    copies: int = 0
+    holding: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    settling: bool = False
+    is_default: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is proved that nothing is left."""
+        return not (self.copies or self.holding or self.silent or self.settling or self.is_default)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the looks of all concerned have in common."""
+
+    first_ended_s: list[float] = field(default_factory=list)
+    """When each had looked for the first time, and found nothing."""
+    last_began_s: list[float] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+    complete: bool = True
+    """Whether each of them has found nothing, and said so."""
+
+    @property
+    def proved_s(self) -> float:
+        """When all had looked for the first time."""
+        return max(self.first_ended_s, default=0.0)
+
+    def look(self, ended_s: float | None, began_s: float | None) -> None:
+        """One says since when it has found nothing, and when it began to look last."""
+        if ended_s is None or began_s is None:
+            self.complete = False
+            return
+        self.first_ended_s.append(ended_s)
+        self.last_began_s.append(began_s)
+
+    def is_proved(self, since_s: float = 0.0) -> bool:
+        """Whether each has looked once more since all had looked, and since then."""
+        after_s = max(self.proved_s, since_s) + SKEW_S
+        return self.complete and not self.silent and all(began_s >= after_s for began_s in self.last_began_s)
+
+
+def left(world: World, policy: Policy) -> Left:
+    """What the pods' reports say of a policy that is deprecated or being deleted."""
+    known = next((one for one in policies_of(world) if one.index == policy.spec.index), None)
+    if known is not None and known.default:
+        return Left(is_default=True)
+    servers, told = _containers(world, policy.spec.index)
+    devices, holding = _objects(world, f"object-{policy.spec.index}")
+    uses = [one.used[policy.spec.index] for one in told]
+    proved = servers.is_proved() and devices.is_proved(servers.proved_s)
+    copies = sum(use.copies for use in uses)
+    silent = (*servers.silent, *devices.silent)
+    return Left(
+        containers=sum(use.containers for use in uses),
+        objects=sum(use.objects for use in uses),
+        accounts=sum(use.accounts for use in uses),
+        largest=_largest(use.largest for use in uses),
+        copies=copies,
+        holding=tuple(sorted(holding)),
+        silent=tuple(dict.fromkeys(silent)),
+        settling=not proved,
+    )
+
+
+def _containers(world: World, index: int) -> tuple[_Seen, list[PoliciesReport]]:
+    seen, told = _Seen(), []
+    ring = published_ring(world, "container")
+    if ring is None:
+        seen.silent.append("ring container")
+        return seen, []
+    for pod in sorted({pod_of(device.name) for device in ring.devices if device is not None}):
+        report = world.report(pod, "container")
+        said = report.policies if report is not None else None
+        use = said.used.get(index) if said is not None else None
+        if said is None or use is None:
+            seen.silent.append(pod)
+            continue
+        told.append(said)
+        seen.look(use.empty_since_s, said.counted_at_s)
+    return seen, told
+
+
+def _objects(world: World, name: str) -> tuple[_Seen, set[str]]:
+    """Who has looked for objects, and the devices that hold some; those that left the ring are heard, too."""
+    seen, holding = _Seen(), _holding(world, name)
+    ring = published_ring(world, name)
+    if ring is None:
+        if has_been(world, name):
+            seen.silent.append(f"ring {name}")
+        return seen, holding
+    for device in sorted(one.name for one in ring.devices if one is not None):
+        report = ring_report(world, device, name)
+        if report is None:
+            seen.silent.append(device)
+        elif report.held != 0 or not in_order(report, ring.version, 0.0):
+            seen.complete = False
+        else:
+            seen.look(report.empty_since_s, report.synced_at_s)
+    return seen, holding
+
+
+def _holding(world: World, ring: str) -> set[str]:
+    return {
+        name
+        for reports in world.reports.values()
+        for report in reports.values()
+        for name, device in report.devices.items()
+        if ring in device.rings and device.rings[ring].held
+    }
+
+
+def _largest(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Accounts in the order in which servers name them, each server's first ones first."""
+    ranked = [(rank, account) for names in lists for rank, account in enumerate(names)]
+    return tuple(dict.fromkeys(account for _, account in sorted(ranked)))[:NAMED_ACCOUNTS]
+
+
+def in_use(world: World, policy: Policy) -> Fact:
+    """Whether anything is left of a policy that is deprecated or being deleted."""
+    if policy.meta.deleting and not counts(world, policy):
+        return Fact("InUse", "False", "Empty", "nothing is left of it; its ring and its settings are taken away")
+    found = left(world, policy)
+    way_out = f"kubectl swiftlet policy {policy.meta.name} lists the containers; the guide says how to copy them"
+    if found.is_default:
+        message = f"{policy.spec.name} is the default policy: set default: true on another StoragePolicy first"
+        return Fact("InUse", "True", "IsDefault", message)
+    if found.containers or found.accounts:
+        message = (
+            f"{_count(found.containers, 'container')} with {_count(found.objects, 'object')} use it, in "
+            f"{_accounts(found)}: copy them to containers of another policy, and delete them. {way_out}"
+        )
+        return Fact("InUse", "True", "ContainersUseIt", message)
+    if found.silent:
+        message = f"nobody can prove that nothing is left of it: {named(found.silent)} does not say what it has"
+        return Fact("InUse", "Unknown", "NotProved", message)
+    if found.copies:
+        message = (
+            f"no container uses it, but {found.copies} copies of databases of deleted ones are remembered: they are "
+            "forgotten a week after the deletion (cluster.reclaim_age_s)"
+        )
+        return Fact("InUse", "True", "DeletionsRemembered", message)
+    if found.holding:
+        message = (
+            f"no container uses it, but {named(found.holding)} holds objects or remembers deleted ones: those are "
+            "forgotten a week after the deletion (cluster.reclaim_age_s)"
+        )
+        return Fact("InUse", "True", "ObjectsLeft", message)
+    if found.settling:
+        message = "nothing of it has been found; that is proved when all pods have looked once more"
+        return Fact("InUse", "Unknown", "NotProved", message)
+    return Fact("InUse", "False", "Empty", "nothing is left of it, and it can be deleted")
+
+
+def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
+    """The status of a policy with what is left of it, as far as that matters to anybody."""
+    fact = in_use(world, policy) if policy.meta.deleting or policy.spec.deprecated else None
+    if fact is None:
+        stale = any(one.type == "InUse" for one in policy.conditions)
+        message = "what uses it is counted while it is deprecated or being deleted"
+        return replace(told, facts=(*told.facts, Fact("InUse", "Unknown", "NotCounted", message))) if stale else told
+    ready, *others = told.facts
+    if policy.meta.deleting:
+        ready = Fact("Ready", "False", "Retiring", f"no new containers get it. {fact.message}")
+    elif ready.is_true:
+        ready = Fact("Ready", "True", "Deprecated", "no new containers get it, and those that have it go on")
+    return replace(told, facts=(ready, fact, *others))
+
+
+def policies_retired(world: World) -> Fact:
+    """Whether nothing is left of the policies that are deprecated or being deleted."""
+    leaving = [one for one in world.policies if one.meta.deleting or one.spec.deprecated]
+    if not leaving:
+        message = "no StoragePolicy is deprecated or being deleted"
+        return Fact("PoliciesRetired", "False", "NotWanted", message)
+    facts = {one.meta.name: in_use(world, one) for one in leaving}
+    using = {name: fact for name, fact in facts.items() if fact.status != "False"}
+    if not using:
+        return Fact("PoliciesRetired", "True", "Empty", f"nothing is left of {named(sorted(facts))}")
+    name, fact = min(using.items(), key=lambda one: (one[1].status != "True", one[0]))
+    more = f"; and {len(using) - 1} more are in use" if len(using) > 1 else ""
+    return Fact("PoliciesRetired", "False", fact.reason, f"StoragePolicy {name}: {fact.message}{more}")
+
+
+def _accounts(found: Left) -> str:
+    if not found.largest:
+        return "accounts that are not known yet"
+    more = found.accounts - len(found.largest)
+    names = ", ".join(found.largest)
+    noun = "account" if found.accounts == 1 else "accounts"
+    return f"{noun} {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
