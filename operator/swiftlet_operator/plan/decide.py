@@ -51,6 +51,7 @@ from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
+from swiftlet_operator.plan.logins import awaits_proxies, live_logins, logins_of
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
@@ -128,7 +129,10 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     facts += _unknown()
     return Actions(
         patch=(*_finalizer(world), *(() if world.cluster.spec.paused else released(world))),
-        status=(cluster_status(world, facts), *statuses(world, verdicts, states, waiting=ALL_WAIT)),
+        status=(
+            cluster_status(world, facts),
+            *statuses(world, verdicts, states, live_logins(world), waiting=ALL_WAIT),
+        ),
         events=events(world, facts),
         again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
     )
@@ -153,6 +157,7 @@ def _make_true(
     site = replace(site, redis_digest=redis_digest(world, site, password))
     keys = _keys(base, site, fresh)
     credentials, logins = access(world, site, fresh, verdicts)
+    users = build_users(site, logins)
     rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(asked, base, site, states)
     wanted = [*_certificate(asked, world, site), *build(site)]
@@ -168,6 +173,9 @@ def _make_true(
     keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
     orphans = _orphans(world, site, keep, states)
     orphans += tuple(one for one in doomed(asked) if one not in orphans and not is_going(one))
+    told = statuses(
+        asked, verdicts, states, logins_of(world, users), waiting=frozenset(kind.kind for kind in base.kept)
+    )
     return Actions(
         first=tuple(keys),
         guard=tuple(guards(asked, base)),
@@ -175,7 +183,7 @@ def _make_true(
         apply=(
             # Once all rings have their objects, so that the specs are written once.
             () if ring_objects else (build_accepted(site, base.specs),),
-            (build_users(site, logins),),
+            (users,),
             *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
             tuple(quotas(world, site, verdicts)),
             tuple(() if base.secrets_wrong else copied(world, site)),
@@ -196,10 +204,14 @@ def _make_true(
         force=replacing_now.force,
         status=(
             cluster_status(world, facts, site, states, rotating),
-            *statuses(asked, verdicts, states, waiting=frozenset(kind.kind for kind in base.kept)),
+            *told,
         ),
         events=events(world, facts),
-        again_in_s=min(_again(states, held, facts, replacing_now), rotating.again_in_s or LOOK_AGAIN_S),
+        again_in_s=min(
+            _again(states, held, facts, replacing_now),
+            rotating.again_in_s or LOOK_AGAIN_S,
+            BUSY_S if awaits_proxies(told) else LOOK_AGAIN_S,
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from swiftlet_operator.world import World
 SKEW_S = 60.0
 """How far the clocks of nodes may be apart."""
 NAMED_ACCOUNTS = 3
+RETIRING = "Retiring"
 
 Policy = Resource[StoragePolicySpec]
 
@@ -204,7 +205,7 @@ def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
         return replace(told, facts=(*told.facts, Fact("InUse", "Unknown", "NotCounted", message))) if stale else told
     ready, *others = told.facts
     if policy.meta.deleting:
-        ready = Fact("Ready", "False", "Retiring", f"no new containers get it. {fact.message}")
+        ready = Fact("Ready", "False", RETIRING, f"no new containers get it. {fact.message}")
     elif ready.is_true:
         ready = Fact("Ready", "True", "Deprecated", "no new containers get it, and those that have it go on")
     return replace(told, facts=(ready, fact, *others))

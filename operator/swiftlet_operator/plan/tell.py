@@ -30,7 +30,8 @@ from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
-from swiftlet_operator.plan.policy_use import with_use
+from swiftlet_operator.plan.logins import NOT_SERVED, SILENT, Logins, with_login
+from swiftlet_operator.plan.policy_use import RETIRING, with_use
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.trouble import STARTING, remembered
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
@@ -42,6 +43,8 @@ ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "Progressing", "Drained", "PoliciesRetired"})
 """Conditions whose change is no trouble either way."""
+PART_ALTHOUGH = frozenset({NOT_SERVED, SILENT, RETIRING})
+"""Reasons for which an object is not ready although it has been made part of the cluster."""
 _EXPECTED = {
     "KeysRotated": ROTATING,
     "FailureTableShared": frozenset({"NotUsed"}),
@@ -85,7 +88,12 @@ def _proxies(world: World) -> dict[str, object]:
 
 
 def statuses(
-    world: World, verdicts: Sequence[Verdict], states: Sequence[RingState], *, waiting: Collection[str] = ()
+    world: World,
+    verdicts: Sequence[Verdict],
+    states: Sequence[RingState],
+    logins: Logins,
+    *,
+    waiting: Collection[str] = (),
 ) -> list[StatusOf]:
     """What the objects around the cluster are told; nothing new of the kinds in `waiting` becomes part of it."""
     wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
@@ -110,6 +118,7 @@ def statuses(
         told(QUOTA, quota, quota_fields(world, quota, usage))
     for user in world.users:
         told(USER, user, {"secretName": credentials_name(user), **user_fields(world, user, usage)})
+        found[-1] = with_login(world, user, logins, found[-1])
     for ring in world.ring_objects:
         state = outcomes.get(ring.spec.ring_name)
         if state is not None and not waits(RING, ring):
@@ -125,7 +134,9 @@ def statuses(
 def _is_part(one: Resource[Any]) -> bool:
     """Whether an object, as it is now, has been made part of the cluster already."""
     return any(
-        found.type == "Ready" and found.status == "True" and found.observed_generation == one.meta.generation
+        found.type == "Ready"
+        and (found.status == "True" or found.reason in PART_ALTHOUGH)
+        and found.observed_generation == one.meta.generation
         for found in one.conditions
     )
 

@@ -44,7 +44,8 @@ class Told:
     `laid_out`: the newest version of each ring; `version`: no newer one is in use. `accounts`: what container
     servers have counted.
     `full`: used share of a device. `kept`: rings that pods hand out. `redis`: what replicators say of Redis, by pod.
-    `uses`: what container servers have just counted of deprecated policies, by pod.
+    `uses`: what container servers have just counted of deprecated policies, by pod. `users`: the version of the users
+    file that a proxy uses, `workers` those of its processes, by pod.
     """
 
     now_s: Callable[[], int]
@@ -66,6 +67,8 @@ class Told:
     kept: dict[str, Ring] = field(default_factory=dict)
     redis: dict[str, RedisReport] = field(default_factory=dict)
     uses: dict[str, dict[int, PolicyUse]] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)
+    workers: dict[str, frozenset[str | None]] = field(default_factory=dict)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -94,6 +97,8 @@ class Told:
             rdma_missing=self.rdma_missing.get(name),
             devices=self._devices(name, service),
             accounts=self.accounts.get(name) if service == "container" else None,
+            users=self.users.get(name) if service == "proxy" else None,
+            workers=self.workers.get(name, frozenset()) if service == "proxy" else frozenset(),
             policies=self._policies(name) if service == "container" else None,
             redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
         )

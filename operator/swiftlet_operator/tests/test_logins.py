@@ -53,7 +53,7 @@ async def test_nobody_makes_a_reseller_admin_by_a_storage_user_alone() -> None:
 
     scene.cluster["spec"]["auth"] = {"users": [{"account": "admin", "user": "root", "roles": ["reseller_admin"]}]}
     await scene.settle()
-    assert ready(scene, "root")[0] == "Accepted"
+    assert ready(scene, "root")[0] == "ProxiesSilent"
     assert users_of(scene)["admin:root"][0] == ["user", "reseller_admin"]
     assert "root-credentials" in scene.kube.names("Secret")
 
@@ -126,12 +126,12 @@ async def test_a_newcomer_takes_over_nobody_s_login() -> None:
     await scene.settle()
     assert users_of(scene) == before
     assert ready(scene, "aaa")[0] == "UserTwice"
-    assert ready(scene, "tester")[0] == "Accepted"
+    assert ready(scene, "tester")[0] == "ProxiesSilent"
 
     # The login is free when its StorageUser is gone.
     del scene.kube.objects["StorageUser", "data", "tester"]
     await scene.settle()
-    assert ready(scene, "aaa")[0] == "Accepted"
+    assert ready(scene, "aaa")[0] == "ProxiesSilent"
     assert users_of(scene)["test:tester"] == (["user"], "hash(x)")
 
 
@@ -140,7 +140,7 @@ async def test_of_two_that_nobody_has_accepted_the_older_one_has_the_login() -> 
     user(scene, "zoe", {"account": "test", "user": "tester"}, made="2027-01-15T09:00:00Z")
     user(scene, "aaa", {"account": "test", "user": "tester"}, made="2027-01-15T09:00:01Z")
     await scene.settle()
-    assert ready(scene, "zoe")[0] == "Accepted"
+    assert ready(scene, "zoe")[0] == "ProxiesSilent"
     assert ready(scene, "aaa")[0] == "UserTwice"
 
 

@@ -21,6 +21,7 @@ from swiftlet.main.quotas import use_quotas
 from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
+from swiftlet.main.shared_versions import SharedVersions
 from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.settings import ProxySection, ProxySettings
@@ -32,9 +33,15 @@ from swiftlet.web.serve import ServeOptions
 
 
 def create_app(
-    settings: ProxySettings, certificates: Certificates | None = None, changes: SharedChanges | None = None
+    settings: ProxySettings,
+    certificates: Certificates | None = None,
+    changes: SharedChanges | None = None,
+    versions: SharedVersions | None = None,
 ) -> web.Application:
-    """The API server's application; keeps `certificates` up to date, and shares `changes` with other processes."""
+    """The API server's application; keeps `certificates` up to date.
+
+    It shares `changes`, and the `versions` of the users file in use, with other processes.
+    """
     app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
@@ -44,7 +51,7 @@ def create_app(
     listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
-    users = use_users(app, settings.auth)
+    users = use_users(app, settings.auth, versions)
     api = SwiftApi(
         listings=listings,
         objects=objects,
@@ -106,7 +113,7 @@ def run(settings: ProxySettings) -> int:
     """Serve until asked to end; the exit code."""
     section = settings.proxy
     # Made here, before there are workers, so that all of them share them.
-    certificates, changes = certificates_of(section), SharedChanges()
+    certificates, changes, versions = certificates_of(section), SharedChanges(), SharedVersions(section.workers)
     options = ServeOptions(
         drain_s=settings.drain_s,
         idle_s=section.idle_drain_s,
@@ -118,6 +125,6 @@ def run(settings: ProxySettings) -> int:
     )
 
     def app() -> web.Application:
-        return create_app(settings, certificates, changes)
+        return create_app(settings, certificates, changes, versions)
 
     return serve_app(app, section.host, section.port, options, section.workers)

@@ -11,8 +11,10 @@ from swiftlet.api.core import SwiftApi
 from swiftlet.auth.users import Users
 from swiftlet.main.background import in_background
 from swiftlet.main.reloading import keep_current
+from swiftlet.main.shared_versions import SharedVersions
 from swiftlet.settings import AuthSection
 from swiftlet.web.statusz import STATUS
+from swiftlet.web.workers import worker_number
 
 FAILURES = Counter("swiftlet_users_load_failures_total", "Changed users files that could not be used.")
 
@@ -28,9 +30,23 @@ def keep_revocations(app: web.Application, api: SwiftApi, interval_s: float) -> 
     app[STATUS].add("revocations", lambda: len(api.revocations.revoked))
 
 
-def use_users(app: web.Application, auth: AuthSection) -> Users:
-    """The users of `app`, kept up to date while it runs; SettingsError when the file can't be used at all."""
+def use_users(app: web.Application, auth: AuthSection, versions: SharedVersions | None = None) -> Users:
+    """The users of `app`, kept up to date while it runs; SettingsError when the file can't be used at all.
+
+    `versions`: those of the file that the workers of the service use.
+    """
     users = Users(auth.users_file)
-    keep_current(app, "users file", users.reload, FAILURES, auth.users_check_interval_s)
+    shared = versions or SharedVersions()
+
+    def tell() -> None:
+        shared.tell(worker_number() if versions is not None else 0, users.version)
+
+    def of_workers() -> list[str | None]:
+        tell()
+        return shared.all()
+
+    tell()
+    keep_current(app, "users file", users.reload, FAILURES, auth.users_check_interval_s, tell)
     app[STATUS].add("users", lambda: users.version)
+    app[STATUS].add("usersOfWorkers", of_workers)
     return users

@@ -30,6 +30,12 @@ _ENDINGS = frozenset({signal.SIGTERM, signal.SIGINT})
 _WATCHED = frozenset({*_ENDINGS, signal.SIGCHLD})
 
 _log = get_logger("workers")
+_number = 0
+
+
+def worker_number() -> int:
+    """This process's place among the workers of its service, from 0; 0 too where there are none."""
+    return _number
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,8 @@ class Workers:
 
     def _as_worker(self, worker: _Worker) -> int:
         """What the child does; its exit code. Must not return into the parent's code."""
+        global _number
+        _number = worker.number
         try:
             # A terminal sends Ctrl-C to all processes at once; the parent passes it on as SIGTERM, once.
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,130 @@
+"""Whether the proxies take the logins that the cluster's StorageUsers stand for.
+
+Each proxy says of which users file its processes use the digest. A file has the lines of all users, and changes with
+any of them; so what all proxies once took of a user is noted in its status, as a digest of the user's line, and holds
+for as long as the line is the same.
+
+Fault model: proxies are away or have just started, kubelets are late with the Secret, a worker of a proxy can't read
+the file. Who is ready and says nothing is late; nothing is known when no proxy says anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import yaml
+
+from swiftlet.crd import Fact, Resource, StorageUserSpec
+from swiftlet_operator.build.settings import USERS_FILE
+from swiftlet_operator.build.site import PROXY
+from swiftlet_operator.manifests import SECRET, USER, Manifest, digest_of, name_of
+from swiftlet_operator.plan.actions import StatusOf
+from swiftlet_operator.plan.sync import is_ready
+from swiftlet_operator.reports import Report
+from swiftlet_operator.rings import named
+from swiftlet_operator.world import World
+
+NOT_SERVED = "NotServedYet"
+SILENT = "ProxiesSilent"
+SERVED = "served"
+"""Field of a StorageUser's status: the digest of the line that all proxies took last."""
+_VERSION = 8
+"""Hex digits of a file's digest that proxies tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Digests of the lines of the users file, and the proxies that use another file or don't say.
+
+    `asked`: how many proxies are ready; `heard`: whether one of them says anything.
+    """
+
+    lines: Mapping[tuple[str, str], str]
+    late: tuple[str, ...]
+    asked: int
+    heard: bool
+
+    @property
+    def settled(self) -> bool:
+        """Whether all proxies use the file."""
+        return self.heard and not self.late
+
+
+def logins_of(world: World, users: Manifest | None) -> Logins:
+    """How the proxies stand to a users file, given as the Secret with it."""
+    content = _file_in(users)
+    version = hashlib.sha256(content).hexdigest()[:_VERSION]
+    pods = [pod for pod in world.pods if _has_proxy(pod) and is_ready(pod)]
+    reports = {name_of(pod): world.report(name_of(pod), PROXY) for pod in pods}
+    late = tuple(sorted(pod for pod, report in reports.items() if not _uses(report, version)))
+    return Logins(_lines(content), late, len(pods), any(report is not None for report in reports.values()))
+
+
+def live_logins(world: World) -> Logins:
+    """The same of the users file as it is now."""
+    return logins_of(world, world.child(SECRET, f"{world.cluster.meta.name}-users"))
+
+
+def _file_in(users: Manifest | None) -> bytes:
+    try:
+        return base64.b64decode(((users or {}).get("data") or {}).get(USERS_FILE, ""), validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _has_proxy(pod: Manifest) -> bool:
+    return any(container["name"] == PROXY for container in pod["spec"].get("containers") or [])
+
+
+def _uses(report: Report | None, version: str) -> bool:
+    return report is not None and report.users == version and report.workers <= {version}
+
+
+def _lines(content: bytes) -> dict[tuple[str, str], str]:
+    try:
+        entries = yaml.safe_load(content) or []
+        return {(str(one["account"]), str(one["user"])): digest_of(one) for one in entries}
+    except (yaml.YAMLError, KeyError, TypeError):
+        # Somebody wrote into it; it will be written anew.
+        return {}
+
+
+def with_login(world: World, user: Resource[StorageUserSpec], logins: Logins, told: StatusOf) -> StatusOf:
+    """The status of a user: one that is part of the cluster is ready only when all proxies take its login."""
+    if not told.facts[0].is_true:
+        return told
+    fact, changed = _login(world, user, logins)
+    return replace(told, facts=(fact,), fields={**told.fields, **changed})
+
+
+def awaits_proxies(statuses: Iterable[StatusOf]) -> bool:
+    """Whether a user is to be ready as soon as the proxies say so, which no event announces."""
+    return any(one.kind == USER and one.facts[0].reason == NOT_SERVED for one in statuses)
+
+
+def _login(world: World, user: Resource[StorageUserSpec], logins: Logins) -> tuple[Fact, dict[str, str]]:
+    line = logins.lines.get((user.spec.account, user.spec.user))
+    status = (world.own.get((USER.kind, user.meta.name)) or {}).get("status") or {}
+    before = status.get(SERVED) or ""
+    if line is None:
+        return Fact("Ready", "False", NOT_SERVED, "the users file does not have it yet"), _changed(before, "")
+    if not logins.heard:
+        which = f"none of the {logins.asked} proxies that are ready" if logins.asked else "no proxy is ready, so none"
+        return Fact("Ready", "Unknown", SILENT, f"{which} says which users it knows"), _kept(before, line)
+    if logins.settled or line == before:
+        return Fact("Ready", "True", "Accepted", "all proxies take its login"), _changed(before, line)
+    message = f"{named(logins.late)} does not say yet that it takes the login; that takes a minute or two"
+    return Fact("Ready", "False", NOT_SERVED, message), _changed(before, "")
+
+
+def _kept(before: str, line: str) -> dict[str, str]:
+    """What was noted of another line is forgotten: nobody knows who still uses that one."""
+    return _changed(before, before if before == line else "")
+
+
+def _changed(before: str, now: str) -> dict[str, str]:
+    return {} if before == now else {SERVED: now}
