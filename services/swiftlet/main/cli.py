@@ -13,6 +13,7 @@ from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import RingError
 
 _LATER: dict[str, tuple[str, str, str]] = {
+    "policy": ("swiftlet.main.policy_command", "policy", "Look at storage policies."),
     "replicator": ("swiftlet.main.replicator_command", "replicator", "Run the replicator of some devices."),
     "rdma": ("swiftlet.main.rdma", "rdma", "Find out whether RDMA can be used here."),
     "ring": ("swiftlet.main.ring", "ring", "Make, change and inspect rings."),

@@ -24,6 +24,7 @@ from swiftlet.storage.claim_routes import ClaimRoutes
 from swiftlet.storage.container_metrics import DURATION, REQUESTS
 from swiftlet.storage.json_requests import Answer, answered, parsed, read_signed
 from swiftlet.storage.listing_routes import SyncRoutes, rows_of
+from swiftlet.storage.policy_routes import PolicyRoutes
 from swiftlet.storage.row_stream import RowStreams
 from swiftlet.storage.shard_routes import ShardRoutes
 from swiftlet.storage.sharded import ShardedReplicas
@@ -62,6 +63,7 @@ class ContainerServer:
         self.stores = stores
         self.key = key
         self.shards = ShardRoutes(stores)
+        self.policies = PolicyRoutes(stores)
         self.sync = SyncRoutes(stores, key, placed or {})
         self.claims = ClaimRoutes(stores, reporter, sharded)
         self._sharded = sharded or {}
@@ -252,6 +254,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("POST", f"{claims}/settle/many", server.claims.settle_claims, small),
         ("POST", f"{claims}/cancel", server.claims.cancel_claim, small),
         ("POST", f"{claims}/cancel/many", server.claims.cancel_claims, small),
+        ("POST", "/v1/policies/{device}", server.policies.policy_containers, small),
         ("GET", sync, server.sync.knock, small),
         ("POST", sync + "/{kind}", server.sync.databases, small),
         ("GET", sync + "/{kind}", server.sync.held_partitions, small),

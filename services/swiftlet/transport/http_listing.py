@@ -34,13 +34,14 @@ from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_databases import HttpDatabases
 from swiftlet.transport.http_databases import database_path as _sync
+from swiftlet.transport.http_policies import HttpPolicies
 from swiftlet.transport.http_shards import HttpShards
 from swiftlet.transport.node_streams import NoStreams
 from swiftlet.transport.row_streams import RowStreams
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
-class HttpListingTransport(HttpClaims, HttpDatabases, HttpShards):
+class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     """`ListingTransport`, `ListingSyncTransport` and `ShardTransport` over a shared pool of connections."""
 
     def __init__(self, client: NodeClient) -> None:

@@ -1,0 +1,68 @@
+"""Which containers of a storage policy a container server has, over HTTP.
+
+Fault model: as in `swiftlet.transport.http_listing`; a server of a version before answers that it knows no such
+request, which is a NodeError.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swiftlet.model import DatabaseId, DatabaseName
+from swiftlet.ring.model import Device
+from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.http_claims import well_formed
+from swiftlet.transport.wire import WireError, array, flag, number
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContainer:
+    """A container of a policy, as one of its replicas has it."""
+
+    id: DatabaseId
+    name: DatabaseName
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPage:
+    """Some of a device's containers of a policy, by partition and digest.
+
+    `upto`: the last database that was looked at, None for none. `more`: whether there are others behind it.
+    """
+
+    containers: Sequence[PolicyContainer]
+    upto: DatabaseId | None
+    more: bool
+
+
+class HttpPolicies(ABC):
+    """A question over the requests of the class that this is a part of."""
+
+    @abstractmethod
+    async def _call(
+        self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
+    ) -> dict[str, Any]:
+        """A request to a device and the JSON of its answer."""
+
+    async def policy_containers(self, device: Device, policy: int, after: DatabaseId | None) -> PolicyPage:
+        """The next page of the containers of a policy that a device has databases of. NodeError, DeviceFailed."""
+        body = {"policy": policy, "after": None if after is None else wire.id_to_wire(after)}
+        answer = await self._call(device, "POST", f"/v1/policies/{device.device}", {}, body)
+        with well_formed(device):
+            upto = None if answer.get("upto") is None else wire.id_from_text(answer["upto"])
+            more = flag(answer, "more")
+            if more and upto is None:
+                raise WireError("there is more behind a page without an end")
+            return PolicyPage([_container(one) for one in array(answer, "containers")], upto, more)
+
+
+def _container(fields: object) -> PolicyContainer:
+    if not isinstance(fields, dict):
+        raise WireError("a container is not an object")
+    id = wire.id_from_text(fields.get("id"))
+    return PolicyContainer(id, wire.name_from_wire(fields), number(fields, "objects"), number(fields, "bytes"))
