@@ -16,6 +16,9 @@ from swiftlet_operator.world import World
 TWICE = "UserTwice"
 RESERVED = "AccountReserved"
 NOT_ALLOWED = "RoleNotAllowed"
+NOT_SERVED = "NotServedYet"
+SILENT = "ProxiesSilent"
+"""For these two a StorageUser is not ready although it has its login: proxies have yet to say that they take it."""
 
 
 class Refusal(NamedTuple):
@@ -66,7 +69,9 @@ def _holder(world: World, login: str) -> str:
 
 
 def _age(world: World, user: Resource[StorageUserSpec]) -> tuple[bool, str, str]:
-    accepted = any(one.type == "Ready" and one.status == "True" for one in user.conditions)
+    accepted = any(
+        one.type == "Ready" and (one.status == "True" or one.reason in (NOT_SERVED, SILENT)) for one in user.conditions
+    )
     live = world.own.get((USER.kind, user.meta.name)) or {}
     made = str((live.get("metadata") or {}).get("creationTimestamp") or "")
     return not accepted, made, user.meta.name

@@ -51,7 +51,6 @@ from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
-from swiftlet_operator.plan.logins import awaits_proxies, live_logins, logins_of
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
@@ -59,6 +58,7 @@ from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.retire import doomed, guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.served import awaits_proxies, live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
 from swiftlet_operator.plan.trouble import TYPE as PODS_HEALTHY

@@ -13,6 +13,7 @@ from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.secrets import credentials_name, endpoint
 from swiftlet_operator.build.site import PROXY
 from swiftlet_operator.checks import AWAITED, Verdict
+from swiftlet_operator.logins import NOT_SERVED, SILENT
 from swiftlet_operator.manifests import (
     CLUSTER,
     COMPONENT_LABEL,
@@ -30,9 +31,9 @@ from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
-from swiftlet_operator.plan.logins import NOT_SERVED, SILENT, Logins, with_login
 from swiftlet_operator.plan.policy_use import RETIRING, with_use
 from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.plan.served import Logins, with_login
 from swiftlet_operator.plan.trouble import STARTING, remembered
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
 from swiftlet_operator.world import World

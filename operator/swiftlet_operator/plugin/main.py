@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from swiftlet import __version__
-from swiftlet_operator.plugin import bundle, drain, render
+from swiftlet_operator.plugin import bundle, drain, policy, render
 from swiftlet_operator.plugin.findings import findings, worst
 from swiftlet_operator.plugin.gather import clusters_of, look
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError, without_none
 
+_MOST = 10_000
 _TARGET = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?")
 
 
@@ -59,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--wait", action="store_true", help="until they are reported empty")
     command.add_argument("--timeout", type=float, default=86400.0, metavar="SECONDS", help="of --wait (default a day)")
     command.set_defaults(run=_drain)
+    text = "the containers that use a storage policy, and whether it can go"
+    command = commands.add_parser("policy", parents=[common], help=text, description=text)
+    command.add_argument("name", help="of the StoragePolicy")
+    command.add_argument("--limit", type=_limit, default=100, metavar="N", help="containers to list (default 100)")
+    command.add_argument("--after", metavar="PLACE", help="begin where a list that was cut short ended")
+    command.set_defaults(run=_policy)
     text = "an archive for those who help: objects without secrets, events, logs, reports, metrics"
     command = commands.add_parser("support-bundle", parents=[common], help=text, description=text)
     command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
@@ -77,6 +84,12 @@ def _where_options(default: str | None) -> argparse.ArgumentParser:
     ):
         options.add_argument(*flags, default=default, help=text)
     return options
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST}")
+    return int(text)
 
 
 def _target(text: str) -> str:
@@ -141,6 +154,13 @@ def _drain(kubectl: Kubectl, options: argparse.Namespace) -> int:
         return 0
     sys.stderr.write(f"error: not empty after {options.timeout:.0f} s; data is still being moved, or see health\n")
     return 1
+
+
+def _policy(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    namespace = options.namespace or kubectl.namespace()
+    found = policy.find(kubectl, namespace, options.name, options.limit, options.after)
+    _print(found.lines)
+    return 0 if found.usage["whole"] else 1
 
 
 def _bundle(kubectl: Kubectl, options: argparse.Namespace) -> int:

@@ -73,6 +73,12 @@ def main(arguments: list[str]) -> None:
         sys.stdout.write(state["raw"][raw])
     elif words[0] == "get":
         get(state, arguments, words[1:])
+    elif words[0] == "exec":
+        command = arguments[arguments.index("--") + 1 :]
+        answer = state.get("exec", {}).get(words[1])
+        if answer is None:
+            fail(f"the fake runs nothing in {words[1]}: {command}")
+        sys.stdout.write(str(answer))
     elif words[0] == "patch":
         patch(state, path, arguments, words[1], words[2])
     else:

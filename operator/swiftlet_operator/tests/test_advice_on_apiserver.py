@@ -423,7 +423,8 @@ async def test_another_object_is_accepted_when_the_advice_is_taken(
 
     await advised(case)
     await case.cluster.settle()
-    assert (await case.told(kind, name, "Ready"))[0] in {"Accepted", "Published"}
+    # There are no proxies here that could say that they take a login.
+    assert (await case.told(kind, name, "Ready"))[0] in {"Accepted", "Published", "ProxiesSilent"}
 
 
 async def test_of_two_quotas_one_is_merged_into_the_other(apiserver: ApiServer, kube: Counting) -> None:
@@ -460,6 +461,21 @@ async def test_what_one_object_alone_can_get_wrong_is_refused_at_once(
         await case.edit({"pools": [pool]})
 
 
+async def test_a_default_that_is_deprecated_is_refused_at_once_and_its_advice_can_be_taken(
+    apiserver: ApiServer, kube: Counting
+) -> None:
+    case = await settled(apiserver, kube)
+    await case.policy("main", 0, default=True)
+    await case.policy("gold", 1)
+    with pytest.raises(KubeInvalid, match="set default: true on another StoragePolicy first"):
+        await case.kube.patch(POLICY, case.namespace, "main", {"spec": {"deprecated": True}})
+    await case.kube.patch(POLICY, case.namespace, "main", {"spec": {"deprecated": True, "default": False}})
+    await case.kube.patch(POLICY, case.namespace, "gold", {"spec": {"default": True}})
+    await case.cluster.settle()
+    assert (await case.told(CLUSTER, "store", "SpecValid"))[0] == "Valid"
+    assert (await case.told(POLICY, "main", "Ready"))[0] == "Deprecated"
+
+
 async def test_an_assignment_to_an_unknown_level_is_refused_at_once(apiserver: ApiServer, kube: Counting) -> None:
     case = await settled(apiserver, kube)
     assignments = [{"level": "nobody", "account": "test"}]
@@ -488,5 +504,5 @@ async def test_a_ring_object_with_another_part_power_is_made_again_with_the_ring
 def test_every_refusal_is_tried() -> None:
     reasons = set(re.findall(r'Verdict\(\s*"(\w+)"', inspect.getsource(checks)))
     reasons |= {logins.TWICE, logins.RESERVED, logins.NOT_ALLOWED}
-    tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", *REFUSED_AT_ONCE}
+    tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", "DefaultDeprecated", *REFUSED_AT_ONCE}
     assert reasons == tried | EXEMPT

@@ -408,6 +408,12 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "spec",
         "aggregateBelow may be 64Mi at most, larger objects gain nothing from sharing a file",
     ),
+    (
+        "StoragePolicy",
+        {"default": True, "deprecated": True},
+        "spec",
+        "a deprecated policy can't be the default: set default: true on another StoragePolicy first",
+    ),
     ("StoragePolicy", {"etag": "sha1"}, "spec.etag", 'Unsupported value: "sha1": supported values: "md5", "xxh3"'),
     (
         "StorageQuota",

@@ -15,6 +15,7 @@ import pytest
 
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import chunks
+from swiftlet_operator.build.settings import DIRECTORY, FILE
 from swiftlet_operator.plugin import drain
 from swiftlet_operator.plugin.bundle import OPERATOR
 from swiftlet_operator.plugin.devices import Place, places
@@ -27,6 +28,13 @@ from swiftlet_operator.tests import fake_kubectl
 LABELS = {"app.kubernetes.io/instance": "store", "app.kubernetes.io/managed-by": "swiftlet-operator"}
 REPOSITORY = Path(__file__).parents[3]
 SECRET_WORD = "dGhpcy1tdXN0LW5vdC1iZS1zZWVu"
+USED: dict[str, Any] = {
+    "containers": [{"account": "AUTH_test", "container": "photos", "objects": 3, "bytes": 70}],
+    "more": None,
+    "unheard": {},
+    "whole": True,
+}
+"""What a proxy's pod says of the containers of a policy."""
 
 
 def thing(kind: str, name: str, labels: dict[str, str] | None = None, **rest: Any) -> dict[str, Any]:
@@ -104,6 +112,7 @@ def state() -> dict[str, Any]:
         thing("Ring", "store-object-0", spec={**reference, "type": "object"}, status=published),
         thing("StorageUser", "anna", spec=user, status={"secretName": "anna-credentials"}),
         thing("StorageUser", "stranger", spec={"clusterRef": {"name": "other"}}),
+        thing("StoragePolicy", "gold", spec={**reference, "name": "Gold", "index": 1}, status={"conditions": []}),
         thing("StatefulSet", "store-disks", spec={"replicas": 3}, status={"readyReplicas": 3}),
         thing("Secret", "store-keys", metadata=secret, type="Opaque", data={"cluster-key": SECRET_WORD}),
         *(thing("Node", f"node-{i}") for i in range(3)),
@@ -123,7 +132,8 @@ def state() -> dict[str, Any]:
     proxy = {"service": "proxy", "version": "0.1.0", "keys": ["aabbccdd"], "transports": {"http": 3}}
     raw["/api/v1/namespaces/data/pods/https:store-proxy-x:8080/proxy/statusz"] = json.dumps(proxy)
     logs = {"store-disks-0/object": "started\n"}
-    return {"objects": objects, "raw": raw, "logs": logs, "denied": [], "conflicts": 0}
+    used = {"store-proxy-x": json.dumps(USED)}
+    return {"objects": objects, "raw": raw, "logs": logs, "exec": used, "denied": [], "conflicts": 0}
 
 
 class Fake:
@@ -278,6 +288,45 @@ def test_an_edit_by_somebody_else_is_kept(fake: Fake) -> None:
     assert fake.drained() == ["store-other-9", "store-other-9", "store-disks-0"]
 
 
+def test_policy_lists_the_containers_as_a_proxy_gives_them(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    told = [condition("Ready", "False", "Retiring"), condition("InUse", "True", "ContainersUseIt", "1 container")]
+    fake.find("StoragePolicy", "gold")["status"]["conditions"] = told
+    fake.state["exec"]["store-proxy-x"] = json.dumps({**USED, "more": "containers/1/00"})
+    fake.write()
+    assert main(["policy", "gold", "--limit", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "StoragePolicy gold: Gold, index 1" in shown
+    assert "InUse True ContainersUseIt: 1 container" in shown
+    assert re.search(r"AUTH_test +photos +3 +70", shown)
+    assert "there are more: --after containers/1/00" in shown
+    asked = json.loads(Path(f"{fake.path}.calls").read_text().splitlines()[-1])
+    command = ["swiftlet", "policy", "usage", "Gold", "--config", f"{DIRECTORY}/{FILE}", "--json", "--limit", "1"]
+    assert asked[asked.index("--") + 1 :] == command
+    assert main(["policy", "gold", "--after", "containers/1/00"]) == 0
+    asked = json.loads(Path(f"{fake.path}.calls").read_text().splitlines()[-1])
+    assert asked[-2:] == ["--after", "containers/1/00"]
+
+
+def test_a_list_that_is_not_whole_or_none_at_all_is_no_success(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = fake.state["exec"]
+    answers["store-proxy-x"] = json.dumps({**USED, "whole": False, "unheard": {"store-container-0/db": "refused"}})
+    fake.write()
+    assert main(["policy", "gold"]) == 1
+    shown = capsys.readouterr().out
+    assert "containers may be missing" in shown
+    assert "not asked: store-container-0/db: refused" in shown
+    answers["store-proxy-x"] = "no list"
+    fake.write()
+    assert main(["policy", "gold"]) == 1
+    assert "gave no list of containers: 'no list'" in capsys.readouterr().err
+    fake.find("Pod", "store-proxy-x")["status"]["conditions"] = []
+    fake.write()
+    assert main(["policy", "gold"]) == 1
+    assert "no proxy of StorageCluster store is ready" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["policy", "gold", "--limit", "0"])
+
+
 def test_what_is_not_there_is_refused(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drain", "store-disks-9"]) == 1
     assert 'pods "store-disks-9" not found' in capsys.readouterr().err
@@ -421,7 +470,7 @@ def commands() -> list[str]:
 def test_commands_of_the_documents_work_as_they_stand(
     fake: Fake, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    places = {"CLUSTER": "store", "POD": "store-disks-2", "POD/DEVICE": "store-disks-2/d0"}
+    places = {"CLUSTER": "store", "POD": "store-disks-2", "POD/DEVICE": "store-disks-2/d0", "NAME": "gold"}
     words = [places.get(one, one) for one in command.split()[2:]]
     fake.find("StorageCluster", "store")["spec"]["drain"] = ["store-disks-2/d0"] * ("--undo" in words)
     fake.synced(2, held=0, drained=True)
@@ -431,7 +480,7 @@ def test_commands_of_the_documents_work_as_they_stand(
 
 
 def test_the_documents_show_every_command() -> None:
-    assert {one.split()[2] for one in commands()} >= {"status", "rings", "health", "drain", "support-bundle"}
+    assert {one.split()[2] for one in commands()} >= {"status", "rings", "health", "drain", "policy", "support-bundle"}
 
 
 def test_options_may_stand_before_the_command_and_after_it(fake: Fake) -> None:

@@ -342,13 +342,13 @@ async def test_who_comes_while_the_cluster_is_paused_is_told_to_wait() -> None:
     scene.kube.find("StorageCluster", "store")["spec"]["paused"] = False
     await scene.step()
     conditions = scene.kube.find("StorageUser", "late")["status"]["conditions"]
-    assert [(one["status"], one["reason"]) for one in conditions] == [("True", "Accepted")]
+    assert [(one["status"], one["reason"]) for one in conditions] == [("Unknown", "ProxiesSilent")]
     assert "late-credentials" in scene.kube.names("Secret")
 
     scene.kube.find("StorageCluster", "store")["spec"]["paused"] = True
     await scene.step()
     conditions = scene.kube.find("StorageUser", "late")["status"]["conditions"]
-    assert [(one["status"], one["reason"]) for one in conditions] == [("True", "Accepted")]
+    assert [(one["status"], one["reason"]) for one in conditions] == [("Unknown", "ProxiesSilent")]
 
 
 async def test_an_index_is_not_given_to_another_policy() -> None:

@@ -202,7 +202,7 @@ async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kub
     assert live is not None
     assert ring is not None
     conditions = {one["type"]: one["status"] for one in live["status"]["conditions"]}
-    assert len(conditions) == 21
+    assert len(conditions) == 22
     assert conditions["SpecValid"] == conditions["StorageAvailable"] == "True"
     assert ring["status"]["version"] == 1
 
@@ -242,6 +242,8 @@ async def test_children_are_healed_while_a_policy_in_use_is_gone(apiserver: ApiS
     await cluster.settle()
     before = await kube.get(CONFIG_MAP, namespace, "store-settings")
 
+    # As somebody who does not wait for the policy to be retired.
+    await kube.patch(POLICY, namespace, "gold", {"metadata": {"finalizers": None}})
     await kube.delete(POLICY, namespace, "gold", gold["metadata"]["uid"])
     for kind, name in ((SERVICE, "store"), (STATEFUL_SET, "store-container")):
         live = await kube.get(kind, namespace, name)

@@ -26,6 +26,7 @@ from swiftlet.storage import policy_routes
 from swiftlet.storage.tests.listing_cluster import ListingCluster, http_cluster
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.http_policies import PolicyContainer
 
 GOLD = {"index": 0, "name": "gold", "default": True}
 SILVER = {"index": 1, "name": "silver"}
@@ -153,7 +154,7 @@ async def test_servers_that_are_away_are_named_and_their_containers_have_other_r
     await machine.stop(machine.containers[1])
     usage = await find(machine.proxy_settings(), "silver", None, 100)
     assert len(usage.containers) == 6
-    assert (usage.unheard.keys(), usage.is_whole) == ({"pod-0/d0", "pod-1/d1"}, True)
+    assert (set(usage.unheard), usage.is_whole) == ({"pod-0/d0", "pod-1/d1"}, True)
     await machine.stop(machine.containers[2])
     assert not (await find(machine.proxy_settings(), "silver", None, 100)).is_whole
 
@@ -204,7 +205,7 @@ def test_the_command_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     usage = policy_usage.Usage(replicas=3, unheard={"pod-0/d0": "refused"})
     id = DatabaseId(DatabaseKind.CONTAINER, 5, bytes(16))
     for name in ("c", "\0versions\0c"):
-        usage.containers.append(policy_usage.PolicyContainer(id, DatabaseName("AUTH_a", name), 2, 30))
+        usage.containers.append(PolicyContainer(id, DatabaseName("AUTH_a", name), 2, 30))
     usage.more = id
 
     async def found(*_: object) -> policy_usage.Usage:

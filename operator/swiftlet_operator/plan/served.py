@@ -21,6 +21,7 @@ import yaml
 from swiftlet.crd import Fact, Resource, StorageUserSpec
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import PROXY
+from swiftlet_operator.logins import NOT_SERVED, SILENT
 from swiftlet_operator.manifests import SECRET, USER, Manifest, digest_of, name_of
 from swiftlet_operator.plan.actions import StatusOf
 from swiftlet_operator.plan.sync import is_ready
@@ -28,8 +29,6 @@ from swiftlet_operator.reports import Report
 from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
-NOT_SERVED = "NotServedYet"
-SILENT = "ProxiesSilent"
 SERVED = "served"
 """Field of a StorageUser's status: the digest of the line that all proxies took last."""
 _VERSION = 8
