@@ -203,8 +203,10 @@ def without(rules: list[dict[str, Any]], resource: str, verb: str) -> list[dict[
     kept = []
     for rule in rules:
         others = [one for one in rule["resources"] if one != resource]
-        if len(others) < len(rule["resources"]):
-            kept.append({**rule, "resources": [resource], "verbs": [one for one in rule["verbs"] if one != verb]})
+        verbs = [one for one in rule["verbs"] if one != verb]
+        # A rule without a verb is none.
+        if len(others) < len(rule["resources"]) and verbs:
+            kept.append({**rule, "resources": [resource], "verbs": verbs})
         if others:
             kept.append({**rule, "resources": others})
     return kept
