@@ -81,6 +81,8 @@ def service_container(
         "readinessProbe": _probe("/readyz", port_name, scheme, _PERIOD_S, 2),
         "startupProbe": _probe("/healthz", port_name, scheme, _PERIOD_S, STARTUP_S // _PERIOD_S),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_S)]}}},
+        # The last it said is in the pod's status then, where conditions have it from.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": container_security(),
     }
     if resources.manifest:

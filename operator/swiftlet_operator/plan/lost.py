@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from swiftlet.crd.conditions import rfc3339
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
-    HOSTNAME,
     NODE_LOST_SINCE,
     PVC,
     STATEFUL_SET,
@@ -29,14 +27,12 @@ from swiftlet_operator.manifests import (
 from swiftlet_operator.plan.actions import Patch
 from swiftlet_operator.plan.sync import Published, has_all, is_ready, pod_of, ring_report, seconds
 from swiftlet_operator.rings import named
+from swiftlet_operator.trouble.places import fits, names_a_node, terms_of
 from swiftlet_operator.world import World
 
 UNCLAIMED_S = 60
 """A pod that waits for so long for a claim that is not there is deleted, for only a new pod gets a new claim."""
 _DATA = frozenset({"storage", "container"})
-_NODE_KEYS = frozenset({"hostname", "node", "nodename", "nodeid"})
-"""Last parts of topology keys by which storage drivers bind a volume to one node."""
-_NODE_NAME = "metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,36 +208,6 @@ def _stands_on_lost_node(world: World, claim: Manifest) -> bool:
     volume = world.volumes.get(str(claim["spec"].get("volumeName") or ""))
     if volume is None:
         return False
-    required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
-    terms = required.get("nodeSelectorTerms") or []
-    bound = bool(terms) and all(_names_a_node(term) for term in terms)
-    return bound and not any(_fits(node, term) for term in terms for node in world.nodes)
-
-
-def _names_a_node(term: Mapping[str, Any]) -> bool:
-    fields = [one.get("key") for one in term.get("matchFields") or []]
-    keys = [str(one.get("key")) for one in term.get("matchExpressions") or []]
-    return _NODE_NAME in fields or any(key == HOSTNAME or key.rpartition("/")[2] in _NODE_KEYS for key in keys)
-
-
-def _fits(node: Manifest, term: Mapping[str, Any]) -> bool:
-    labels = labels_of(node)
-    expressions = [(labels.get(one["key"]), one) for one in term.get("matchExpressions") or []]
-    fields = [(name_of(node), one) for one in term.get("matchFields") or [] if one.get("key") == _NODE_NAME]
-    return all(_holds(value, one) for value, one in (*expressions, *fields))
-
-
-def _holds(value: str | None, expression: Mapping[str, Any]) -> bool:
-    """One requirement on a label; one that nobody knows counts as fulfilled, so that nothing is lost by it."""
-    values = expression.get("values") or []
-    match expression.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            return True
+    terms = terms_of(volume)
+    bound = bool(terms) and all(names_a_node(term) for term in terms)
+    return bound and not any(fits(node, term) for term in terms for node in world.nodes)

@@ -318,6 +318,27 @@ CAUSES = {
         "container object ended with 2: d0: no space",
         "kubectl logs --previous -c object",
     ),
+    "a service that refuses its settings": (
+        of_pod(
+            pod(
+                containerStatuses=[
+                    waiting(
+                        "CrashLoopBackOff",
+                        lastState={
+                            "terminated": {
+                                "exitCode": 1,
+                                "reason": "Error",
+                                "message": "started\nswiftlet: settings of object: 2 problems:\n  - a: wrong\n  - b: gone",
+                            }
+                        },
+                    )
+                ]
+            )
+        ),
+        "CrashLoop",
+        "container object ended with 1: swiftlet: settings of object: 2 problems: - a: wrong - b: gone",
+        "correct what it names",
+    ),
     "a container with too little memory": (
         of_pod(
             pod(

@@ -30,6 +30,8 @@ _VAGUE = "Unable to attach or mount volumes"
 """Begins the sentence that only sums up the others."""
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*"(?:: ErrImagePull: )?')
 _OOM = "OOMKilled"
+_SAYS = "swiftlet: "
+"""Begins what a service says when it can't run; its log is in other words."""
 
 
 def trouble_of_running(pod: Manifest, seen: Seen) -> Trouble | None:
@@ -115,11 +117,17 @@ def _of_crash(pod: Manifest, container: str, ended: dict[str, Any]) -> Trouble:
     if ended.get("reason") == _OOM:
         text = f"container {container} was ended because it used more memory than its limit (OOMKilled)"
         return _trouble("OutOfMemory", pod, text, f"raise the memory limit in {field}.resources")
-    lines = str(ended.get("message") or "").strip().splitlines()
-    said = lines[-1] if lines else str(ended.get("reason") or "Error")
+    said = _last_words(str(ended.get("message") or "")) or str(ended.get("reason") or "Error")
     text = f"container {container} ended with {ended.get('exitCode', 'an error')}: {said}"
     advice = f"see `kubectl logs --previous -c {container}` of the pod, and correct what it names, or spec.image"
     return _trouble("CrashLoop", pod, text, advice)
+
+
+def _last_words(log: str) -> str:
+    """Why a service ended, of the end of its log: what it said as its last word, which may have several lines."""
+    lines = log.strip().splitlines()
+    begins = [index for index, line in enumerate(lines) if line.startswith(_SAYS)]
+    return " ".join(lines[begins[-1] :] if begins else lines[-1:])
 
 
 def _events(pod: Manifest, seen: Seen) -> list[Manifest]:
