@@ -105,11 +105,9 @@ def serves_api(world: World, part: Part) -> bool:
 
 
 def explained_degraded(fact: Fact, reasons: Why, *, has_data: bool) -> Fact:
-    """`Degraded`: nothing that has been stored can be missing before the cluster has served anybody."""
+    """`Degraded`: before the cluster has served anybody no copy is missing that was there."""
     if fact.is_true and (reasons.starting or (reasons.is_new and not has_data)):
-        return Fact(
-            "Degraded", "False", STARTING, "the cluster has not been Ready yet, so that nothing is stored in it"
-        )
+        return Fact("Degraded", "False", STARTING, "the cluster has not been Ready yet")
     troubles = reasons.troubles(lambda part: part.component in (STORAGE, CONTAINER))
     return replace(fact, message=f"{fact.message}. {told(troubles)}") if fact.is_true and troubles else fact
 

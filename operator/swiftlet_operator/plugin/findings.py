@@ -76,8 +76,11 @@ def _of_objects(picture: Picture) -> Iterator[Finding]:
     for one in (*picture.ring_objects, *picture.policies, *picture.quotas, *picture.users):
         ready = conditions_of(one).get("Ready")
         if ready is not None and ready.get("status") == "False":
+            waits = ready.get("reason") == "WaitingForDevices" and is_starting(picture)
             yield Finding(
-                WARNING, f"{one['kind']} {name_of(one)}", f"{ready.get('reason')}: {ready.get('message', '')}"
+                NOTE if waits else WARNING,
+                f"{one['kind']} {name_of(one)}",
+                f"{ready.get('reason')}: {ready.get('message', '')}",
             )
 
 

@@ -162,8 +162,7 @@ CAUSES = {
         of_pod(homeless(NO_ROOM)),
         "Unschedulable",
         "1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu",
-        "lower spec.pools[name=disks].resources (requests of cpu, memory), or add nodes; or add the taint "
-        "node-role.kubernetes.io/control-plane to spec.pools[name=disks].tolerations",
+        "lower spec.pools[name=disks].resources (requests of cpu, memory), or add nodes",
     ),
     "a device that no node has": (
         of_pod(homeless("0/3 nodes are available: 3 Insufficient rdma/hca.")),
@@ -188,6 +187,31 @@ CAUSES = {
         "Unschedulable",
         "3 node(s) were unschedulable",
         "uncordon nodes",
+    ),
+    "nodes of the control plane alone": (
+        of_pod(
+            homeless("0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/master: }.")
+        ),
+        "Unschedulable",
+        "1 node(s) had untolerated taint",
+        "add nodes, or let pods stand on those of the control plane by spec.pools[name=disks].tolerations",
+    ),
+    "nodes for others": (
+        of_pod(homeless("0/3 nodes are available: 3 node(s) had untolerated taint {dedicated: db}.")),
+        "Unschedulable",
+        "untolerated taint {dedicated: db}",
+        "add the taint dedicated to spec.pools[name=disks].tolerations, or remove it from nodes",
+    ),
+    "a node without memory, from which the pod was evicted": (
+        of_pod(
+            homeless(
+                "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }, 2 "
+                "node(s) had untolerated taint {node.kubernetes.io/not-ready: }."
+            )
+        ),
+        "Unschedulable",
+        "untolerated taint {node.kubernetes.io/memory-pressure: }",
+        "free memory on the nodes that say so; or bring back the nodes that are not ready",
     ),
     "a sentence that nobody knows": (
         of_pod(homeless("the moon is in the wrong house")),
@@ -302,6 +326,15 @@ CAUSES = {
         'container object: secret "their-redis" not found',
         "make the Secret their-redis in this namespace",
     ),
+    "a new proxy without its image, while the old ones serve": (
+        seen(
+            deployment(ready=2),
+            pod("store-proxy-2-a", "proxy", containerStatuses=[waiting("ErrImagePull", NO_IMAGE, "proxy")]),
+        ),
+        "ImagePull",
+        "pull access denied",
+        "correct spec.image",
+    ),
     "a container that ends again and again": (
         of_pod(
             pod(
@@ -328,7 +361,7 @@ CAUSES = {
                             "terminated": {
                                 "exitCode": 1,
                                 "reason": "Error",
-                                "message": "started\nswiftlet: settings of object: 2 problems:\n  - a: wrong\n  - b: gone",
+                                "message": "begun\nswiftlet: settings of object: 2 wrong:\n  - a: wrong\n  - b: gone",
                             }
                         },
                     )
@@ -336,7 +369,7 @@ CAUSES = {
             )
         ),
         "CrashLoop",
-        "container object ended with 1: swiftlet: settings of object: 2 problems: - a: wrong - b: gone",
+        "container object ended with 1: swiftlet: settings of object: 2 wrong: - a: wrong - b: gone",
         "correct what it names",
     ),
     "a container with too little memory": (

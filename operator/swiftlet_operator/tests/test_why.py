@@ -7,6 +7,8 @@ from typing import Any
 
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.plan.trouble import START_LIMIT_S
+from swiftlet_operator.plugin.findings import NOTE, findings, worst
+from swiftlet_operator.plugin.picture import Picture
 from swiftlet_operator.tests.test_trouble import NO_IMAGE, NO_MATCH, NO_ROOM, OVER_QUOTA, UNBOUND
 from swiftlet_operator.tests.troubles import waiting
 from swiftlet_operator.tests.worlds import KEY, START, Scene
@@ -80,6 +82,36 @@ async def test_the_first_start_is_told_as_starting_without_an_alarm() -> None:
     assert scene.condition("Ready") == ("True", "Available")
     assert scene.condition("PodsHealthy") == ("True", "NoneInTrouble")
     assert events_of_type(scene, "Warning") == []
+
+
+def picture(scene: Scene) -> Picture:
+    """The cluster as the plugin would see it."""
+
+    def all_of(kind: str) -> tuple[Manifest, ...]:
+        return tuple(one for (k, _, _), one in scene.kube.objects.items() if k == kind)
+
+    return Picture(
+        cluster=scene.cluster,
+        ring_objects=all_of("Ring"),
+        stateful_sets=all_of("StatefulSet"),
+        deployments=all_of("Deployment"),
+        pods=all_of("Pod"),
+        nodes=all_of("Node"),
+        claims=all_of("PersistentVolumeClaim"),
+    )
+
+
+async def test_the_plugin_finds_nothing_wrong_with_a_first_start_and_nothing_at_all_afterwards() -> None:
+    scene = Scene()
+    await scene.step()
+    for _ in range(2):
+        found = findings(picture(scene))
+        assert {one.severity for one in found} == {NOTE}, found
+        assert worst(found) == 0
+        starting(scene, containerStatuses=[waiting("ContainerCreating")])
+        await scene.step()
+    await scene.settle()
+    assert [one for one in findings(picture(scene)) if "report" not in one.text] == []
 
 
 async def test_after_the_cluster_was_ready_once_pods_that_are_away_are_no_start() -> None:

@@ -83,7 +83,8 @@ def _of_pods(seen: Seen, waiting: dict[str, Trouble | None]) -> Iterator[Trouble
     for pod in seen.pods:
         name, part = name_of(pod), part_of(pod)
         # Pods of Deployments that are over stay for a while; others have taken their place.
-        past = name not in sets and (part in whole or status_of(pod).get("phase") == "Succeeded")
+        phase = status_of(pod).get("phase")
+        past = name not in sets and (phase == "Succeeded" or (phase == "Failed" and part in whole))
         if is_ready(pod) or past:
             continue
         if waiting.get(name) is None:

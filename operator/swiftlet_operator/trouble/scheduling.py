@@ -11,6 +11,10 @@ from swiftlet_operator.trouble.seen import Part, Seen, part_of, pod_of_claim
 from swiftlet_operator.trouble.words import Trouble, sentence
 
 _TAINT = re.compile(r"untolerated taint(?:\(s\))?(?: \{([^}:]*)[^}]*\})?")
+_STATES = "node.kubernetes.io/"
+"""Begins taints that say how a node is: to tolerate them would help nobody."""
+_CONTROL_PLANE = "node-role.kubernetes.io/"
+"""Begins taints of machines that are not meant for a store: other nodes are what is lacking."""
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]*\w)")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
@@ -43,7 +47,9 @@ def _advice(message: str, part: Part, pod: Manifest) -> Iterator[str]:
     for advice in (*_about_room(message, part), *_about_places(message, part, pod)):
         found = True
         yield advice
-    if not found:
+    if not found and _CONTROL_PLANE in message:
+        yield f"add nodes, or let pods stand on those of the control plane by {part.field}.tolerations"
+    elif not found:
         yield f"add nodes that fit, or change {part.field}"
 
 
@@ -65,12 +71,23 @@ def _about_places(message: str, part: Part, pod: Manifest) -> Iterator[str]:
         labels = ", ".join(f"{key}={value}" for key, value in sorted(selected.items()))
         where = "nodeSelector" if selected else "zones"
         yield f"change {part.field}.{where}, or label nodes{f' {labels}' if labels else ''}"
-    if taint := _TAINT.search(message):
-        yield f"add {f'the taint {taint[1]}' if taint[1] else 'the taint'} to {part.field}.tolerations, or remove it"
     if "anti-affinity" in message:
         yield "add nodes, or set spec.placement to preferred"
-    if "were unschedulable" in message:
+    yield from _about_taints(message, part)
+
+
+def _about_taints(message: str, part: Part) -> Iterator[str]:
+    taints = set(_TAINT.findall(message))
+    states = {taint.partition("/")[2] for taint in taints if taint.startswith(_STATES)}
+    if "were unschedulable" in message or "unschedulable" in states:
         yield "uncordon nodes"
+    if lacking := sorted(one.removesuffix("-pressure") for one in states if one.endswith("-pressure")):
+        yield f"free {' and '.join(lacking)} on the nodes that say so"
+    if states & {"not-ready", "unreachable", "network-unavailable"}:
+        yield "bring back the nodes that are not ready"
+    if chosen := sorted(taint for taint in taints if not taint.startswith((_STATES, _CONTROL_PLANE))):
+        named_taints = f"the taint {named(chosen)}" if chosen != [""] else "the taint"
+        yield f"add {named_taints} to {part.field}.tolerations, or remove it from nodes"
 
 
 def _of_volume(pod: Manifest, part: Part, message: str, seen: Seen) -> Trouble | None:
