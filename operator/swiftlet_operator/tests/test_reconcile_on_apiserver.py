@@ -25,6 +25,7 @@ from swiftlet_operator.main import Options, run
 from swiftlet_operator.manifests import (
     CLUSTER,
     CONFIG_MAP,
+    DEPLOYMENT,
     LEASE,
     POD,
     POLICY,
@@ -127,6 +128,13 @@ class Cluster:
             }
             await self.kube.patch(STATEFUL_SET, self.namespace, name_of(one), {"status": status}, "status")
 
+    async def serve(self) -> None:
+        """Pods of Deployments are ready, too, so that the cluster is Ready."""
+        for one in await self.kube.list(DEPLOYMENT, self.namespace):
+            count = one["spec"]["replicas"]
+            status = {"replicas": count, "readyReplicas": count, "availableReplicas": count}
+            await self.kube.patch(DEPLOYMENT, self.namespace, name_of(one), {"status": status}, "status")
+
     async def _pod(self, one: Manifest, ordinal: int) -> None:
         name = f"{name_of(one)}-{ordinal}"
         if await self.kube.get(POD, self.namespace, name) is not None:
@@ -192,6 +200,8 @@ class Cluster:
 async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kube: Counting, spec: str) -> None:
     cluster = Cluster(apiserver, kube, spec)
     await cluster.make()
+    await cluster.settle()
+    await cluster.serve()
     await cluster.settle()
 
     for _ in range(50 if spec == "three-zones" else 5):

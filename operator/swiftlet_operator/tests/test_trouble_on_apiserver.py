@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,10 +129,7 @@ async def test_the_first_start_is_told_and_remembered(apiserver: ApiServer, kube
 
     await scene.cluster.live()
     await scene.cluster.settle()
-    proxies = {"status": {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}}
-    path = f"/apis/apps/v1/namespaces/{scene.namespace}/deployments/store-proxy/status"
-    answer = await asyncio.to_thread(apiserver.patch, path, proxies)
-    assert answer.status == 200, answer.message
+    await scene.cluster.serve()
     await scene.cluster.step()
     assert await scene.told("Ready") == ("True", "Available")
     live = await kube.get(CLUSTER, scene.namespace, "store")
