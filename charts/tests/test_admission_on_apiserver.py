@@ -192,7 +192,7 @@ def test_each_deletion_is_told_what_it_means(server: ApiServer) -> None:
     spec = {"clusterRef": {"name": "store"}, "index": 0, "name": "gold"}
     assert created(server, namespace, POLICY, "gold", spec).warnings == ()
     (sentence,) = said(server.delete(path(namespace, POLICY, "gold")))
-    assert sentence.startswith("containers may use this StoragePolicy")
+    assert sentence.startswith("this can't be taken back: the StoragePolicy takes no new containers")
 
 
 def created(server: ApiServer, namespace: str, kind: Kind, name: str, spec: Manifest) -> Answer:

@@ -60,8 +60,8 @@ CHANGED = {"list", "watch", "create", "patch", "delete"}
 """What is done to children that are made, watched, repaired, and deleted when nobody wants them."""
 NEEDED: dict[str, tuple[set[str], str]] = {
     "storageclusters.swiftlet.io": ({"get", "list", "watch", "patch"}, "read, swept, watched; its finalizer is ours"),
-    "rings.swiftlet.io": ({"get", "list", "watch", "create"}, "each ring of a cluster has one"),
-    "storagepolicies.swiftlet.io": ({"get", "list", "watch"}, "read before its status is written"),
+    "rings.swiftlet.io": ({"get", "list", "watch", "create", "delete"}, "each ring of a cluster has one"),
+    "storagepolicies.swiftlet.io": ({"get", "list", "watch", "patch"}, "read before its status; its finalizer is ours"),
     "storagequotas.swiftlet.io": ({"get", "list", "watch"}, "read before its status is written"),
     "storageusers.swiftlet.io": ({"get", "list", "watch"}, "read before its status is written"),
     **{f"{plural}/status.swiftlet.io": ({"patch"}, "conditions") for plural in OURS},

@@ -6,13 +6,13 @@ charts/tests/test_rights_on_apiserver.py makes against a real API server; the ta
 - apiGroups: [swiftlet.io]
   resources: [storageclusters, rings, storagepolicies, storagequotas, storageusers]
   verbs: [get, list, watch]
-# Its finalizer.
+# Their finalizers.
 - apiGroups: [swiftlet.io]
-  resources: [storageclusters]
+  resources: [storageclusters, storagepolicies]
   verbs: [patch]
 - apiGroups: [swiftlet.io]
   resources: [rings]
-  verbs: [create]
+  verbs: [create, delete]
 - apiGroups: [swiftlet.io]
   resources: [storageclusters/status, rings/status, storagepolicies/status, storagequotas/status, storageusers/status]
   verbs: [patch]
