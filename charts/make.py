@@ -34,6 +34,10 @@ Releases of any name may stand side by side while each watches other namespaces 
 after (`uninstallGuard.enabled`). `helm test` stores and fetches an object as the user of
 `test.credentialsSecret`.
 
+The operator's role covers kinds of other projects as well, which need not be there: those of the
+Prometheus operator, `HTTPRoute` of the Gateway API (`spec.proxy.route`) and `Certificate` of cert-manager
+(`spec.tls.certManager`). A cluster says in its conditions when it asks for one that is missing.
+
 Made by `make chart` from `values.schema.json` and `values.yaml`.
 
 ## Values

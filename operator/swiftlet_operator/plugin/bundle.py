@@ -33,6 +33,7 @@ CHILDREN = (
     "configmaps",
     "poddisruptionbudgets.policy",
     "networkpolicies.networking.k8s.io",
+    "ingresses.networking.k8s.io",
     "persistentvolumeclaims",
     "pods",
 )

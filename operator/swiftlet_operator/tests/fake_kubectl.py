@@ -29,6 +29,7 @@ KINDS = {
     "events": "Event",
     "poddisruptionbudgets": "PodDisruptionBudget",
     "networkpolicies": "NetworkPolicy",
+    "ingresses": "Ingress",
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
     "persistentvolumes": "PersistentVolume",
