@@ -24,6 +24,8 @@ START_LIMIT_S = 1800
 """After this time a cluster that has never been Ready is not starting any more: something hinders it."""
 FIRST_READY = "firstReadyTime"
 """Field of the status: when the cluster was Ready for the first time."""
+_OF_A_START = frozenset({"PodsNotReady", "NotInSync"})
+"""Reasons of `Degraded` that every start has; a lost node or a failed device is told at once."""
 _ORDER = (STORAGE, CONTAINER, PROXY, METADATA)
 """What keeps most from working is told first."""
 
@@ -106,7 +108,7 @@ def serves_api(world: World, part: Part) -> bool:
 
 def explained_degraded(fact: Fact, reasons: Why, *, has_data: bool) -> Fact:
     """`Degraded`: before the cluster has served anybody no copy is missing that was there."""
-    if fact.is_true and (reasons.starting or (reasons.is_new and not has_data)):
+    if fact.reason in _OF_A_START and (reasons.starting or (reasons.is_new and not has_data)):
         return Fact("Degraded", "False", STARTING, "the cluster has not been Ready yet")
     troubles = reasons.troubles(lambda part: part.component in (STORAGE, CONTAINER))
     return replace(fact, message=f"{fact.message}. {told(troubles)}") if fact.is_true and troubles else fact

@@ -114,6 +114,15 @@ async def test_the_plugin_finds_nothing_wrong_with_a_first_start_and_nothing_at_
     assert [one for one in findings(picture(scene)) if "report" not in one.text] == []
 
 
+async def test_a_node_that_is_lost_during_the_first_start_is_told_all_the_same() -> None:
+    scene = Scene()
+    await scene.step()
+    starting(scene, containerStatuses=[waiting("ContainerCreating")])
+    del scene.kube.objects["Node", "", "n1"]
+    await scene.step()
+    assert scene.condition("Degraded") == ("True", "NodeLost")
+
+
 async def test_after_the_cluster_was_ready_once_pods_that_are_away_are_no_start() -> None:
     scene = Scene()
     await scene.settle()
