@@ -42,12 +42,15 @@ from swiftlet_operator.manifests import (
     Manifest,
 )
 from swiftlet_operator.passwords import Passwords
+from swiftlet_operator.plan.policy_use import SKEW_S
 from swiftlet_operator.reconcile import Reconciler
+from swiftlet_operator.reports import PolicyUse
 from swiftlet_operator.tests.apiserver import FIX, Answer, ApiServer, hyperkube, running
 from swiftlet_operator.tests.conftest import CRDS
 from swiftlet_operator.tests.others_kinds import OthersKinds
 from swiftlet_operator.tests.test_lifecycle_on_apiserver import _bind_to_nodes
 from swiftlet_operator.tests.test_reconcile_on_apiserver import DEFAULTS, Cluster, Counting
+from swiftlet_operator.tests.test_retire_on_apiserver import GOLD, delete, made, say
 from swiftlet_operator.tests.test_trouble_on_apiserver import Stage
 
 pytestmark = pytest.mark.apiserver
@@ -217,6 +220,14 @@ async def scenarios(server: ApiServer, admin: Counting, operator: HttpKube, fold
     await admin.patch(CLUSTER, namespace, "store", {"spec": outside})
     await cluster._certificate("store-tls")
     await settle()
+    # A StoragePolicy goes, of which nothing is left.
+    await made(cluster, POLICY, "gold", GOLD)
+    await settle()
+    since = cluster.now_s - 3 * SKEW_S
+    say(cluster, PolicyUse(0, 0, 0, (), 0, since), 0, since)
+    await delete(cluster, POLICY, "gold")
+    await settle()
+    assert await admin.get(POLICY, namespace, "gold") is None
     # Somebody edits children, and asks for larger volumes.
     edited = {SERVICE: "store", STATEFUL_SET: "store-disks", SERVICE_ACCOUNT: "store-pods", CERTIFICATE: "store-tls"}
     for kind, child in (edited | {INGRESS: "store", HTTP_ROUTE: "store"}).items():
