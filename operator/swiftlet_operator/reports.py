@@ -16,6 +16,9 @@ from typing import Any
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
 """Who has a report; containers are named as their services are."""
 _MOST = 2**63 - 1
+_INDEX_DIGITS = 3
+"""Digits of the index of a policy."""
+_LONGEST_NAME = 64
 SERVING = "serving"
 """State of a device that takes requests."""
 
@@ -185,8 +188,12 @@ def _policies(fields: object) -> PoliciesReport | None:
     counted_at_s = _moment(fields.get("countedAt")) if isinstance(fields, dict) else None
     if not isinstance(fields, dict) or counted_at_s is None:
         return None
-    found = {index: _use(one) for index, one in _objects(fields.get("used")).items() if index.isdecimal()}
+    found = {index: _use(one) for index, one in _objects(fields.get("used")).items() if _is_index(index)}
     return PoliciesReport(counted_at_s, {int(index): one for index, one in found.items() if one is not None})
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS
 
 
 def _use(fields: Mapping[str, Any]) -> PolicyUse | None:
@@ -195,7 +202,7 @@ def _use(fields: Mapping[str, Any]) -> PolicyUse | None:
         return None
     containers, objects, accounts, copies = (count or 0 for count in counts)
     named = fields.get("largest")
-    largest = tuple(one for one in named if isinstance(one, str)) if isinstance(named, list) else ()
+    largest = tuple(one[:_LONGEST_NAME] for one in named if isinstance(one, str)) if isinstance(named, list) else ()
     return PolicyUse(containers, objects, accounts, largest, copies, _moment(fields.get("emptySince")))
 
 

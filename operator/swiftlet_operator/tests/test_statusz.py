@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from swiftlet.ring import Ring, RingBuilder, codec
 from swiftlet_operator.manifests import Manifest
-from swiftlet_operator.reports import Report, RingReport, parse_report
+from swiftlet_operator.reports import PoliciesReport, PolicyUse, Report, RingReport, parse_report
 from swiftlet_operator.statusz import MAX_BYTES, HttpReporter, questions, reporter
 
 FULL = {
@@ -55,6 +55,49 @@ def test_all_fields_are_read_and_others_left_alone() -> None:
     assert report.rdma_missing == "no device"
     ring = report.devices["store-disks-0/d0"].rings["object-0"]
     assert ring == RingReport(held=12, misplaced=0, behind=1, unchecked=2, synced_at_s=None, ring_version=7)
+
+
+USE = {"containers": 2, "objects": 9, "accounts": 1, "largest": ["AUTH_a"], "copies": 6, "emptySince": None}
+
+
+def test_what_uses_deprecated_policies() -> None:
+    fields = {"service": "container", "policies": {"countedAt": 5.5, "used": {"1": USE}}}
+    report = parse_report("container", json.dumps(fields).encode())
+    assert report is not None
+    assert report.policies == PoliciesReport(5.5, {1: PolicyUse(2, 9, 1, ("AUTH_a",), 6, None)})
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        {"1": {**USE, "copies": None}},
+        {"1": {**USE, "containers": -1}},
+        {"1": {name: value for name, value in USE.items() if name != "objects"}},
+        {"9" * 5000: USE},
+        {"\N{ARABIC-INDIC DIGIT THREE}": USE},
+        {"one": USE},
+        {"1": 7},
+        7,
+    ],
+)
+def test_a_damaged_count_of_a_policy_is_none(used: object) -> None:
+    """Were it taken for nothing, a policy would go that is in use."""
+    fields = {"service": "container", "policies": {"countedAt": 5.5, "used": used}}
+    report = parse_report("container", json.dumps(fields).encode())
+    assert report is not None
+    assert report.policies == PoliciesReport(5.5, {})
+
+
+def test_since_when_a_device_is_empty_and_which_users_workers_know() -> None:
+    rings = {"object-1": {"held": 0, "emptySince": 7.5, "syncedAt": 9.0, "ringVersion": 2}}
+    report = parse_report(
+        "replicator", json.dumps({"service": "replicator", "devices": {"p/d0": {"rings": rings}}}).encode()
+    )
+    assert report is not None
+    assert report.devices["p/d0"].rings["object-1"].empty_since_s == 7.5
+    report = parse_report("proxy", json.dumps({"service": "proxy", "usersOfWorkers": ["0badcafe", None, 7]}).encode())
+    assert report is not None
+    assert report.workers == {"0badcafe", None}
 
 
 def test_a_space_report() -> None:

@@ -18,7 +18,9 @@ from swiftlet.transport.wire import WireError
 from swiftlet.web.logs import configure_logging
 
 DEFAULT_LIMIT = 100
+"""Containers that `swiftlet policy usage` lists unless it is told how many."""
 MAX_LIMIT = 10_000
+"""Containers that `swiftlet policy usage` lists at most; the rest begins where the list ends."""
 
 
 @click.group()

@@ -36,6 +36,7 @@ LOOK_S = 1.0
 NAMED = 3
 """Accounts that are named for each policy."""
 _LONGEST_NAME = 64
+"""Characters of an account's name in the report, which has room for names of many policies."""
 
 IsFirst = Callable[[str, DatabaseId], bool]
 """Whether a device of this server, by its name, has the first replica of a database."""
