@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
-from swiftlet_operator.manifests import EVENT, MANAGER, Kind, Manifest, kind_of, name_of, selector
+from swiftlet_operator.manifests import EVENT, MANAGER, NODE, Kind, Manifest, kind_of, name_of, selector
 from swiftlet_operator.metrics import REQUESTS
 from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, KubeInvalid, KubeUnavailable
 
@@ -149,6 +149,10 @@ class HttpKube:
             if not following:
                 return found
             query["continue"] = following
+
+    async def nodes(self, *, cordoned_only: bool) -> list[Manifest]:
+        """See `swiftlet_operator.nodes.Nodes`."""
+        return await self._list(NODE, None, {"fieldSelector": "spec.unschedulable=true"} if cordoned_only else {})
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
         return await self._list(kind, namespace, {"labelSelector": selector(labels)} if labels else {})

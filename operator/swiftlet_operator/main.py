@@ -9,6 +9,8 @@ POD_NAMESPACE          where the lease is (required)
 WATCH_NAMESPACES       the only namespaces to look at, separated by commas; all when empty
 LIVENESS_URL           where to answer probes
 LEASE_SECONDS          how long after a leader's death another one takes over, 30 when empty; all replicas the same
+MAX_UPGRADES           clusters whose pods are restarted at a time, 1 when empty, 0 for any number
+UPGRADES_CONTINUE      "true": a cluster whose restarts don't end in time keeps others from theirs no longer
 METRICS_PORT           where to show metrics; nowhere when empty
 RUNBOOK_URL            page that alerts name, docs/runbooks.md when empty
 MONITORING_LABELS      labels of each ServiceMonitor and PrometheusRule, as NAME=VALUE,NAME=VALUE
@@ -41,10 +43,12 @@ from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
 from swiftlet_operator.manifests import GROUP, OWN_KINDS
 from swiftlet_operator.metrics import CLUSTERS, LEADS, served
 from swiftlet_operator.migration import migrate
+from swiftlet_operator.nodes import follow_nodes
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
 from swiftlet_operator.statusz import reporter
+from swiftlet_operator.turns import Turns
 from swiftlet_operator.uninstall import Release, clusters_of, refusal
 from swiftlet_operator.workqueue import WorkQueue
 from swiftlet_operator.world import RUNBOOKS, Defaults
@@ -72,6 +76,8 @@ class Options:
     liveness_url: str
     metrics_port: int | None = None
     lease_s: float = LIFE_S
+    max_upgrades: int = 1
+    upgrades_continue: bool = False
 
 
 def options_of(environ: Mapping[str, str]) -> Options:
@@ -96,6 +102,8 @@ def options_of(environ: Mapping[str, str]) -> Options:
         liveness_url=environ.get("LIVENESS_URL") or "http://0.0.0.0:8081/healthz",
         metrics_port=int(port) if port is not None else None,
         lease_s=_lease_s(environ.get("LEASE_SECONDS") or str(LIFE_S)),
+        max_upgrades=_max_upgrades(environ.get("MAX_UPGRADES") or "1"),
+        upgrades_continue=environ.get("UPGRADES_CONTINUE", "") == "true",
     )
 
 
@@ -126,6 +134,12 @@ def _lease_s(text: str) -> float:
     return life_s
 
 
+def _max_upgrades(text: str) -> int:
+    if not text.isdigit():
+        raise SettingsError(f"MAX_UPGRADES is {text!r}; it must be a whole number, 0 for any number of clusters")
+    return int(text)
+
+
 async def run(options: Options) -> None:
     """Operate until cancelled, or until a part of it ends."""
     count = len(WATCHED) * max(1, len(options.watched))
@@ -137,7 +151,10 @@ async def run(options: Options) -> None:
         # Each thread that decides leaves memory behind that no other one uses.
         loop.set_default_executor(ThreadPoolExecutor(DECIDING))
         rebalances = Rebalances(lambda key: loop.call_soon_threadsafe(queue.add, key))
-        reconciler = Reconciler(kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of)
+        turns = Turns(options.max_upgrades, options.upgrades_continue)
+        reconciler = Reconciler(
+            kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of, turns.of
+        )
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())
         registry = kopf.OperatorRegistry()
@@ -152,7 +169,8 @@ async def run(options: Options) -> None:
             identity=cast(Any, options.identity),
         )
         others = watches(kube, queue, leader, options.watched)
-        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), *others, watching]
+        nodes = follow_nodes(kube, lambda: leader.leads, queue.add_all)
+        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), nodes, *others, watching]
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

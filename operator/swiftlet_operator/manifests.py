@@ -30,6 +30,8 @@ ALLOW_NEW_RING = f"{GROUP}/allow-new-ring"
 """Annotation on a StorageCluster: names of lost rings, separated by commas, that may be laid out anew."""
 NODE_LOST_SINCE = f"{GROUP}/node-lost-since"
 """Annotation on volume claims: since when the node of their pod or volume has not been there, in RFC 3339."""
+CORDONS = f"{GROUP}/cordons"
+"""Annotation on the budget of pods with data: the nodes that are cordoned, and the failure domain that is open."""
 ALLOW_DELETION = f"{GROUP}/allow-deletion"
 """Annotation on a StorageCluster, the way out: "true" lets it be deleted although data exists."""
 WATCHES = f"{GROUP}/watches"
@@ -50,6 +52,8 @@ TOPOLOGY_REGION = "topology.kubernetes.io/region"
 HOSTNAME = "kubernetes.io/hostname"
 MOST_NAMED = 3
 """Names in a message; of the others it says how many there are."""
+POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+"""On each pod of a StatefulSet."""
 
 
 @dataclass(frozen=True, slots=True)

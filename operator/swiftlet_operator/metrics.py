@@ -34,10 +34,12 @@ _UNKNOWN = -1.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterNumbers:
-    """What is shown of one cluster: the status of its conditions by type, and when its newest key was made."""
+    """What is shown of one cluster: the status of its conditions by type, when its newest key was made, and whether a
+    restarted pod did not come back in time."""
 
     conditions: Mapping[str, str]
     key_made_s: float | None = None
+    upgrade_timed_out: bool = False
 
 
 class Clusters(Collector):
@@ -75,15 +77,21 @@ class Clusters(Collector):
             "When the newest key of a cluster was made.",
             labels=labels,
         )
+        late = GaugeMetricFamily(
+            "swiftlet_operator_upgrade_timed_out",
+            "1 while a pod of a StorageCluster has not come back from its restart in time, 0 otherwise.",
+            labels=labels,
+        )
         count = GaugeMetricFamily("swiftlet_operator_clusters", "Clusters that this process looks after.")
         shown = dict(self._shown) if self.leads() else {}
         for (namespace, name), numbers in shown.items():
             for type_, status in numbers.conditions.items():
                 conditions.add_metric([namespace, name, type_], _CONDITION_VALUES.get(status, _UNKNOWN))
+            late.add_metric([namespace, name], float(numbers.upgrade_timed_out))
             if numbers.key_made_s is not None:
                 keys.add_metric([namespace, name], numbers.key_made_s)
         count.add_metric([], len(shown))
-        return [conditions, keys, count]
+        return [conditions, keys, late, count]
 
 
 CLUSTERS = Clusters()

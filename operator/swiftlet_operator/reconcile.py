@@ -17,6 +17,7 @@ from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
 from swiftlet_operator.plan.keys import key_made_s
 from swiftlet_operator.plan.retire import unguarded
+from swiftlet_operator.plan.upgrades import TIMED_OUT, Turn, alone
 from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
 from swiftlet_operator.rings import Rebalance, Rebalancer
 from swiftlet_operator.status import write_statuses
@@ -40,7 +41,7 @@ class Reconciler:
     """What reconciling needs besides the cluster's name.
 
     `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are, and
-    `rebalancer` is for the rings of one cluster.
+    `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others.
     """
 
     kube: Kube
@@ -50,6 +51,7 @@ class Reconciler:
     now_s: Callable[[], int]
     reporter: Reporter
     rebalancer: Callable[[Key], Rebalancer] = lambda _: Rebalance.run
+    turns: Callable[[Key], Turn] = lambda _: alone
 
     async def reconcile(self, key: Key) -> float | None:
         """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
@@ -60,6 +62,7 @@ class Reconciler:
         manifest = await self.kube.get(CLUSTER, key.namespace, key.name)
         if manifest is None:
             CLUSTERS.forget(key.namespace, key.name)
+            self.turns(key)(False, False, False)
             await self._without_cluster(key, now_s)
             return None
         try:
@@ -71,11 +74,14 @@ class Reconciler:
             await self._tell(manifest, [Fact("Ready", "False", "Forbidden", f"{_ROLE}: {error}")], now_s)
             raise
         # Rings and hashes take their time; other clusters and the probes don't wait for them.
-        actions = await asyncio.to_thread(decide, world, self.defaults, self.fresh, self.rebalancer(key))
+        actions = await asyncio.to_thread(
+            decide, world, self.defaults, self.fresh, self.rebalancer(key), self.turns(key)
+        )
         written = await apply(self.kube, world, actions, self.may_write)
         if actions.release and not written.failures:
             await release(self.kube, world, self.may_write)
             CLUSTERS.forget(key.namespace, key.name)
+            self.turns(key)(False, False, False)
             return None
         statuses = _with_failures(actions.status, written.failures)
         _show(key, statuses, key_made_s(world.child(SECRET, f"{key.name}-keys")))
@@ -119,8 +125,10 @@ class Reconciler:
 
 def _show(key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:
     """Tell Prometheus what the cluster is told."""
-    conditions = {fact.type: fact.status for one in statuses if one.kind == CLUSTER for fact in one.facts}
-    CLUSTERS.show(key.namespace, key.name, ClusterNumbers(conditions, made_s))
+    facts = [fact for one in statuses if one.kind == CLUSTER for fact in one.facts]
+    conditions = {fact.type: fact.status for fact in facts}
+    late = any(fact.reason == TIMED_OUT for fact in facts)
+    CLUSTERS.show(key.namespace, key.name, ClusterNumbers(conditions, made_s, late))
 
 
 def _with_failures(statuses: Sequence[StatusOf], failures: Sequence[str]) -> list[StatusOf]:

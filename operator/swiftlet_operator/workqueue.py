@@ -58,6 +58,11 @@ class WorkQueue:
         if not entry.working:
             self._schedule(key, entry)
 
+    def add_all(self) -> None:
+        """Work on every key that is known."""
+        for key in list(self._entries):
+            self.add(key)
+
     def knows(self, key: Key) -> bool:
         """Whether `key` is being worked on, or will be some time."""
         return key in self._entries

@@ -108,6 +108,24 @@ ALERTS = (
         "zone or region, and the ring.",
     ),
     Alert(
+        "SwiftletNodesCordoned",
+        'swiftlet_operator_condition{$TOLD,type="NodesCordoned"} == 1',
+        "2h",
+        "warning",
+        "Nodes with data have been cordoned for hours.",
+        "The condition NodesCordoned of the StorageCluster has been True for 2 hours: a drain does not come to its "
+        "end, or a cordon was forgotten; its message names nodes and what is waited for.",
+    ),
+    Alert(
+        "SwiftletUpgradeTimedOut",
+        "swiftlet_operator_upgrade_timed_out{$TOLD} == 1",
+        "5m",
+        "warning",
+        "A pod has not come back from its restart in time.",
+        "The condition Progressing of the StorageCluster has the reason UpgradeTimedOut, and names the pod and the "
+        "cause. Nothing else is restarted meanwhile.",
+    ),
+    Alert(
         "SwiftletDeviceDown",
         "swiftlet_object_device_up{$CLUSTER} == 0 or swiftlet_listing_device_failed{$CLUSTER} == 1",
         "5m",

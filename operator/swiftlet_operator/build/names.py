@@ -1,4 +1,4 @@
-"""Names of the ConfigMaps that rings and builders are kept in."""
+"""Names of what more than one room has to know: maps of rings and builders, the budget of pods with data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from __future__ import annotations
 def ring_map(cluster: str, ring: str, index: int) -> str:
     """The ConfigMap of a ring's chunk."""
     return f"{cluster}-ring-{ring}-{index}"
+
+
+def data_budget(cluster: str) -> str:
+    """The PodDisruptionBudget of all pods with data."""
+    return f"{cluster}-data"
 
 
 def builder_map(cluster: str, ring: str, index: int) -> str:

@@ -81,8 +81,8 @@ class Site:
     """A cluster, ready to be built.
 
     `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
-    spec says, because devices are still being drained. `frozen`: groups whose budget allows no disruption now,
-    `drainable`: groups of which all pods may go.
+    spec says, because devices are still being drained. `freed`: pods with data that may go as they like, `disruptions`:
+    how many of the others may be away, `cordons`: what is remembered of nodes that are being emptied.
     `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
     `has_...`: whether the kinds of the Prometheus operator, the Gateway API and cert-manager are known.
     `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
@@ -97,8 +97,9 @@ class Site:
     redis_image: str | None = None
     redis_digest: str = ""
     replicas: Mapping[str, int] = field(default_factory=dict)
-    frozen: frozenset[str] = frozenset()
-    drainable: frozenset[str] = frozenset()
+    freed: tuple[str, ...] = ()
+    disruptions: int = 1
+    cordons: str = ""
     rdma_pools: frozenset[str] = frozenset()
     rdma_proxies: bool = False
     has_monitoring: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from swiftlet.crd import Fact
@@ -45,6 +45,8 @@ from swiftlet_operator.plan.access import access, moved, quotas
 from swiftlet_operator.plan.actions import Actions, Fresh, Patch
 from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.certificate import certificate_ready
+from swiftlet_operator.plan.cordoned import holds_rebalances
+from swiftlet_operator.plan.cordons import Disruptions, disruptions
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.exposure import api_exposed
 from swiftlet_operator.plan.growth import growth, volumes_resized
@@ -63,7 +65,8 @@ from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
 from swiftlet_operator.plan.trouble import TYPE as PODS_HEALTHY
 from swiftlet_operator.plan.trouble import Why, explained, explained_degraded, pods_healthy, serves_api, why
-from swiftlet_operator.plan.workloads import Domain, domains, left_over, limits, published, replicas_to_keep
+from swiftlet_operator.plan.upgrades import Turn, alone, past_timeout, progressing, upgrade
+from swiftlet_operator.plan.workloads import Domain, domains, left_over, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
 
@@ -74,10 +77,11 @@ TROUBLED_S = 30.0
 BUSY_S = 15.0
 """While pods are restarted or rings wait for pods: readiness in other places changes without an event."""
 _WAITING = {
-    "Progressing": {"RollingOut"},
+    "Progressing": {"RollingOut", "UpgradeTimedOut", "WaitingForTurn"},
     "Degraded": {"PodsNotReady", "NotInSync", "NodeLost"},
     "ScaleInBlocked": {"AwaitingEmpty", "AwaitingServices"},
     "Drained": {"Draining"},
+    "NodesCordoned": {"DomainOpen", "NotInSync", "OnePodAtATime"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
@@ -99,8 +103,13 @@ PRUNED = (
 """Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
 
 
-def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer = Rebalance.run) -> Actions:
-    """All that is to be done now; a ring whose `rebalance` is not known yet stays as it is."""
+def decide(
+    world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer = Rebalance.run, turn: Turn = alone
+) -> Actions:
+    """All that is to be done now; a ring whose `rebalance` is not known yet stays as it is.
+
+    `turn` is the cluster's among all others, for restarts.
+    """
     going = blocked(world)
     if world.cluster.meta.deleting and not going.is_true:
         return farewell(world)
@@ -109,15 +118,17 @@ def decide(world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer
     verdicts = check(world)
     base = basis(world, verdicts)
     if base is None or world.cluster.spec.paused:
+        turn(False, False, False)
         return _hands_off(world, verdicts, [say.spec_valid(verdicts), going, *_outside(world)])
     if CLUSTER in base.kept:
         # Users have what the spec in force allows.
         verdicts = [one for one in verdicts if one.kind != USER.kind]
         verdicts += [one for one in check(base.world) if one.kind == USER.kind]
-    states = ring_states(base.world, hands_off=base.secrets_wrong, rebalance=rebalance)
+    draining = holds_rebalances(base.world)
+    states = ring_states(base.world, hands_off=base.secrets_wrong, rebalance=rebalance, draining=draining)
     live = domains(base.world, states)
     known = [say.spec_valid(verdicts, base.message), going, *_outside(world)]
-    return _make_true(world, base, defaults, fresh, verdicts, states, live, known)
+    return _make_true(world, base, defaults, fresh, verdicts, states, live, known, turn)
 
 
 def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact]) -> Actions:
@@ -147,12 +158,14 @@ def _make_true(
     states: Sequence[RingState],
     live: dict[str, Domain],
     known: Sequence[Fact],
+    turn: Turn,
 ) -> Actions:
     world = base.world
     groups = all_groups(world.cluster.meta.name, world.cluster.spec)
     has_data = any(state.before is not None for state in states)
     replacing_now = replacing(world, published(states))
-    site = _site(world, defaults, groups, live, states, has_data)
+    allowed = disruptions(world, states, live, has_data=has_data)
+    site = _site(world, defaults, groups, live, states, allowed)
     password = redis_password(world, fresh) if site.has_embedded_redis else ""
     site = replace(site, redis_digest=redis_digest(world, site, password))
     keys = _keys(base, site, fresh)
@@ -161,16 +174,22 @@ def _make_true(
     rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(asked, base, site, states)
     wanted = [*_certificate(asked, world, site), *build(site)]
-    wanted = [stamped(with_live_templates(world, one)) for one in wanted]
-    wanted = [stepwise(world, one, live, has_data) for one in wanted]
-    held = held_back(world, wanted, live, has_data, base.secrets_wrong or base.certificate_awaited)
+    wanted = [stamped(world, with_live_templates(world, one)) for one in wanted]
+    waited = past_timeout(world, live)
+    wanted = [stepwise(world, one, waited, has_data) for one in wanted]
+    is_unsafe = base.secrets_wrong or base.certificate_awaited
+    held = held_back(world, wanted, waited, has_data, is_unsafe, allowed.hold)
+    upgrading = upgrade(world, wanted, live, held, turn if has_data else None)
+    held = dict(upgrading.held)
     anew = made_anew(world, wanted)
-    applied = [one for one in wanted if not (kind_of(one) == STATEFUL_SET and name_of(one) in {*held, *anew})]
+    left = {*held, *anew}
+    applied = [one for one in wanted if not (kind_of(one) in (STATEFUL_SET, DEPLOYMENT) and name_of(one) in left)]
     reasons = why(asked, is_valid=known[0].is_true)
-    facts = [*known, *_facts(world, states, live, held, groups, reasons), policies_retired(asked)]
-    facts.append(_rotated(base, rotating))
+    restarts = progressing(world, upgrading, live)
+    facts = [*known, *_facts(world, states, live, restarts, groups, reasons), policies_retired(asked)]
+    facts += [allowed.fact, _rotated(base, rotating)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
-    keep |= {(kind.kind, name) for name in left_over(world, groups, live, states) for kind in (STATEFUL_SET, BUDGET)}
+    keep |= {(STATEFUL_SET.kind, name) for name in left_over(world, groups, live, states)}
     orphans = _orphans(world, site, keep, states)
     orphans += tuple(one for one in doomed(asked) if one not in orphans and not is_going(one))
     told = statuses(
@@ -233,11 +252,9 @@ def _site(
     groups: Sequence[Group],
     live: dict[str, Domain],
     states: Sequence[RingState],
-    has_data: bool,
+    allowed: Disruptions,
 ) -> Site:
     spec = world.cluster.spec
-    zone = spec.maintenance.zone if spec.maintenance is not None else None
-    allowed = limits(live, groups, zone, has_data=has_data)
     return Site(
         cluster=world.cluster,
         image=spec.image or defaults.image,
@@ -245,8 +262,9 @@ def _site(
         policies=policies_of(world),
         ring_chunks={state.task.ring: state.chunks for state in states},
         replicas=replicas_to_keep(world, groups, live, states),
-        frozen=allowed.frozen,
-        drainable=allowed.open,
+        freed=allowed.freed,
+        disruptions=allowed.allowed,
+        cordons=allowed.note,
         rdma_pools=say.rdma_pools(world),
         rdma_proxies=say.rdma_proxies(world),
         has_monitoring=world.has_monitoring,
@@ -300,14 +318,14 @@ def _facts(
     world: World,
     states: Sequence[RingState],
     live: dict[str, Domain],
-    held: dict[str, str],
+    restarts: Fact,
     groups: Sequence[Group],
     reasons: Why,
 ) -> list[Fact]:
     return [
         say.rings_balanced(states),
         *_serving(world, states, live, reasons),
-        say.progressing(world, held, live),
+        restarts,
         say.scale_in_blocked(world, states, groups, live),
         say.drained(world, states),
         volumes_resized(world),
@@ -339,7 +357,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
 def _unknown() -> list[Fact]:
     """What is not looked at while nothing may be changed."""
     message = "not looked at while the spec is invalid or paused"
-    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated")
+    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated", "NodesCordoned")
     return [Fact(type_, "Unknown", "NotObserved", message) for type_ in types]
 
 
@@ -379,7 +397,9 @@ def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Seque
     return tuple(found)
 
 
-def _again(states: Iterable[RingState], held: dict[str, str], facts: Iterable[Fact], replacing_now: Replacing) -> float:
+def _again(
+    states: Iterable[RingState], held: Mapping[str, str], facts: Iterable[Fact], replacing_now: Replacing
+) -> float:
     times = [LOOK_AGAIN_S]
     times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
     if replacing_now.again_in_s is not None:

@@ -151,7 +151,7 @@ def maintenance(world: World, states: Sequence[RingState], live: Mapping[str, Do
         message = f"zone {zone} may not be drained yet: {named(troubled)} is not whole or not in sync"
         return Fact("Maintenance", "False", "OtherZonesNotWhole", message)
     mixed = sorted(one.name for one in live.values() if one.zone is None)
-    more = f"; pods of {', '.join(mixed)} are not bound to zones and go one at a time" if mixed else ""
+    more = f"; of {', '.join(mixed)} those pods may go that stand there" if mixed else ""
     message = f"zone {zone} may be drained; remove spec.maintenance when the work is done{more}"
     return Fact("Maintenance", "True", "ZoneMayBeDrained", message)
 

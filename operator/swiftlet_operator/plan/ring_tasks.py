@@ -73,13 +73,20 @@ class RingState:
         return self.outcome is not None and self.outcome.saved is not self.before
 
 
-def ring_states(world: World, *, hands_off: bool = False, rebalance: Rebalancer = Rebalance.run) -> list[RingState]:
-    """All rings of the cluster, each moved one step on if that is possible now and hands are not kept off."""
+def ring_states(
+    world: World, *, hands_off: bool = False, rebalance: Rebalancer = Rebalance.run, draining: str = ""
+) -> list[RingState]:
+    """All rings of the cluster, each moved one step on if that is possible now and hands are not kept off.
+
+    `draining`: why nothing may begin to move, empty when it may.
+    """
     drafts = [_draft(world, task) for task in _tasks(world)]
     if hands_off:
         return [_step(draft, lambda task, before: look(task, before)) for draft in drafts]
     return [
-        _step(_judged(world, draft, drafts), lambda task, before: advance(task, before, world.now_s, rebalance))
+        _step(
+            _judged(world, draft, drafts, draining), lambda task, before: advance(task, before, world.now_s, rebalance)
+        )
         for draft in drafts
     ]
 
@@ -124,13 +131,14 @@ def _step(draft: RingState, how: Callable[[Task, Saved | None], Outcome]) -> Rin
     return replace(draft, chunks=len(outcome.chunks) or draft.chunks, outcome=outcome)
 
 
-def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState]) -> RingState:
+def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState], draining: str) -> RingState:
     """With what the pods' reports say about the ring's devices."""
     published = draft.published
     maintenance = world.cluster.spec.maintenance
     hold = f"zone {maintenance.zone} is in maintenance" if maintenance is not None else ""
     if published is None:
         return replace(draft, task=replace(draft.task, hold=hold or unheard(world)))
+    hold = hold or draining
     leaving = _leaving(draft)
     allowed = allowed_pods(world)
     empty = {

@@ -8,9 +8,12 @@ have no partitions any more, because they were drained, are not waited for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from swiftlet.crd.conditions import rfc3339
 from swiftlet_operator.manifests import (
+    DEPLOYMENT,
     GROUP,
     STATEFUL_SET,
     ZONE_LABEL,
@@ -28,22 +31,36 @@ from swiftlet_operator.world import World
 
 TEMPLATE = f"{GROUP}/template"
 """Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
+TEMPLATE_SINCE = f"{GROUP}/template-since"
+"""Annotation beside it: when it changed last, in RFC 3339."""
 _REVISION = "controller-revision-hash"
 
 
-def stamped(manifest: Manifest) -> Manifest:
-    """A StatefulSet with the digest of its pod template, other manifests as they are."""
-    if kind_of(manifest) != STATEFUL_SET:
+def stamped(world: World, manifest: Manifest) -> Manifest:
+    """A workload with the digest of its pod template and when that changed, other manifests as they are."""
+    if kind_of(manifest) not in (STATEFUL_SET, DEPLOYMENT):
         return manifest
     metadata = manifest["metadata"]
-    notes = {**annotations_of(manifest), TEMPLATE: digest_of(manifest["spec"]["template"])}
+    digest, known = digest_of(manifest["spec"]["template"]), world.child(kind_of(manifest), name_of(manifest))
+    before = annotations_of(known) if known is not None else {}
+    since = before.get(TEMPLATE_SINCE) if before.get(TEMPLATE) == digest else None
+    moment = since or rfc3339(datetime.fromtimestamp(world.now_s, UTC))
+    notes = {**annotations_of(manifest), TEMPLATE: digest, TEMPLATE_SINCE: moment}
     return {**manifest, "metadata": {**metadata, "annotations": notes}}
 
 
 def held_back(
-    world: World, wanted: Sequence[Manifest], live: Mapping[str, Domain], has_data: bool, secrets_wrong: bool = False
+    world: World,
+    wanted: Sequence[Manifest],
+    live: Mapping[str, Domain],
+    has_data: bool,
+    secrets_wrong: bool = False,
+    draining: str = "",
 ) -> dict[str, str]:
-    """StatefulSets with data whose pods must not restart now, and why; none may while `secrets_wrong`."""
+    """StatefulSets with data whose pods must not restart now, and why; none may while `secrets_wrong`.
+
+    `draining`: why none that is whole may; those in trouble may need the restart to come back.
+    """
     sets = [one for one in wanted if kind_of(one) == STATEFUL_SET and name_of(one) in live]
     changed = [name_of(one) for one in sets if _restarts(world, one)]
     if not has_data or not changed:
@@ -55,6 +72,8 @@ def held_back(
         turns, reason = _in_maintenance(maintenance.zone, changed, live)
     else:
         turns, reason = _next(changed, live)
+        if draining:
+            turns, reason = {name for name in turns if name in live and not live[name].whole}, draining
     return {name: reason for name in changed if name not in turns}
 
 
@@ -129,6 +148,8 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
     now = int(known.get("partition") or 0)
     if not old:
         return 0 if not domain.rolling else now
+    if world.cluster.spec.upgrade.paused:
+        return max(now, max(old) + 1)
     # Old pods in trouble are not waited for: the new revision may be their cure.
     troubled = {*domain.down, *domain.behind} - {f"{domain.name}-{o}" for o in old if not is_ready(pods[o])}
     return now if troubled else min(max(old), now if now else max(old))

@@ -63,6 +63,16 @@ def replicas_spread(world: World, states: Sequence[RingState]) -> Fact:
     return Fact(TYPE, "True", "Spread", f"no node has the majority of any partition's replicas{more}")
 
 
+def takes_too_many(states: Sequence[RingState], is_away: Callable[[str], bool]) -> bool:
+    """Whether some partition has no majority without the devices that are away; one replica may always be."""
+    return any(
+        sum(map(is_away, devices)) > max(1, _spare(len(devices)))
+        for state in states
+        if state.before is not None and not state.problem
+        for devices in combinations(state.task.ring, state.before.builder)
+    )
+
+
 def _said(level: str, loss: _Loss) -> str:
     what = f"all replicas of {loss.emptied}" if loss.emptied else f"the majority of the replicas of {loss.outvoted}"
     return f"{level} {loss.place} has {what} of {loss.partitions} partitions of ring {loss.ring}"

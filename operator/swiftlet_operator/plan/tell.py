@@ -35,6 +35,7 @@ from swiftlet_operator.plan.policy_use import RETIRING, with_use
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.served import Logins, with_login
 from swiftlet_operator.plan.trouble import STARTING, remembered
+from swiftlet_operator.plan.upgrades import TIMED_OUT
 from swiftlet_operator.plan.usage import quota_fields, usage_of, user_fields
 from swiftlet_operator.world import World
 
@@ -42,7 +43,7 @@ _WAITS = "StorageCluster {name} takes no change of it while it is paused or its 
 ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
 """Kinds of objects that wait while nothing at all may be changed."""
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
-_NEITHER = frozenset({"Maintenance", "Progressing", "Drained", "PoliciesRetired"})
+_NEITHER = frozenset({"Maintenance", "NodesCordoned", "Progressing", "Drained", "PoliciesRetired"})
 """Conditions whose change is no trouble either way."""
 PART_ALTHOUGH = frozenset({NOT_SERVED, SILENT, RETIRING})
 """Reasons for which an object is not ready although it has been made part of the cluster."""
@@ -185,7 +186,7 @@ def events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
         if fact.status == "Unknown" or old == (fact.status, fact.reason):
             continue
         calm = fact.type in _NEITHER or fact.reason in _EXPECTED.get(fact.type, ()) or fact.reason == STARTING
-        bad = not calm and fact.is_true == (fact.type in _GOOD_WHEN_FALSE)
+        bad = fact.reason == TIMED_OUT or (not calm and fact.is_true == (fact.type in _GOOD_WHEN_FALSE))
         if old is None and not (bad and fact.type == "SpecValid"):
             continue
         message = f"{fact.type} is {fact.status}: {fact.message}"

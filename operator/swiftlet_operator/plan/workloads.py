@@ -1,4 +1,4 @@
-"""StatefulSets with data: how they are, how far they may shrink, and what their disruption budgets allow."""
+"""StatefulSets with data: how they are, and how far they may shrink."""
 
 from __future__ import annotations
 
@@ -191,33 +191,6 @@ def leaving_pods(groups: Iterable[Group], live: Mapping[str, Domain]) -> list[st
     return sorted(
         f"{one.name}-{ordinal}" for one in live.values() for ordinal in range(counts.get(one.name, 0), one.replicas)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Groups whose disruption budget is not one pod: `frozen` allow none, `open` allow all."""
-
-    frozen: frozenset[str] = frozenset()
-    open: frozenset[str] = frozenset()
-
-
-def limits(live: Mapping[str, Domain], groups: Iterable[Group], zone: str | None, *, has_data: bool) -> Limits:
-    """What budgets allow: of a component only one domain may be disturbed at a time, in maintenance that of `zone`."""
-    if not has_data:
-        return Limits()
-    frozen, open_ = set(), set()
-    for group in groups:
-        own = live.get(group.name)
-        others = [one for one in live.values() if one.component == group.component and one.name != group.name]
-        troubled = any(not one.whole or one.stale for one in others)
-        if group.zone is None:
-            # Its pods are in different zones: the next goes only when the last has caught up.
-            troubled = troubled or (own is not None and own.whole and bool(own.stale))
-        elif zone is not None and group.zone == zone and not troubled:
-            open_.add(group.name)
-        if troubled or (zone is not None and group.zone not in (None, zone)):
-            frozen.add(group.name)
-    return Limits(frozenset(frozen), frozenset(open_))
 
 
 def carrying(states: Sequence[RingState]) -> frozenset[str]:

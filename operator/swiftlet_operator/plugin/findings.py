@@ -17,10 +17,10 @@ from swiftlet_operator.trouble import groups
 
 ERROR, WARNING, NOTE = "ERROR", "WARNING", "NOTE"
 _ORDER = (ERROR, WARNING, NOTE)
-_BAD_WHEN_TRUE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked", "Maintenance"})
+_BAD_WHEN_TRUE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked", "Maintenance", "NodesCordoned"})
 _FINE = frozenset(
     {
-        *("NotWanted", "NotUsed", "NotObserved", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"),
+        *("NotWanted", "NotUsed", "NotObserved", "NoneCordoned", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"),
         STARTING,
     }
 )

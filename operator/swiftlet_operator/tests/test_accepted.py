@@ -64,14 +64,14 @@ async def test_a_spec_that_is_wrong_stays_as_it_was_and_policies_go_on() -> None
     scene.cluster["spec"]["pools"][0]["storage"]["size"] = "1Gi"
     scene.cluster["spec"]["proxy"] = {"replicas": 4}
     scene.kube.put(own("StoragePolicy", "gold", {"index": 1, "name": "gold"}))
-    lose(scene, "PodDisruptionBudget", "store-container")
+    lose(scene, "PodDisruptionBudget", "store-data")
     await scene.step()
 
     assert scene.condition("SpecValid") == ("False", "StorageShrunk")
     assert "spec of the StorageCluster" in scene.message("SpecValid")
     assert scene.kube.find("Deployment", "store-proxy")["spec"]["replicas"] == 2
     assert policies(scene) == ["Policy-0", "gold"]
-    assert "store-container" in scene.kube.names("PodDisruptionBudget")
+    assert "store-data" in scene.kube.names("PodDisruptionBudget")
 
 
 async def test_policies_that_are_new_wait_while_policies_are_wrong() -> None:

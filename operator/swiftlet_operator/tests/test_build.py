@@ -136,8 +136,16 @@ def test_selectors_find_their_pods_and_no_others(spec: str) -> None:
     pods = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one, _ in workloads(spec)}
     for one in manifests:
         if one["kind"] in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
-            wanted = one["spec"]["selector"]["matchLabels"].items()
-            assert [name for name, labels in pods.items() if wanted <= labels.items()] == [one["metadata"]["name"]]
+            selector = one["spec"]["selector"]
+            wanted = selector["matchLabels"].items()
+            found = {name for name, labels in pods.items() if wanted <= labels.items() and _fits(selector, labels)}
+            of_data = {group.name for group in all_groups("store", cluster(spec).spec)}
+            assert found == (of_data if one["metadata"]["name"] == "store-data" else {one["metadata"]["name"]})
+
+
+def _fits(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether labels fit the expressions of a selector, which are all of one kind here."""
+    return all(labels.get(one["key"]) in one["values"] for one in selector.get("matchExpressions") or [])
 
 
 @pytest.mark.parametrize("spec", SPECS)

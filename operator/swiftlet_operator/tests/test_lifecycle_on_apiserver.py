@@ -57,6 +57,18 @@ async def change(cluster: Cluster, spec: dict[str, Any]) -> None:
     await cluster.kube.patch(CLUSTER, cluster.namespace, "store", {"spec": spec})
 
 
+OF_ZONE = (("fast", 0), ("fast", 1), ("container", 0))
+"""Pools and numbers of the pods that a zone of `three-zones` has."""
+
+
+async def budget(cluster: Cluster) -> tuple[int, set[str]]:
+    """How many pods with data may be away, and those that may go besides."""
+    spec = (await find(cluster, BUDGET, "store-data"))["spec"]
+    chosen = spec["selector"]["matchExpressions"]
+    freed = {pod for one in chosen if one["operator"] == "NotIn" for pod in one["values"]}
+    return spec["maxUnavailable"], freed
+
+
 @pytest.mark.parametrize("may_grow", [True, False])
 async def test_volumes_grow_where_their_class_lets_them(apiserver: ApiServer, kube: Counting, may_grow: bool) -> None:
     name = f"grows-{may_grow}".lower()
@@ -139,16 +151,13 @@ async def test_maintenance_opens_one_zone_and_closes_it_again(apiserver: ApiServ
     cluster = await settled(apiserver, kube, "three-zones")
     await change(cluster, {"maintenance": {"zone": "b"}})
     await cluster.settle()
-    allowed = [
-        (await find(cluster, BUDGET, f"store-fast-{zone}"))["spec"]["maxUnavailable"] for zone in ("a", "b", "c")
-    ]
-    assert allowed == [0, "100%", 0]
+    assert await budget(cluster) == (0, {f"store-{pool}-b-{n}" for pool, n in OF_ZONE})
     assert await cluster.step() == []
     assert await condition(cluster, "Maintenance") == ("True", "ZoneMayBeDrained")
 
     await change(cluster, {"maintenance": None})
     await cluster.settle()
-    assert (await find(cluster, BUDGET, "store-fast-b"))["spec"]["maxUnavailable"] == 1
+    assert await budget(cluster) == (1, set())
 
 
 async def test_levels_and_transports_that_are_over_leave_the_status(apiserver: ApiServer, kube: Counting) -> None:
@@ -229,3 +238,45 @@ async def test_what_is_drained_is_told_and_then_at_rest(apiserver: ApiServer, ku
     await cluster.step()
     assert await condition(cluster, "Drained") == ("True", "Empty")
     assert await cluster.step() == []
+
+
+async def cordon(cluster: Cluster, node: str, on: bool) -> None:
+    """As kubectl does it."""
+    await cluster.kube.patch(NODE, "", node, {"spec": {"unschedulable": on or None}})
+
+
+async def test_cordoned_nodes_open_one_zone_after_the_other(apiserver: ApiServer, kube: Counting) -> None:
+    cluster = await settled(apiserver, kube, "three-zones")
+    assert await budget(cluster) == (1, set())
+    nodes = {one["metadata"]["name"] for one in await kube.nodes(cordoned_only=False)}
+    assert {"node-a", "node-b", "node-c"} <= nodes
+    try:
+        await cordon(cluster, "node-b", True)
+        assert [one["metadata"]["name"] for one in await kube.nodes(cordoned_only=True)] == ["node-b"]
+        await cluster.settle()
+        opened = await budget(cluster)
+        assert opened == (0, {f"store-{pool}-b-{n}" for pool, n in OF_ZONE})
+        assert await condition(cluster, "NodesCordoned") == ("True", "DomainOpen")
+        assert await cluster.step() == []
+
+        await cordon(cluster, "node-a", True)
+        await cluster.settle()
+        assert await budget(cluster) == opened
+        assert "zone a (node-a) waits for zone b" in await message(cluster, "NodesCordoned")
+
+        await cordon(cluster, "node-b", False)
+        await cluster.settle()
+        assert (await budget(cluster))[1] >= {"store-fast-a-0", "store-fast-a-1", "store-fast-a-2"}
+        await cordon(cluster, "node-a", False)
+        await cluster.settle()
+        assert await budget(cluster) == (1, set())
+        assert await condition(cluster, "NodesCordoned") == ("False", "NoneCordoned")
+    finally:
+        for node in ("node-a", "node-b"):
+            await cordon(cluster, node, False)
+
+
+async def message(cluster: Cluster, type_: str) -> str:
+    """What one of the cluster's conditions says to people."""
+    live = await find(cluster, CLUSTER, "store")
+    return str(next(one["message"] for one in live["status"]["conditions"] if one["type"] == type_))

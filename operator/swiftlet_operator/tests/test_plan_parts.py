@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from swiftlet.crd import Condition, Fact
-from swiftlet_operator.build.site import Group
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.plan.lost import _stands_on_lost_node
 from swiftlet_operator.plan.rollout import _next
 from swiftlet_operator.plan.sync import Published, behind, caught_up, in_order
 from swiftlet_operator.plan.tell import events
-from swiftlet_operator.plan.workloads import Domain, limits
+from swiftlet_operator.plan.workloads import Domain
 from swiftlet_operator.reports import SERVING, DeviceReport, Report, RingReport
 from swiftlet_operator.status import merge_patch
 from swiftlet_operator.tests.clusters import cluster
@@ -59,37 +58,6 @@ WHOLE = {zone: domain(zone) for zone in "abc"}
 )
 def test_whose_turn_a_restart_is(changed: str, expected: str, states: dict[str, dict[str, Any]]) -> None:
     assert turn(changed, *(domain(zone, **states.get(zone, {})) for zone in "abc")) == expected
-
-
-GROUPS = [Group(f"s-{zone}", "storage", zone, 3, "s") for zone in "abc"]
-
-
-@pytest.mark.parametrize(
-    ("zone", "states", "frozen", "opened"),
-    [
-        (None, {}, "", ""),
-        (None, {"a": {"down": ("s-a-0",)}}, "bc", ""),
-        (None, {"a": {"behind": ("s-a-0",), "stale": ("s-a-0",)}}, "bc", ""),
-        (None, {"a": {"behind": ("s-a-0",)}}, "", ""),
-        ("a", {}, "bc", "a"),
-        ("a", {"a": {"down": ("s-a-0",)}}, "bc", "a"),
-        ("a", {"b": {"down": ("s-b-0",)}}, "abc", ""),
-    ],
-)
-def test_what_budgets_allow(zone: str | None, states: dict[str, dict[str, Any]], frozen: str, opened: str) -> None:
-    live = {one.name: one for one in (domain(zone, **states.get(zone, {})) for zone in "abc")}
-    found = limits(live, GROUPS, zone, has_data=True)
-    assert found.frozen == {f"s-{zone}" for zone in frozen}
-    assert found.open == {f"s-{zone}" for zone in opened}
-    assert limits(live, GROUPS, zone, has_data=False).frozen == frozenset()
-
-
-def test_of_pods_in_different_zones_the_next_goes_when_the_last_has_caught_up() -> None:
-    group = Group("s", "storage", None, 3, "s")
-    late = Domain("s", "storage", None, 3, 3, False, behind=("s-0",), stale=("s-0",))
-    assert limits({"s": late}, [group], None, has_data=True).frozen == {"s"}
-    down = replace(late, down=("s-1",))
-    assert limits({"s": down}, [group], None, has_data=True).frozen == frozenset()
 
 
 # --- lost volumes -------------------------------------------------------------------------------------------------

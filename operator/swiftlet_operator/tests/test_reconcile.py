@@ -52,7 +52,8 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
         *("Ready", "SpecValid", "RingsBalanced", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"),
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
-        *("ReplicasSpread", "PodsHealthy", "CertificateReady", "APIExposed", "PoliciesRetired"),
+        *("ReplicasSpread", "PodsHealthy", "NodesCordoned", "CertificateReady", "APIExposed"),
+        "PoliciesRetired",
     }
     assert scene.condition("Ready")[0] == "False"
 
@@ -73,7 +74,7 @@ async def test_nothing_is_written_in_fifty_reconciles() -> None:
         ("StatefulSet", "store-container"),
         ("Deployment", "store-proxy"),
         ("NetworkPolicy", "store-storage"),
-        ("PodDisruptionBudget", "store-disks"),
+        ("PodDisruptionBudget", "store-data"),
     ],
 )
 async def test_a_deleted_child_comes_back(kind: str, name: str) -> None:
@@ -227,7 +228,6 @@ async def test_a_removed_pool_stays_until_it_is_drained() -> None:
         scene.now_s += HOUR
         await scene.step()
     assert "store-old" not in scene.kube.names("StatefulSet")
-    assert "store-old" not in scene.kube.names("PodDisruptionBudget")
 
 
 async def test_zones_restart_one_after_the_other() -> None:
@@ -239,7 +239,7 @@ async def test_zones_restart_one_after_the_other() -> None:
 
     busy = await scene.step()
     assert [one for one in busy if "StatefulSet" in one] == []
-    assert scene.kube.find("PodDisruptionBudget", "store-fast-b")["spec"]["maxUnavailable"] == 0
+    assert scene.kube.find("PodDisruptionBudget", "store-data")["spec"]["maxUnavailable"] == 0
 
     scene.live()
     assert [one for one in await scene.step() if "StatefulSet" in one] == ["apply StatefulSet/store-fast-b"]

@@ -35,7 +35,9 @@ from swiftlet_operator.manifests import (
     SERVICE,
     STATEFUL_SET,
     USER,
+    ZONE_LABEL,
     Manifest,
+    labels_of,
     name_of,
 )
 from swiftlet_operator.passwords import Passwords
@@ -141,6 +143,7 @@ class Cluster:
             return
         for claim in one["spec"].get("volumeClaimTemplates") or []:
             await self._claim(claim, name)
+        zone = labels_of(one).get(ZONE_LABEL) or "abc"[ordinal % 3]
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -149,7 +152,7 @@ class Cluster:
                 "namespace": self.namespace,
                 "labels": one["spec"]["template"]["metadata"]["labels"],
             },
-            "spec": {"nodeName": f"node-{'abc'[ordinal % 3]}", "containers": [{"name": "c", "image": "swiftlet:test"}]},
+            "spec": {"nodeName": f"node-{zone}", "containers": [{"name": "c", "image": "swiftlet:test"}]},
         }
         await self.kube.create(pod)
         await self.ready(name)

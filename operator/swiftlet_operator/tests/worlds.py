@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from swiftlet_operator.manifests import CLUSTER, RING_VERSION_LABEL, Manifest
+from swiftlet_operator.manifests import CLUSTER, RING_VERSION_LABEL, ZONE_LABEL, Manifest
 from swiftlet_operator.problems import NotLeader
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.clusters import manifest
@@ -102,6 +102,7 @@ class Scene:
     def _pods(self, name: str, one: Manifest) -> None:
         count = one["spec"]["replicas"]
         labels = one["spec"]["template"]["metadata"]["labels"]
+        zone = labels.get(ZONE_LABEL)
         for ordinal in range(count):
             pod = f"{name}-{ordinal}"
             moment = "2027-01-01T00:00:00Z"
@@ -110,7 +111,7 @@ class Scene:
                     "apiVersion": "v1",
                     "kind": "Pod",
                     "metadata": {"name": pod, "namespace": "data", "labels": labels},
-                    "spec": {"nodeName": f"n{ordinal % 3}"},
+                    "spec": {"nodeName": f"n{'abc'.index(zone) if zone else ordinal % 3}"},
                     "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": moment}]},
                 }
             )

@@ -262,6 +262,14 @@ class MaintenanceSpec(View):
     zone: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=63)]
 
 
+class UpgradeSpec(View):
+    """How pods are restarted when their template changes."""
+
+    paused: bool = False
+    timeout_seconds: Annotated[int, Field(ge=60, le=604_800)] = 1800
+    continue_after_timeout: bool = False
+
+
 DrainName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?$", max_length=70)]
 """A pod, or one of its devices as it is named in rings."""
 
@@ -289,6 +297,7 @@ class StorageClusterSpec(View):
     rdma: RdmaSpec = RdmaSpec()
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     placement: Literal["required", "preferred"] = "preferred"
+    upgrade: UpgradeSpec = UpgradeSpec()
     maintenance: MaintenanceSpec | None = None
     replace_lost_nodes_after_seconds: Annotated[int, Field(ge=0, le=2_678_400)] = 900
     drain: Annotated[tuple[DrainName, ...], Field(max_length=64)] = ()

@@ -1,0 +1,109 @@
+"""What is known of nodes that are being emptied, and what of it is remembered in the budget of pods with data; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from swiftlet_operator.build.names import data_budget
+from swiftlet_operator.build.site import CONTAINER, STORAGE
+from swiftlet_operator.manifests import BUDGET, COMPONENT_LABEL, CORDONS, Manifest, annotations_of, labels_of, name_of
+from swiftlet_operator.rings import named
+from swiftlet_operator.world import World
+
+LEAVING = frozenset(
+    {
+        "node.kubernetes.io/unschedulable",
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+    }
+)
+"""Taints of nodes that are about to be emptied."""
+_DATA = frozenset({STORAGE, CONTAINER})
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """A node from which pods with data are to go: since when, the domain it is in, and the pods that were on it.
+
+    `forgotten`: its domain was open, and nothing happened.
+    """
+
+    since_s: int
+    domain: str
+    pods: frozenset[str]
+    forgotten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the budget's annotation says: nodes, the domain whose turn it is, and when something last happened there."""
+
+    nodes: Mapping[str, Cordon]
+    domain: str = ""
+    touched_s: int = 0
+
+
+def is_leaving(node: Manifest) -> bool:
+    """Whether somebody is about to empty the node."""
+    spec = node.get("spec") or {}
+    return bool(spec.get("unschedulable")) or any(taint.get("key") in LEAVING for taint in spec.get("taints") or [])
+
+
+def remembered(world: World) -> Memory:
+    """What the live budget says."""
+    live = world.child(BUDGET, data_budget(world.cluster.meta.name))
+    try:
+        said = json.loads(annotations_of(live or {"metadata": {}}).get(CORDONS) or "{}")
+        nodes = {
+            str(name): Cordon(int(one["since"]), str(one["domain"]), frozenset(one["pods"]), bool(one.get("forgotten")))
+            for name, one in said.get("nodes", {}).items()
+        }
+        return Memory(nodes, str(said.get("domain") or ""), int(said.get("touched") or 0))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return Memory({})
+
+
+def noted(memory: Memory) -> str:
+    if not memory.nodes:
+        return ""
+    nodes = {
+        name: {"since": one.since_s, "domain": one.domain, "pods": sorted(one.pods)}
+        | ({"forgotten": True} if one.forgotten else {})
+        for name, one in sorted(memory.nodes.items())
+    }
+    said: dict[str, Any] = {"nodes": nodes}
+    if memory.domain:
+        said |= {"domain": memory.domain, "touched": memory.touched_s}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def holds_rebalances(world: World) -> str:
+    """Why no partition may begin to move, as far as nodes are the reason; empty when they are not."""
+    memory = remembered(world)
+    fresh = [
+        node
+        for node in cordoned(world)
+        if node not in memory.nodes or not memory.nodes[node].forgotten or memory.nodes[node].domain == memory.domain
+    ]
+    if memory.domain:
+        return f"{memory.domain} is open for a drain"
+    return f"{named(sorted(fresh))} is cordoned" if fresh else ""
+
+
+def cordoned(world: World) -> dict[str, frozenset[str]]:
+    """Cordoned nodes on which pods with data stand, and those pods."""
+    leaving = {name_of(node) for node in world.nodes if is_leaving(node)}
+    found: dict[str, set[str]] = {}
+    for pod in world.pods:
+        node = pod["spec"].get("nodeName")
+        if node in leaving and labels_of(pod).get(COMPONENT_LABEL) in _DATA and not _is_over(pod):
+            found.setdefault(str(node), set()).add(name_of(pod))
+    return {node: frozenset(pods) for node, pods in found.items()}
+
+
+def _is_over(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
