@@ -20,7 +20,8 @@ _ORDER = (ERROR, WARNING, NOTE)
 _BAD_WHEN_TRUE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked", "Maintenance", "NodesCordoned"})
 _FINE = frozenset(
     {
-        *("NotWanted", "NotUsed", "NotObserved", "NoneCordoned", "Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"),
+        *("NotWanted", "NotUsed", "NotObserved", "NoneCordoned", "DomainOpen"),
+        *("Draining", "Complete", "Balanced", "Rebalancing", "RollingOut"),
         STARTING,
     }
 )
