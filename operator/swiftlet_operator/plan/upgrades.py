@@ -51,10 +51,10 @@ def alone(wants: bool, in_the_middle: bool, is_stuck: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A pod that has not come back in time, and why."""
+    """A pod that has not come back in time, and a sentence about it."""
 
     pod: str
-    cause: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def upgrade(
     spec = world.cluster.spec.upgrade
     changed = tuple(name_of(one) for one in wanted if _restarts(world, one))
     rolling = _rolling(world, live)
-    late = overdue(world, live, rolling) if changed or rolling else ()
+    late = overdue(world, live, rolling, changed) if changed or rolling else ()
     waits_for = turn(bool(changed or rolling), bool(rolling) or _is_mixed(world), bool(late))
     reason = PAUSED if spec.paused else waits_for
     if not reason or not changed:
@@ -109,12 +109,18 @@ def past_timeout(world: World, live: Mapping[str, Domain]) -> Mapping[str, Domai
     return {name: waited(one) for name, one in live.items()}
 
 
-def overdue(world: World, live: Mapping[str, Domain], rolling: Sequence[str]) -> tuple[Overdue, ...]:
-    """Pods that have been away, or not in sync, for longer than an upgrade waits."""
+def overdue(
+    world: World, live: Mapping[str, Domain], rolling: Sequence[str], pending: Sequence[str]
+) -> tuple[Overdue, ...]:
+    """Pods that have been away, or not in sync, for longer than an upgrade waits; none of workloads that are `pending`.
+
+    What is wrong with those was so before, or has another reason.
+    """
     limit_s = world.cluster.spec.upgrade.timeout_seconds
     found = [
-        Overdue(pod, _cause(world, pod) if pod in one.down else "it is ready, and has not been in sync since")
+        Overdue(pod, _why(world, one, pod))
         for one in live.values()
+        if one.name not in pending
         for pod in dict.fromkeys((*one.down, *one.behind))
         if _age_s(world, pod, one.name) > limit_s
     ]
@@ -122,7 +128,7 @@ def overdue(world: World, live: Mapping[str, Domain], rolling: Sequence[str]) ->
         workload = f"{world.cluster.meta.name}-{labels_of(pod).get(COMPONENT_LABEL)}"
         served = labels_of(pod).get(COMPONENT_LABEL) in (PROXY, METADATA)
         if served and workload in rolling and not is_ready(pod) and _age_s(world, name_of(pod), workload) > limit_s:
-            found.append(Overdue(name_of(pod), _cause(world, name_of(pod))))
+            found.append(Overdue(name_of(pod), f"{name_of(pod)} is not ready ({_cause(world, name_of(pod))})"))
     return tuple(sorted(set(found), key=lambda one: one.pod))
 
 
@@ -130,16 +136,29 @@ def _age_s(world: World, pod: str, workload: str) -> int:
     """Seconds since a pod went away, or came back without being in sync; of one that is not there, since the change."""
     found = world.pod(pod)
     if found is None:
-        live = world.child(STATEFUL_SET, workload) or world.child(DEPLOYMENT, workload)
-        since = seconds(annotations_of(live).get(TEMPLATE_SINCE)) if live is not None else 0
+        since = _changed_s(world, workload)
         return world.now_s - since if since else 0
     if (since_ready := ready_since_s(found)) is not None:
-        return world.now_s - since_ready
+        return world.now_s - max(since_ready, _changed_s(world, workload))
     since = seconds(found["metadata"].get("creationTimestamp"))
     for condition in (found.get("status") or {}).get("conditions") or []:
         if condition.get("type") == "Ready":
             since = max(since, seconds(condition.get("lastTransitionTime")))
     return world.now_s - since if since else 0
+
+
+def _changed_s(world: World, workload: str) -> int:
+    """When a workload's template changed last, 0 when that is not known."""
+    live = world.child(STATEFUL_SET, workload) or world.child(DEPLOYMENT, workload)
+    return seconds(annotations_of(live).get(TEMPLATE_SINCE)) if live is not None else 0
+
+
+def _why(world: World, domain: Domain, pod: str) -> str:
+    if pod in domain.down:
+        return f"{pod} is not ready ({_cause(world, pod)})"
+    if pod in domain.silent:
+        return f"{pod} does not say how it is"
+    return f"{pod} is ready and has not been in sync since"
 
 
 def _cause(world: World, pod: str) -> str:
@@ -201,7 +220,7 @@ def _is_mixed(world: World) -> bool:
 def progressing(world: World, now: Upgrade, live: Mapping[str, Domain]) -> Fact:
     """Whether pods are being changed, and what stands in the way."""
     if now.overdue:
-        pods = "; ".join(f"{one.pod}: {one.cause}" for one in now.overdue[:3])
+        pods = "; ".join(one.text for one in now.overdue[:3])
         more = f" and {len(now.overdue) - 3} more" if len(now.overdue) > 3 else ""
         spec: UpgradeSpec = world.cluster.spec.upgrade
         message = (

@@ -96,7 +96,7 @@ async def test_who_is_ready_and_not_in_sync_is_told_and_waited_for_unless_the_sp
     scene.now_s += 31 * MINUTE
     assert not [one for one in await changed(scene) if one.startswith("store-fast")]
     assert scene.condition("Progressing") == ("False", "UpgradeTimedOut")
-    assert "it is ready, and has not been in sync since" in scene.message("Progressing")
+    assert "is ready and has not been in sync since" in scene.message("Progressing")
 
     scene.cluster["spec"]["upgrade"] = {"continueAfterTimeout": True}
     assert "store-fast-b" in await changed(scene)
