@@ -65,7 +65,7 @@ def client(namespace: Namespace) -> Iterator[ClientPod]:
 def condition(namespace: Namespace, type_: str) -> tuple[str, str, str]:
     """Status, reason and message."""
     found = namespace.get("storagecluster", NAME).get("status", {}).get("conditions", [])
-    one = next((one for one in found if one["type"] == type_), {})
+    one: dict[str, Any] = next((one for one in found if one["type"] == type_), {})
     return one.get("status", ""), one.get("reason", ""), one.get("message", "")
 
 
