@@ -274,7 +274,10 @@ impl Connection {
             // Ready although nothing was sent: the attempt has failed.
             self.link.connected()?;
         }
-        for _ in 0..READS {
+        for turn in 0.. {
+            if turn >= READS && !self.link.holds() {
+                break;
+            }
             let slot: &mut [u8] = match &self.taking {
                 Taking::Data { stream, left } => {
                     self.streams.get_mut(stream).and_then(|stream| stream.slot(*left)).unwrap_or(&mut [])
@@ -285,12 +288,14 @@ impl Connection {
             // After data more data is likely: of that, too, only the head should come into the scratch.
             let bulk = direct > SPILL_BYTES || direct == 0 && mem::take(&mut self.bulk);
             let spill = if bulk { SPILL_BYTES } else { scratch.len() };
-            let read = if direct > 0 {
-                self.link.read(&mut [IoSliceMut::new(slot), IoSliceMut::new(&mut scratch[..spill])])
-            } else {
-                self.link.read(&mut [IoSliceMut::new(&mut scratch[..spill])])
-            };
+            let mut into = [IoSliceMut::new(slot), IoSliceMut::new(&mut scratch[..spill])];
+            let into = if direct > 0 { &mut into[..] } else { &mut into[1..] };
+            // What the link holds nobody would tell of; what it does not hold waits for the next turn.
+            let read = if turn < READS { self.link.read(into) } else { self.link.read_held(into) };
             let Some(read) = unless_blocked(read)? else { break };
+            if read == 0 && turn >= READS {
+                break;
+            }
             if read == 0 {
                 return Err(Fail::Closed);
             }
@@ -302,10 +307,12 @@ impl Connection {
             if read > direct {
                 self.parse(around, &scratch[..read - direct])?;
             }
-            if read < direct + spill {
+            if read < direct + spill && !self.link.holds() {
                 break;
             }
         }
+        // What the link has to say by itself.
+        self.writing |= !self.link.flush()?;
         Ok(())
     }
 
@@ -376,7 +383,7 @@ impl Connection {
         let us = around.settings.identity(self.link.lends());
         match (mem::replace(&mut self.stage, Stage::Refusing), kind) {
             (Stage::Hello(refusal), Kind::Hello) => {
-                let greeted = match refusal {
+                let greeted = match refusal.or(self.link.refusal()) {
                     Some(refusal) => Err(refusal),
                     None => handshake::Server::greeted(&around.settings.keys(), &us, meta, &nonce()?)?,
                 };

@@ -1,4 +1,4 @@
-//! Requests and data between processes: over TCP, within a machine, simulated. Knows no Python.
+//! Requests and data between processes: over TCP, with TLS or without, within a machine, simulated. Knows no Python.
 //!
 //! `docs/transport.md` is the protocol, `docs/design/2026-11-21-transport.md` says why it is made so. A [`Node`] is a
 //! process's end: [`Peer`]s to call, a [`Handler`] that answers, a [`Pool`] that all bodies live in. Methods,
@@ -8,6 +8,7 @@ mod api;
 mod arena;
 mod completions;
 mod connection;
+mod encrypted;
 mod link;
 mod memory;
 mod metrics;
@@ -26,12 +27,14 @@ pub use api::{
     Ticket, Upload, Waker, What,
 };
 pub use completions::Completions;
+pub use encrypted::{EncryptedAcceptor, EncryptedFabric};
 pub use link::{Acceptor, Address, Carrier, Fabric, Fetched, Link, Met};
 pub use memory::Region;
 pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
 pub use node::{Config, Node, PeerReport, WINDOW_BYTES};
 pub use pool::{Buffer, Chunk, Pool, PoolUse, Then, Window};
 pub use samenode::{SameNodeAcceptor, SameNodeFabric};
+pub use swiftlet_tls::Tls;
 pub use swiftlet_wire::handshake::Key;
 pub use swiftlet_wire::limits;
 pub use swiftlet_wire::message::Reason;

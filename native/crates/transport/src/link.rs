@@ -9,6 +9,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use swiftlet_wire::handshake::Refusal;
+
 use crate::pool::Buffer;
 
 /// What carries a connection.
@@ -23,6 +25,8 @@ pub enum Carrier {
     Simulated = 3,
     /// Remote direct memory access.
     Rdma = 4,
+    /// TCP sockets, encrypted.
+    Tls = 5,
 }
 
 impl fmt::Display for Carrier {
@@ -32,6 +36,7 @@ impl fmt::Display for Carrier {
             Carrier::SameNode => "same-node",
             Carrier::Simulated => "simulated",
             Carrier::Rdma => "rdma",
+            Carrier::Tls => "tls",
         })
     }
 }
@@ -73,6 +78,32 @@ pub trait Link: Send {
     /// # Errors
     /// `WouldBlock`, or the link or the file is broken.
     fn write_file(&mut self, file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<usize>;
+
+    /// Whether it has bytes that the descriptor does not tell of.
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Read of these alone; 0: there is nothing to give yet.
+    ///
+    /// # Errors
+    /// It is broken.
+    fn read_held(&mut self, _into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    /// Write what the link has taken and not written yet. `false`: wait until it is writable.
+    ///
+    /// # Errors
+    /// It is broken.
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Why a client that has come this way is refused, if it is.
+    fn refusal(&self) -> Option<Refusal> {
+        None
+    }
 
     /// Whether both ends can be shown memory: then chunks of the pool are lent, not sent.
     fn lends(&self) -> bool {

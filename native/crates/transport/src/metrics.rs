@@ -84,6 +84,7 @@ impl PeerMetrics {
                 2 => Some(Carrier::SameNode),
                 3 => Some(Carrier::Simulated),
                 4 => Some(Carrier::Rdma),
+                5 => Some(Carrier::Tls),
                 _ => None,
             },
             latency_us: self.latency_us.load(Relaxed),

@@ -9,5 +9,7 @@ fn prepare() {}
 over_any!(Tcp as tcp);
 over_any!(SameNode as same_node);
 over_any!(Simulated as simulated);
+over_any!(Tls as tls);
 over_network!(Tcp as tcp_faults);
 over_network!(Simulated as simulated_faults);
+over_network!(Tls as tls_faults);

@@ -13,7 +13,8 @@ use crate::violation::{Violation, require};
 /// The versions of the protocol that this code speaks, lowest and highest.
 pub const VERSIONS: (u16, u16) = (1, 1);
 
-const MAGIC: &[u8; 8] = b"swiftlet";
+/// How HELLO begins.
+pub const MAGIC: &[u8; 8] = b"swiftlet";
 const SERVER: &[u8] = b"swiftlet server\n";
 const CLIENT: &[u8] = b"swiftlet client\n";
 const SESSION: &[u8] = b"swiftlet session\n";
@@ -94,6 +95,8 @@ pub enum Refusal {
     Full = 4,
     /// It is about to end.
     GoingAway = 5,
+    /// The client does not encrypt, and has to.
+    Plain = 6,
 }
 
 /// Why there is no connection.
@@ -250,6 +253,7 @@ pub fn encode_refusal(refusal: Refusal) -> Vec<u8> {
             Refusal::Name => "another server than expected",
             Refusal::Full => "too many connections",
             Refusal::GoingAway => "going away",
+            Refusal::Plain => "connections have to be encrypted here (cluster.encryption)",
         },
     );
     to

@@ -31,6 +31,8 @@ impl Connection {
         loop {
             self.queue_data(around);
             if self.outbox.len() == 0 {
+                // The link may have taken more than it could write.
+                self.writing = !self.link.flush()?;
                 return Ok(());
             }
             let written = self.outbox.write(&mut *self.link)?;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use swiftlet_transport::simulated::Network;
 use swiftlet_transport::{
-    Acceptor, Address, Answer, Body, Call, Carrier, Chunk, Completions, Config, Error, Fabric, FileRange, Handler,
-    Incoming, Key, Next, Node, Peer, Pool, Receiver, Responder, SameNodeAcceptor, SameNodeFabric, Sink, Source,
-    TcpAcceptor, TcpFabric, What,
+    Acceptor, Address, Answer, Body, Call, Carrier, Chunk, Completions, Config, EncryptedAcceptor, EncryptedFabric,
+    Error, Fabric, FileRange, Handler, Incoming, Key, Next, Node, Peer, Pool, Receiver, Responder, SameNodeAcceptor,
+    SameNodeFabric, Sink, Source, TcpAcceptor, TcpFabric, Tls, What,
 };
 use swiftlet_wire::limits::DEAD_AFTER_MS;
 
@@ -215,6 +215,12 @@ fn rdma() -> &'static dyn Rdma {
     RDMA.get().expect("somebody makes it").as_ref()
 }
 
+/// TLS with these keys.
+pub fn tls(names: &[&str]) -> Arc<Tls> {
+    let keys: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(Tls::new(&keys).unwrap())
+}
+
 /// Both ends over one carrier.
 pub struct World {
     pub carrier: Carrier,
@@ -236,6 +242,7 @@ impl World {
             Carrier::SameNode => vec![Arc::new(SameNodeFabric::new(&self.directory)), Arc::new(TcpFabric)],
             Carrier::Simulated => vec![Arc::new(self.network.clone())],
             Carrier::Rdma => vec![rdma().fabric(pool)],
+            Carrier::Tls => vec![Arc::new(EncryptedFabric::new(Arc::new(TcpFabric), tls(&["secret"])))],
             _ => vec![Arc::new(TcpFabric)],
         }
     }
@@ -249,6 +256,7 @@ impl World {
                 let direct = acceptor.address().unwrap();
                 node.listen(match self.carrier {
                     Carrier::Rdma => rdma().acceptor(node.pool(), acceptor),
+                    Carrier::Tls => Box::new(EncryptedAcceptor::new(Box::new(acceptor), tls(&["secret"]), true)),
                     _ => Box::new(acceptor),
                 });
                 let through = self.network.relay(direct).unwrap();

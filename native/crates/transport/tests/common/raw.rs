@@ -1,6 +1,6 @@
 //! A client that speaks the protocol by hand over a blocking stream, so as to break its rules.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -10,10 +10,50 @@ use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
 use swiftlet_wire::handshake::{Client, Identity, Limits};
 use swiftlet_wire::limits::HEAD_BYTES;
 
-use super::{World, keys, socket_path};
+use super::{World, keys, socket_path, tls};
 
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
+
+/// TLS over a blocking stream.
+struct TlsStream {
+    tls: rustls::Connection,
+    stream: TcpStream,
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.tls.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Cut without a word, as by all who end.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            self.tls.read_tls(&mut self.stream)?;
+            self.tls.process_new_packets().map_err(std::io::Error::other)?;
+            self.flush()?;
+        }
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
+        while self.tls.is_handshaking() {
+            self.tls.complete_io(&mut self.stream)?;
+        }
+        let taken = self.tls.writer().write(from)?;
+        self.flush()?;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.stream)?;
+        }
+        Ok(())
+    }
+}
 
 pub struct Raw {
     pub stream: Box<dyn Stream>,
@@ -36,6 +76,11 @@ pub fn connect(world: &World, name: &str) -> Raw {
             let stream = world.network.connect(name).unwrap();
             stream.set_read_timeout(patience).unwrap();
             Box::new(stream)
+        }
+        Carrier::Tls => {
+            let stream = TcpStream::connect(world.address(name).tcp.unwrap()).unwrap();
+            stream.set_read_timeout(patience).unwrap();
+            Box::new(TlsStream { tls: tls(&["secret"]).client().unwrap(), stream })
         }
         _ => {
             let stream = TcpStream::connect(world.address(name).tcp.unwrap()).unwrap();

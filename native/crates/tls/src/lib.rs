@@ -1,0 +1,148 @@
+//! TLS between the services of one cluster: certificates that follow from the cluster's keys.
+//!
+//! Each cluster key stands for a certificate authority, whose private key is derived from it: whoever holds the cluster
+//! key can issue himself a certificate and check those of others, and nobody else can. So nothing has to be made,
+//! mounted or renewed, and a key that is replaced takes its authority with it. `docs/design/2026-11-24-encryption.md`
+//! says why. TLS 1.3 alone, with both sides' certificates, and without resumption: each connection has its own secrets
+//! (forward secrecy), and one that is made after a key was forgotten proves one that is in use.
+//!
+//! Fault model: anybody may connect, listen, change, repeat and cut what is on its way. Who holds a cluster key may
+//! be anybody of the cluster, as with signatures.
+
+mod authority;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub use authority::{Certificates, PEER_NAME};
+use rustls::client::{ClientConfig, Resumption};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::{ClientConnection, Connection, RootCertStore, ServerConnection};
+
+/// The protocol that both sides name in the handshake (ALPN): who speaks HTTP with the same certificates names another.
+pub const PROTOCOL: &[u8] = b"swiftlet";
+
+/// Why there are no certificates or no connection.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "TLS: {}", self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    fn from(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        std::io::Error::other(error)
+    }
+}
+
+struct Configs {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+/// What a process speaks TLS with; follows the cluster's keys.
+pub struct Tls(RwLock<Configs>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("Tls")
+    }
+}
+
+/// AES with 128 bits first: as strong as the exchange of keys, and the fastest where the processor has AES; the others
+/// are for peers that offer nothing else.
+fn provider() -> CryptoProvider {
+    use ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
+    let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
+    CryptoProvider { cipher_suites, ..ring::default_provider() }
+}
+
+fn configs(keys: &[Vec<u8>]) -> Result<Configs, Error> {
+    let certificates = Certificates::issue(keys)?;
+    let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).map_err(Error::from);
+    let mut roots = RootCertStore::empty();
+    for authority in &certificates.authorities {
+        roots.add(read(authority)?).map_err(Error::from)?;
+    }
+    let (roots, provider) = (Arc::new(roots), Arc::new(provider()));
+    let chain = vec![read(&certificates.certificate)?];
+    let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes()).map_err(Error::from)?;
+    let only = &[&rustls::version::TLS13];
+
+    let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(only)
+        .map_err(Error::from)?
+        .with_root_certificates(Arc::clone(&roots))
+        .with_client_auth_cert(chain.clone(), key.clone_key())
+        .map_err(Error::from)?;
+    client.resumption = Resumption::disabled();
+    client.enable_sni = false;
+    client.alpn_protocols = vec![PROTOCOL.to_vec()];
+
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let mut server = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(only)
+        .map_err(Error::from)?
+        .with_client_cert_verifier(verifier.build().map_err(Error::from)?)
+        .with_single_cert(chain, key)
+        .map_err(Error::from)?;
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    server.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Configs { client: Arc::new(client), server: Arc::new(server) })
+}
+
+impl Tls {
+    /// `keys`: the cluster's, the preferred one first: it issues the certificate, all are trusted.
+    ///
+    /// # Errors
+    /// There is no key, or no randomness.
+    pub fn new(keys: &[Vec<u8>]) -> Result<Self, Error> {
+        Ok(Self(RwLock::new(configs(keys)?)))
+    }
+
+    /// From now on handshakes use these keys; connections that are open stay.
+    ///
+    /// # Errors
+    /// As [`Tls::new`]; then the keys stay as they were.
+    pub fn set_keys(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
+        let changed = configs(keys)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = changed;
+        Ok(())
+    }
+
+    /// The connecting side of a connection.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn client(&self) -> Result<Connection, Error> {
+        let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).client);
+        let name = ServerName::try_from(PEER_NAME).map_err(Error::from)?;
+        Ok(ClientConnection::new(config, name).map_err(Error::from)?.into())
+    }
+
+    /// The accepting side.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub fn server(&self) -> Result<Connection, Error> {
+        let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).server);
+        Ok(ServerConnection::new(config).map_err(Error::from)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;
