@@ -29,11 +29,18 @@ class User(threading.Thread):
         super().__init__()
         self._connection, self._container = connection, container
         self.ended = threading.Event()
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
+        self._pauses = threading.Event()
         self.rounds = 0
         self.problems: list[str] = []
 
     def run(self) -> None:
         while not self.ended.is_set():
+            if not self._may_go_on.is_set():
+                self._pauses.set()
+                self._may_go_on.wait()
+                self._pauses.clear()
             # Text, not bytes: it can be sent again, with a new token when one is refused, without any `retries`.
             body = os.urandom(500).hex()
             try:
@@ -44,6 +51,20 @@ class User(threading.Thread):
             except (ClientException, AssertionError) as error:
                 self.problems.append(str(error))
             self.rounds += 1
+
+    def pause(self) -> None:
+        """Ask for nothing until `resume`; returns when nothing is under way."""
+        self._may_go_on.clear()
+        assert self._pauses.wait(WITHIN_S)
+
+    def resume(self) -> None:
+        """Go on, if it paused."""
+        self._may_go_on.set()
+
+    def makes_progress(self) -> None:
+        """Wait until it has done some more."""
+        before = self.rounds
+        eventually(lambda: self.rounds > before + 2)
 
 
 def keys_of(cluster: Cluster, service: str) -> list[str]:

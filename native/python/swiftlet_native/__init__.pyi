@@ -34,6 +34,7 @@ __all__ = [
     "TransportUpload",
     "TransportWindow",
     "__version__",
+    "cluster_certificates",
     "md5",
     "rdma_version",
     "read_copies",
@@ -62,6 +63,13 @@ def md5(data: Buffer, /) -> bytes:
 
 def xxh3_64(data: Buffer, /) -> int:
     """xxh3 of a buffer in 64 bits, seed 0."""
+
+def cluster_certificates(keys: list[bytes], /) -> tuple[list[str], str, str]:
+    """The authorities that the cluster's keys stand for, a new certificate issued by the first one, and its private
+    key, all in PEM.
+
+    OSError without a key, or without randomness.
+    """
 
 def rdma_version() -> str | None:
     """The version of UCX, by which RDMA goes; None: this build has no RDMA."""
@@ -465,9 +473,12 @@ class TransportNode:
         socket_directory: PathLike[str] | str | None = None,
         rdma: bool = False,
         silence_s: float = 1.5,
+        encryption: str = "none",
     ) -> TransportNode:
         """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others. `silence_s`: a peer
-        that is silent for so many seconds, 1 to 60, is given up; ValueError for others.
+        that is silent for so many seconds, 1 to 60, is given up; ValueError for others. `encryption`: `none` connects
+        by plain TCP, `accepted` and `required` by TLS; and `required` takes TLS alone from others, the first two both.
+        ValueError for others, and for TLS with RDMA or without a key.
 
         OSError when the system has no thread, descriptor or memory left; with `rdma` also when this build has none,
         there is no device, or its memory may not be locked.
@@ -700,9 +711,11 @@ class ObjectServer:
         rdma: bool = False,
         silence_s: float = 1.5,
         doubts: Mapping[str, Doubts] | None = None,
+        encryption: str = "none",
     ) -> ObjectServer:
         """`stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
-        used, and why. `aggregate_below` as the stores' is, `silence_s` as `TransportNode`'s.
+        used, and why. `aggregate_below` as the stores' is, `silence_s` and `encryption` as
+        `TransportNode`'s.
 
         OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
         """

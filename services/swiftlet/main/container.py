@@ -13,6 +13,7 @@ from swiftlet.errors import Unavailable
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
+from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices
 from swiftlet.main.nodes import use_listing_transport
@@ -43,7 +44,8 @@ from swiftlet.web.statusz import STATUS
 
 def create_app(settings: ContainerSettings) -> web.Application:
     """The account and container server's application."""
-    app = create_base_app(settings.service, trust_request_ids=True)
+    middlewares = only_encrypted(settings.cluster)
+    app = create_base_app(settings.service, trust_request_ids=True, middlewares=middlewares)
     rings = RingSet.of(settings, objects=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
@@ -55,6 +57,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
     sharded = _use_sharding(app, settings, stores, rings, transport)
     is_local = local_devices(settings.container)
     placed = {name: databases_placed_by(rings.account, rings.container, name, is_local) for name in stores}
+    serve_encrypted(app, settings.cluster)
     key = use_keys(app, settings.cluster).signing
     key.answer_to(hosts_of(settings.container))
     server = ContainerServer(stores, reporter, key, sharded, placed)

@@ -9,11 +9,12 @@ from typing import Protocol
 from aiohttp import web
 
 from swiftlet.main.background import in_background
+from swiftlet.main.encryption import use_encryption
 from swiftlet.main.keys import use_keys
 from swiftlet.peers import Bodies, ObjectTransport
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
-from swiftlet.transport.http_client import HttpSettings, NodeClient
+from swiftlet.transport.http_client import HttpSettings, NodeClient, TlsOf
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.native_bodies import NativeBodies
@@ -22,6 +23,7 @@ from swiftlet.transport.native_choice import ChoosingObjectTransport
 from swiftlet.transport.native_client import NativeClient, client_name
 from swiftlet.transport.native_metrics import TAKE_S, NativeMetrics, by_transport
 from swiftlet.transport.native_objects import NativeObjectTransport
+from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.statusz import STATUS
 
 Node = tuple[str, int]
@@ -38,10 +40,16 @@ class _Transports:
     def __init__(self) -> None:
         self.http: list[Callable[[], frozenset[Node]]] = []
         self.native: list[Callable[[], dict[str, int]]] = []
+        self.http_name = "http"
+
+    def add_http(self, connected: Callable[[], frozenset[Node]], encrypted: bool) -> None:
+        """Count these peers too; a process encrypts to all of them or to none."""
+        self.http.append(connected)
+        self.http_name = "https" if encrypted else "http"
 
     def counts(self) -> dict[str, int]:
         """How many peers are connected over which transport."""
-        counts = {"http": len({peer for connected in self.http for peer in connected()})}
+        counts = {self.http_name: len({peer for connected in self.http for peer in connected()})}
         for native in self.native:
             for transport, peers in native().items():
                 counts[transport] = counts.get(transport, 0) + peers
@@ -82,8 +90,9 @@ def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: st
         port_offset=cluster.native_port_offset,
         socket_directory=cluster.native_socket_directory,
         name=client_name(service),
-        rdma=cluster.rdma,
+        rdma=cluster.rdma_mode,
         silence_s=cluster.peer_silence_s,
+        encryption=cluster.encryption,
     )
 
 
@@ -91,8 +100,8 @@ def use_listing_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
 ) -> HttpListingTransport:
     """Account and container databases on other nodes, for the life of `app`."""
-    transport = HttpListingTransport(NodeClient(http_settings(timeouts), use_keys(app, cluster).signing))
-    _transports(app).http.append(transport.connected)
+    transport = HttpListingTransport(NodeClient(*_http(app, cluster, timeouts)))
+    _transports(app).add_http(transport.connected, cluster.encryption != "none")
     _closed_with(app, transport)
     return transport
 
@@ -123,9 +132,15 @@ def bodies_for(transport: ObjectTransport) -> Bodies | None:
     return None
 
 
+def _http(
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
+) -> tuple[HttpSettings, ClusterKey, TlsOf]:
+    return http_settings(timeouts), use_keys(app, cluster).signing, use_encryption(app, cluster).client
+
+
 def _http_objects(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
-    transport = HttpObjectTransport(http_settings(timeouts), use_keys(app, cluster).signing)
-    _transports(app).http.append(transport.connected)
+    transport = HttpObjectTransport(*_http(app, cluster, timeouts))
+    _transports(app).add_http(transport.connected, cluster.encryption != "none")
     return transport
 
 
@@ -134,7 +149,7 @@ def _native_objects(
 ) -> NativeObjectTransport:
     keys = use_keys(app, cluster)
     client = NativeClient(native_settings(cluster, timeouts, service), keys.current)
-    if cluster.rdma != "off":
+    if cluster.rdma_mode != "off":
         client.open()
         app[STATUS].add("rdma", client.rdma_status)
     keys.follow(client.set_keys)

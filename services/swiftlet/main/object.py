@@ -11,6 +11,7 @@ from aiohttp import web
 from swiftlet_native import Doubts
 
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
+from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, known_host, local_devices
 from swiftlet.main.nodes import count_transports, use_listing_transport
@@ -42,8 +43,8 @@ _log = get_logger("object")
 
 def create_app(settings: ObjectSettings) -> web.Application:
     """The object server's application; takes the devices. DeviceFailed when none can be used, DeviceLocked."""
-    app = create_base_app(settings.service, trust_request_ids=True)
     cluster, section = settings.cluster, settings.object
+    app = create_base_app(settings.service, trust_request_ids=True, middlewares=only_encrypted(cluster))
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
@@ -66,8 +67,9 @@ def create_app(settings: ObjectSettings) -> web.Application:
     native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
     if native and cluster.object_transport != "http":
         use_native_server(app, settings, native, unused, doubts)
-    elif cluster.rdma == "required":
+    elif cluster.rdma_mode == "required":
         raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
+    serve_encrypted(app, cluster)
     key = use_keys(app, cluster).signing
     key.answer_to(hosts_of(section))
     owed = {name: NativeOwed(store) for name, store in native.items()}
@@ -117,11 +119,13 @@ def use_native_server(
             max_requests_per_device=section.max_requests_per_device,
             socket_directory=cluster.native_socket_directory,
             drain_s=settings.drain_s,
-            rdma=cluster.rdma,
+            rdma=cluster.rdma_mode,
             silence_s=cluster.peer_silence_s,
+            encryption=cluster.encryption,
         ),
         {name: doubts[name] for name in stores},
     )
+    report_port(app, cluster, server.takes_tls)
     keys.follow(server.set_keys)
     app.on_shutdown.append(server.leave)
     app.cleanup_ctx.append(server.run)

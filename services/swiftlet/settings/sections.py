@@ -113,6 +113,17 @@ class ClusterSection(Section):
         "what there is. Each process with RDMA keeps native_pool_bytes locked in memory.",
     )
 
+    encryption: Literal["none", "accepted", "required"] = Field(
+        default="none",
+        description="Whether what services say to each other is encrypted (TLS 1.3, both sides show certificates that "
+        "follow from the cluster key): object bytes, names, metadata, rows and listings. none: nobody encrypts, though "
+        "servers take connections that do; accepted: all encrypt what they ask, and servers still take both; required: "
+        "servers refuse peers that don't. Go from none to required by accepted, and each time restart all services, so "
+        "that no request is refused. Does not encrypt what clients ask of the API (proxy.tls_cert_file), Redis "
+        "(redis.url), and the pages that anybody may read (/healthz, /readyz, /metrics, /statusz, /rings). Memory that "
+        "services on one machine share stays as it is. Nothing goes by RDMA unless it is none.",
+    )
+
     peer_silence_s: float = Field(
         default=1.5,
         ge=1.0,
@@ -127,6 +138,17 @@ class ClusterSection(Section):
         if self.rdma == "required" and self.object_transport == "http":
             raise ValueError("rdma: required needs object_transport auto or native: over HTTP nothing goes by RDMA")
         return self
+
+    @model_validator(mode="after")
+    def _rdma_is_not_encrypted(self) -> ClusterSection:
+        if self.rdma == "required" and self.encryption != "none":
+            raise ValueError("rdma: required and encryption exclude each other: nothing encrypts what goes by RDMA")
+        return self
+
+    @property
+    def rdma_mode(self) -> Literal["auto", "required", "off"]:
+        """Whether RDMA is tried: not where everything has to be encrypted."""
+        return self.rdma if self.encryption == "none" else "off"
 
     @model_validator(mode="after")
     def _secrets_are_given(self) -> ClusterSection:

@@ -36,6 +36,7 @@ from swiftlet.storage.metrics import (
 from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
 from swiftlet.transport.native_metrics import by_transport
 from swiftlet.transport.rdma import Mode, start
+from swiftlet.transport.tls import Encryption
 
 MEASURE_S = 5.0
 """Seconds between looks at what was counted."""
@@ -60,6 +61,8 @@ class NativeServerSettings:
     """Whether bodies go by RDMA where clients have it too."""
     silence_s: float = 1.5
     """Seconds of silence after which a client is given up."""
+    encryption: Encryption = "none"
+    """Whether clients have to encrypt."""
 
 
 class NativeServer:
@@ -101,6 +104,7 @@ class NativeServer:
                 rdma=rdma,
                 silence_s=settings.silence_s,
                 doubts=dict(doubts or {}),
+                encryption=settings.encryption,
             )
 
         self._server, self._rdma = start(settings.rdma, make)
@@ -123,6 +127,10 @@ class NativeServer:
     def rdma_status(self) -> dict[str, object]:
         """The status report's `rdma`."""
         return self._rdma.status()
+
+    def takes_tls(self) -> bool:
+        """Whether clients may encrypt: not with RDMA."""
+        return not self._rdma.status()["ready"]
 
     def transports(self) -> dict[str, int]:
         """The status report's `transports`: how many clients are connected over which."""

@@ -12,8 +12,9 @@ is repeated here.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from swiftlet.context import REQUEST_ID_HEADER, request_id
 from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.ring.model import Device
 from swiftlet.transport.signing import ClusterKey, authority
+from swiftlet.transport.tls import PEER_NAME
 from swiftlet.transport.wire import FRAMES_TYPE, JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
 
 MAX_ERROR_BODY = 64 * 1024
@@ -49,13 +51,24 @@ class HttpSettings:
     """Bytes of a streamed upload that may wait for one node before its writer has to wait."""
 
 
+TlsOf = Callable[[], ssl.SSLContext | None]
+"""Gives what connections are encrypted with from now on; None: they are not."""
+
+
+def no_tls() -> None:
+    """Connections in plain text."""
+
+
 class NodeClient:
     """A shared pool of connections to storage nodes. Lives in one event loop."""
 
-    def __init__(self, settings: HttpSettings | None = None, key: ClusterKey | None = None) -> None:
+    def __init__(
+        self, settings: HttpSettings | None = None, key: ClusterKey | None = None, tls: TlsOf = no_tls
+    ) -> None:
         """No connection is made before the first request; `key` None sends unsigned requests."""
         self.settings = settings or HttpSettings()
         self._key = key
+        self._tls = tls
         self._session: aiohttp.ClientSession | None = None
         self._answered: dict[tuple[str, int], float] = {}
 
@@ -110,9 +123,11 @@ class NodeClient:
             headers["Content-Length"] = str(length)
         if self._key is not None:
             headers[SIGNATURE_HEADER] = self._key.sign(method, headers["Host"], target, meaning)
-        url = URL(f"{_origin(device)}{target}", encoded=True)
+        url, tls = self._url(device, target)
         async with node_errors(device, self.settings.answer_timeout_s):
-            response = await self.session().request(method, url, data=body, headers=headers, allow_redirects=False)
+            response = await self.session().request(
+                method, url, data=body, headers=headers, allow_redirects=False, ssl=tls, server_hostname=PEER_NAME
+            )
         self._answered[device.host, device.port] = time.monotonic()
         return response
 
@@ -140,11 +155,16 @@ class NodeClient:
         headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if self._key is not None:
             headers[SIGNATURE_HEADER] = self._key.sign("GET", headers["Host"], target)
-        url = URL(f"{_origin(device)}{target}", encoded=True)
+        url, tls = self._url(device, target)
         async with node_errors(device, self.settings.answer_timeout_s):
             try:
                 socket = await self.session().ws_connect(
-                    url, headers=headers, max_msg_size=max_message, timeout=aiohttp.ClientWSTimeout(ws_close=1.0)
+                    url,
+                    headers=headers,
+                    max_msg_size=max_message,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                    ssl=tls,
+                    server_hostname=PEER_NAME,
                 )
             except aiohttp.WSServerHandshakeError as error:
                 if error.status == 404:
@@ -153,15 +173,18 @@ class NodeClient:
         self._answered[device.host, device.port] = time.monotonic()
         return socket
 
+    def _url(self, device: Device, target: str) -> tuple[URL, ssl.SSLContext | bool]:
+        """Where a request goes, and what it is encrypted with."""
+        tls = self._tls()
+        scheme = "http" if tls is None else "https"
+        url = URL(f"{scheme}://{authority(device.host, device.port)}{target}", encoded=True)
+        return url, True if tls is None else tls
+
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-def _origin(device: Device) -> str:
-    return f"http://{authority(device.host, device.port)}"
 
 
 def finish(response: aiohttp.ClientResponse) -> None:

@@ -24,7 +24,16 @@ from swiftlet.peers import Marks, Pending, RowUpdate, Run, RunPart, Verdict, Wri
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
-from swiftlet.transport.http_client import HttpSettings, NodeClient, finish, node_errors, read_body, refusal
+from swiftlet.transport.http_client import (
+    HttpSettings,
+    NodeClient,
+    TlsOf,
+    finish,
+    no_tls,
+    node_errors,
+    read_body,
+    refusal,
+)
 from swiftlet.transport.node_streams import NoStreams
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
@@ -79,9 +88,11 @@ _PADDED_FOOTER = 256
 class HttpObjectTransport:
     """Objects on other nodes' devices, over a shared pool of connections."""
 
-    def __init__(self, settings: HttpSettings | None = None, key: ClusterKey | None = None) -> None:
-        """`key` None: requests are not signed."""
-        self._client = NodeClient(settings, key)
+    def __init__(
+        self, settings: HttpSettings | None = None, key: ClusterKey | None = None, tls: TlsOf = no_tls
+    ) -> None:
+        """As `NodeClient`."""
+        self._client = NodeClient(settings, key, tls)
         self._streams = SyncStreams(self._client)
 
     def connected(self) -> frozenset[tuple[str, int]]:

@@ -18,6 +18,7 @@ from swiftlet_native import ObjectWire, TransportTicket, TransportUpload, Transp
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.transport.rdma import Mode
+from swiftlet.transport.tls import Encryption
 from swiftlet.transport.wire import error_from_wire
 
 PORT_OFFSET = 1000
@@ -49,6 +50,8 @@ class NativeSettings:
     """Whether bodies go by RDMA where peers have it too."""
     silence_s: float = 1.5
     """Seconds of silence after which a peer is given up."""
+    encryption: Encryption = "none"
+    """Whether connections are encrypted."""
 
 
 class NotMade(NodeUnreachable):

@@ -96,6 +96,7 @@ class NativeClient:
             socket_directory=settings.socket_directory,
             rdma=rdma,
             silence_s=settings.silence_s,
+            encryption=settings.encryption,
         )
 
     def _start(self) -> TransportNode:

@@ -23,6 +23,7 @@ from aiohttp import web
 
 from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
+from swiftlet.web.either_site import PEER_TLS, EitherSite
 from swiftlet.web.front import FRONT_DOOR, FrontDoor
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
@@ -118,7 +119,11 @@ async def serve(
         if door is not None and not _opened(door, server, sockets, options.keepalive_s):
             door = None
         if door is None:
+            peer_tls = app.get(PEER_TLS)
             for sock in sockets:
+                if peer_tls is not None:
+                    await EitherSite(runner, sock, peer_tls).start()
+                    continue
                 await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         names = [sock.getsockname() for sock in sockets]
         _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in names], front_door=door is not None)

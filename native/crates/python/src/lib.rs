@@ -7,6 +7,7 @@ mod bodies;
 mod buffer;
 mod copies;
 mod doubts;
+mod encryption;
 mod front;
 mod hash;
 mod object_server;
@@ -29,6 +30,8 @@ mod _native {
     use super::copies::{read_copies, take_copies};
     #[pymodule_export]
     use super::doubts::Doubts;
+    #[pymodule_export]
+    use super::encryption::cluster_certificates;
     #[pymodule_export]
     use super::front::{Changes, Front};
     #[pymodule_export]

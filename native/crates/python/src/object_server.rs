@@ -14,6 +14,7 @@ use swiftlet_node::{DeviceStats, Limits, Server, Status};
 use swiftlet_transport::{Handler, Key, Node};
 
 use crate::doubts::Doubts;
+use crate::encryption::Encryption;
 use crate::rdma::Rdma;
 use crate::store::Store;
 use crate::transport::{config, listen, os_error, report};
@@ -24,6 +25,7 @@ pub(crate) struct ObjectServer {
     server: Arc<Server>,
     /// None once it was stopped. RDMA's thread ends with the last of both.
     node: Mutex<Option<(Node, Rdma)>>,
+    encryption: Encryption,
     directory: Option<PathBuf>,
     name: String,
 }
@@ -60,7 +62,8 @@ impl ObjectServer {
     #[new]
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
                         max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
-                        socket_directory = None, rdma = false, silence_s = 1.5, doubts = None))]
+                        socket_directory = None, rdma = false, silence_s = 1.5, doubts = None,
+                        encryption = "none"))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -79,6 +82,7 @@ impl ObjectServer {
         rdma: bool,
         silence_s: f64,
         doubts: Option<HashMap<String, Py<Doubts>>>,
+        encryption: &str,
     ) -> PyResult<Self> {
         let limits = Limits {
             threads: threads_per_device,
@@ -90,6 +94,7 @@ impl ObjectServer {
         let doubts = doubts.unwrap_or_default().into_iter();
         let doubts: HashMap<_, _> = doubts.map(|(name, doubts)| (name, doubts.get().shared())).collect();
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
+        let encryption = Encryption::start(encryption, rdma, &keys)?;
         let (rdma, server, node) = py
             .detach(|| {
                 let rdma = Rdma::start(rdma, &config)?;
@@ -99,18 +104,21 @@ impl ObjectServer {
                 Ok((rdma, server, node))
             })
             .map_err(os_error)?;
-        Ok(Self { server, node: Mutex::new(Some((node, rdma))), directory: socket_directory, name })
+        Ok(Self { server, node: Mutex::new(Some((node, rdma))), encryption, directory: socket_directory, name })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        self.with(|node, rdma| listen(node, rdma, &self.name, self.directory.as_deref(), host, port))
+        self.with(|node, rdma| {
+            listen(node, (rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
+        })
     }
 
     /// From now on handshakes use these keys.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
+        self.encryption.set_keys(&keys)?;
         self.with(|node, _| {
             node.set_keys(keys.iter().map(|key| Key::new(key)).collect());
             Ok(())

@@ -20,6 +20,7 @@ use swiftlet_transport::{
 
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
+use crate::encryption::Encryption;
 use crate::hash::Hasher;
 use crate::rdma::Rdma;
 use crate::run::{RunPart, TransportRun};
@@ -122,7 +123,7 @@ pub(crate) fn config(
 /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
 pub(crate) fn listen(
     node: &Node,
-    rdma: &Rdma,
+    (rdma, encryption): (&Rdma, &Encryption),
     name: &str,
     directory: Option<&Path>,
     host: &str,
@@ -134,7 +135,7 @@ pub(crate) fn listen(
     if let Some(directory) = directory {
         node.listen(Box::new(SameNodeAcceptor::bind(directory, name).map_err(os_error)?));
     }
-    node.listen(rdma.acceptor(acceptor));
+    node.listen(encryption.acceptor(rdma.acceptor(acceptor)));
     Ok(port)
 }
 
@@ -306,6 +307,7 @@ pub(crate) struct TransportNode {
     directory: Option<PathBuf>,
     name: String,
     rdma: Rdma,
+    encryption: Encryption,
     uploads: Option<Arc<Uploads>>,
     ahead: Arc<Ahead>,
 }
@@ -350,7 +352,7 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
 impl TransportNode {
     #[new]
     #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None, rdma = false,
-                        silence_s = 1.5))]
+                        silence_s = 1.5, encryption = "none"))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -362,26 +364,28 @@ impl TransportNode {
         socket_directory: Option<PathBuf>,
         rdma: bool,
         silence_s: f64,
+        encryption: &str,
     ) -> PyResult<Self> {
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
+        let encryption = Encryption::start(encryption, rdma, &keys)?;
         let uploads = rdma.then(|| Arc::new(Uploads::new(&config.pool)));
         let rdma = py.detach(|| Rdma::start(rdma, &config)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
             fabrics.push(Arc::new(SameNodeFabric::new(directory)));
         }
-        fabrics.push(rdma.fabric());
+        fabrics.push(encryption.fabric(rdma.fabric()));
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
         let bodies = Bodies::new(&events);
         let ahead = Ahead::new(pool_bytes as u64 / AHEAD_SHARE);
-        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, uploads, ahead })
+        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, encryption, uploads, ahead })
     }
 
     /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        listen(&self.node, &self.rdma, &self.name, self.directory.as_deref(), host, port)
+        listen(&self.node, (&self.rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
     }
 
     /// Readable while there are events.
@@ -456,8 +460,10 @@ impl TransportNode {
 
     /// From now on handshakes use these keys.
     #[pyo3(signature = (keys, /))]
-    fn set_keys(&self, keys: Vec<Vec<u8>>) {
+    fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
+        self.encryption.set_keys(&keys)?;
         self.node.set_keys(keys.iter().map(|key| Key::new(key)).collect());
+        Ok(())
     }
 
     /// Counters of each peer.

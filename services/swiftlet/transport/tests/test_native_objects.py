@@ -27,6 +27,7 @@ from swiftlet.store.tests.faulty_native import RAM, FaultyNativeStore
 from swiftlet.transport.native_calls import NativeSettings, NotMade
 from swiftlet.transport.native_client import NativeClient, machine
 from swiftlet.transport.native_objects import NativeObjectTransport
+from swiftlet.transport.tls import Encryption
 
 KEY = b"the cluster's key"
 PORT = 6200
@@ -56,6 +57,7 @@ def served(
     unused: dict[str, str] | None = None,
     sockets: Path | None = None,
     doubts: dict[str, swiftlet_native.Doubts] | None = None,
+    encryption: Encryption = "none",
 ) -> Iterator[tuple[int, swiftlet_native.ObjectServer]]:
     """A native server over open stores: its port, and itself."""
     opened = {name: store.native for name, store in stores.items()}
@@ -68,6 +70,7 @@ def served(
         pool_bytes=32 << 20,
         socket_directory=sockets,
         doubts=doubts or {},
+        encryption=encryption,
     )
     try:
         yield server.listen("127.0.0.1", 0), server
@@ -77,7 +80,11 @@ def served(
 
 @asynccontextmanager
 async def client_of(
-    offset: int, key: bytes = KEY, patience_s: float = 10.0, sockets: Path | None = None
+    offset: int,
+    key: bytes = KEY,
+    patience_s: float = 10.0,
+    sockets: Path | None = None,
+    encryption: Encryption = "none",
 ) -> AsyncIterator[NativeObjectTransport]:
     """A transport."""
     settings = NativeSettings(
@@ -86,6 +93,7 @@ async def client_of(
         answer_timeout_s=patience_s,
         idle_timeout_s=patience_s,
         socket_directory=sockets,
+        encryption=encryption,
     )
     transport = NativeObjectTransport(NativeClient(settings, [key]))
     try:
@@ -95,6 +103,8 @@ async def client_of(
 
 
 class TestNative(ObjectTransportConformance):
+    encryption: Encryption = "none"
+
     def fresh_store(self) -> FaultyStore:
         return FaultyNativeStore()
 
@@ -102,9 +112,9 @@ class TestNative(ObjectTransportConformance):
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
         assert isinstance(store, FaultyNativeStore)
         doubts = swiftlet_native.Doubts()
-        with served({"d1": store}, doubts={"d1": doubts}) as (port, _):
+        with served({"d1": store}, doubts={"d1": doubts}, encryption=self.encryption) as (port, _):
             device, offset = device_at(port)
-            async with client_of(offset) as transport:
+            async with client_of(offset, encryption=self.encryption) as transport:
                 yield Peer(transport, device, store, rows, NativeOwed(store), doubts)
 
     # Native code does not ask Python's faults: the same is checked with devices that are full, failed or damaged.
@@ -212,6 +222,47 @@ class TestNative(ObjectTransportConformance):
         await asyncio.gather(*(asyncio.to_thread(fill, share) for share in range(8)))
         found = await peer.transport.entries(peer.device, 0, 7, "001")
         assert len(found) == many
+
+
+class TestNativeEncrypted(TestNative):
+    encryption: Encryption = "required"
+
+
+async def test_encryption_is_required_of_clients_and_of_servers() -> None:
+    """Who asks in plain text is refused in words; who encrypts turns to nobody who does not."""
+    with (
+        contextlib.closing(FaultyNativeStore()) as store,
+        served({"d1": store}, encryption="required") as (port, server),
+    ):
+        device, offset = device_at(port)
+        async with client_of(offset) as plain:
+            with pytest.raises(NodeUnreachable, match=r"have to be encrypted here \(cluster.encryption\)"):
+                await plain.partitions(device, 0)
+        async with client_of(offset, encryption="accepted") as transport:
+            assert await transport.partitions(device, 0) == []
+            assert [row["transport"] for row in transport.client.report()] == ["tls"]
+            assert "tls" in [row["transport"] for row in server.report()]
+        async with client_of(offset, b"another cluster's key", encryption="accepted") as stranger:
+            with pytest.raises(NodeUnreachable, match="TLS"):
+                await stranger.partitions(device, 0)
+
+
+async def test_clients_and_servers_follow_new_keys_while_they_encrypt() -> None:
+    """As they do in plain text."""
+    new = b"a new key, long enough"
+    with (
+        contextlib.closing(FaultyNativeStore()) as store,
+        served({"d1": store}, encryption="required") as (port, server),
+    ):
+        device, offset = device_at(port)
+        server.set_keys([KEY, new])
+        async with client_of(offset, new, encryption="required") as stranger:
+            # It trusts the new key's authority alone, which signs nothing yet.
+            with pytest.raises(NodeUnreachable):
+                await stranger.partitions(device, 0)
+        server.set_keys([new, KEY])
+        async with client_of(offset, new, encryption="required") as friend:
+            assert await friend.partitions(device, 0) == []
 
 
 class TestNativeOnOneMachine(TestNative):

@@ -20,6 +20,9 @@ from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.tls import PeerTls
+from swiftlet.web.either_site import Contexts, EitherSite
+from swiftlet.web.sockets import listen
 
 PATIENT = HttpSettings(connect_timeout_s=30.0, answer_timeout_s=60.0)
 """A hundred connections at once, client and server in one thread: on a busy machine half a second is no time."""
@@ -40,6 +43,7 @@ class TestInProcess(ObjectTransportConformance):
 
 class TestHttp(ObjectTransportConformance):
     key: ClusterKey | None = None
+    tls: PeerTls | None = None
 
     @asynccontextmanager
     async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
@@ -51,10 +55,16 @@ class TestHttp(ObjectTransportConformance):
             )
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            transport = HttpObjectTransport(PATIENT, self.key)
+            sock, tls = listen("127.0.0.1", 0), self.tls
+            port = sock.getsockname()[1]
+            if tls is None:
+                await web.SockSite(runner, sock).start()
+                transport = HttpObjectTransport(PATIENT, self.key)
+            else:
+                await EitherSite(runner, sock, Contexts(tls.server)).start()
+                transport = HttpObjectTransport(PATIENT, self.key, tls.client)
             try:
-                yield Peer(transport, device_at(runner.addresses[0][1]), store, rows, doubts=doubts)
+                yield Peer(transport, device_at(port), store, rows, doubts=doubts)
             finally:
                 await transport.close()
                 await runner.cleanup()
@@ -62,6 +72,11 @@ class TestHttp(ObjectTransportConformance):
 
 class TestHttpSigned(TestHttp):
     key = ClusterKey(b"the cluster's key")
+
+
+class TestHttpEncrypted(TestHttp):
+    key = ClusterKey(b"the cluster's key")
+    tls = PeerTls("required", [b"the cluster's key"])
 
 
 class TestHttpOverVolumes(TestHttp):

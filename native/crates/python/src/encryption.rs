@@ -1,0 +1,76 @@
+//! TLS between services: how a node connects and accepts, and the certificates for those who speak HTTP.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use swiftlet_tls::Certificates;
+use swiftlet_transport::{Acceptor, EncryptedAcceptor, EncryptedFabric, Fabric, Tls};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    /// Others may encrypt.
+    None,
+    /// We encrypt, others may leave it.
+    Accepted,
+    /// All encrypt.
+    Required,
+}
+
+fn failed(error: swiftlet_tls::Error) -> PyErr {
+    PyOSError::new_err(error.to_string())
+}
+
+/// Whether a node's TCP connections are encrypted.
+pub(crate) struct Encryption {
+    mode: Mode,
+    /// None with RDMA, which nothing encrypts.
+    tls: Option<Arc<Tls>>,
+}
+
+impl Encryption {
+    /// `mode` is `cluster.encryption`.
+    pub(crate) fn start(mode: &str, rdma: bool, keys: &[Vec<u8>]) -> PyResult<Self> {
+        let mode = match mode {
+            "none" => Mode::None,
+            "accepted" => Mode::Accepted,
+            "required" => Mode::Required,
+            _ => return Err(PyValueError::new_err("encryption is none, accepted or required")),
+        };
+        if rdma && mode != Mode::None {
+            return Err(PyValueError::new_err("what goes by RDMA can't be encrypted: turn one of them off"));
+        }
+        // Nobody can connect to who has no key, with TLS or without.
+        let tls = if rdma || keys.is_empty() { None } else { Some(Arc::new(Tls::new(keys).map_err(failed)?)) };
+        if tls.is_none() && mode != Mode::None {
+            return Err(PyValueError::new_err("without a key nothing can be encrypted"));
+        }
+        Ok(Self { mode, tls })
+    }
+
+    pub(crate) fn fabric(&self, below: Arc<dyn Fabric>) -> Arc<dyn Fabric> {
+        match &self.tls {
+            Some(tls) if self.mode != Mode::None => Arc::new(EncryptedFabric::new(below, Arc::clone(tls))),
+            _ => below,
+        }
+    }
+
+    pub(crate) fn acceptor(&self, below: Box<dyn Acceptor>) -> Box<dyn Acceptor> {
+        match &self.tls {
+            Some(tls) => Box::new(EncryptedAcceptor::new(below, Arc::clone(tls), self.mode == Mode::Required)),
+            None => below,
+        }
+    }
+
+    pub(crate) fn set_keys(&self, keys: &[Vec<u8>]) -> PyResult<()> {
+        self.tls.as_ref().map_or(Ok(()), |tls| tls.set_keys(keys).map_err(failed))
+    }
+}
+
+/// The authorities of the cluster's keys, a new certificate by the first one, and its private key, all in PEM.
+#[pyfunction]
+#[pyo3(signature = (keys, /))]
+pub(crate) fn cluster_certificates(keys: Vec<Vec<u8>>) -> PyResult<(Vec<String>, String, String)> {
+    let issued = Certificates::issue(&keys).map_err(failed)?;
+    Ok((issued.authorities, issued.certificate, issued.key))
+}

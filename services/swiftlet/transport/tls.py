@@ -1,0 +1,65 @@
+"""TLS between services: the contexts for HTTP, with certificates that follow from the cluster's keys.
+
+The certificates are made by `native/crates/tls`, which the native transport uses too; a process issues itself one, in
+memory, for as long as its keys stay the same. Nothing has to be mounted or renewed, and a key that is forgotten is
+trusted no more. `docs/design/2026-11-24-encryption.md` says why.
+
+Fault model: as there. Who holds no cluster key gets no further than the handshake, whichever side he is on.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from typing import Literal
+
+from swiftlet_native import cluster_certificates
+
+Encryption = Literal["none", "accepted", "required"]
+"""`cluster.encryption`."""
+PEER_NAME = "peer.swiftlet.internal"
+"""Whom all certificates of a cluster name; which server is meant the signature of each request says."""
+_PROTOCOL = "http/1.1"
+"""What both sides name in the handshake, so that nobody can lead a connection to a port of the native transport."""
+
+
+class PeerTls:
+    """What a process speaks TLS with to its peers; follows the cluster's keys."""
+
+    def __init__(self, mode: Encryption, keys: Sequence[bytes]) -> None:
+        """`mode` is `cluster.encryption`, `keys` the cluster's, the signing one first. OSError."""
+        self.mode: Encryption = mode
+        self.use(keys)
+
+    def use(self, keys: Sequence[bytes]) -> None:
+        """Have these keys from now on; connections that are open stay."""
+        authorities, certificate, key = cluster_certificates(list(keys))
+        chain = (certificate + key).encode()
+        self._client = _context(ssl.PROTOCOL_TLS_CLIENT, authorities, chain)
+        self._server = _context(ssl.PROTOCOL_TLS_SERVER, authorities, chain)
+        self._server.num_tickets = 0
+
+    def client(self) -> ssl.SSLContext | None:
+        """For connections to peers; None: they are not encrypted."""
+        return None if self.mode == "none" else self._client
+
+    def server(self) -> ssl.SSLContext:
+        """For connections from peers that encrypt."""
+        return self._server
+
+
+def _context(protocol: int, authorities: Sequence[str], chain: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols([_PROTOCOL])
+    context.load_verify_locations(cadata="".join(authorities))
+    # OpenSSL's Python takes a certificate from a file alone; this one is in memory, and nobody else can open it.
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, chain)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+    return context
