@@ -281,6 +281,17 @@ def _ring_set(world: World) -> Iterator[Verdict]:
         yield Verdict("PolicyUnknown", message, one.spec.ring_name not in known, "Ring", one.meta.name)
 
 
+def _rdma_not_encrypted(world: World) -> Iterator[Verdict]:
+    spec = world.cluster.spec
+    asking = {"spec.rdma": spec.rdma, "proxy.rdma": spec.proxy.rdma}
+    asking |= {f"pools[{pool.name}].rdma": pool.rdma for pool in spec.pools}
+    fast = [where for where, rdma in asking.items() if rdma is not None and rdma.wanted]
+    message = (
+        f"{', '.join(fast)}: nothing encrypts what goes by RDMA; set mode to disabled there, or spec.encryption to none"
+    )
+    yield Verdict("RDMANotEncrypted", message, spec.encryption == "transport" and bool(fast))
+
+
 def _rdma_named(world: World) -> Iterator[Verdict]:
     spec = world.cluster.spec
     asking = {**{f"pool {pool.name}": spec.rdma_of(pool) for pool in spec.pools}, "proxy": spec.rdma_of(spec.proxy)}
@@ -420,6 +431,7 @@ CHECKS: tuple[Check, ...] = (
     _enough_devices,
     _ring_set,
     _rdma_named,
+    _rdma_not_encrypted,
     _networks,
     _tls,
     _named_for_pods,

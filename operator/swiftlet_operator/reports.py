@@ -105,6 +105,14 @@ class RedisReport:
 
 
 @dataclass(frozen=True, slots=True)
+class EncryptionReport:
+    """`cluster.encryption` of a service, and whether all its ports take encrypted connections."""
+
+    mode: str
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one service of one pod says.
 
@@ -113,6 +121,7 @@ class Report:
     `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
     `workers`: those of the users files that the processes of a proxy use, None in it for a process that does not say.
     `accounts`, `policies`: None where nobody has counted yet. `redis`: a replicator's alone.
+    `encryption`: None from services that know nothing of it.
     """
 
     service: str
@@ -129,6 +138,7 @@ class Report:
     accounts: AccountsReport | None = None
     policies: PoliciesReport | None = None
     redis: RedisReport | None = None
+    encryption: EncryptionReport | None = None
 
 
 Reports = Mapping[str, Mapping[str, Report]]
@@ -159,7 +169,13 @@ def parse_report(service: str, body: bytes) -> Report | None:
         accounts=_accounts(fields.get("accounts")),
         policies=_policies(fields.get("policies")),
         redis=_redis(fields.get("failures")),
+        encryption=_encryption(_object(fields.get("encryption"))),
     )
+
+
+def _encryption(fields: Mapping[str, Any]) -> EncryptionReport | None:
+    mode = _text(fields.get("mode"))
+    return None if mode is None else EncryptionReport(mode, fields.get("ready") is True)
 
 
 def _redis(failures: object) -> RedisReport | None:

@@ -55,6 +55,8 @@ def settings_of(site: Site) -> dict[str, Any]:
             "rings": RINGS_DIRECTORY,
             "ring_cache": CACHE_DIRECTORY,
             "policies_file": f"{DIRECTORY}/{POLICIES_FILE}",
+            # Written only where it differs from the default, as above.
+            **({} if site.encryption == "none" else {"encryption": site.encryption}),
         },
         "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
         "quota": {"file": f"{QUOTAS_DIRECTORY}/{QUOTAS_FILE}"},

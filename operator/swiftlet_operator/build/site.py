@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
 from swiftlet_operator.manifests import (
@@ -37,6 +37,9 @@ METADATA_MANAGEMENT_PORT = 8091
 REDIS_PORT = 6379
 
 DATABASE_DEVICE = "db"
+
+EncryptionMode = Literal["none", "accepted", "required"]
+"""`cluster.encryption`, in the order in which a cluster comes to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class Site:
     how many of the others may be away, `cordons`: what is remembered of nodes that are being emptied.
     `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
     `has_...`: whether the kinds of the Prometheus operator, the Gateway API and cert-manager are known.
+    `encryption`: how far services are on the way to what spec.encryption says.
     `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
     alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up. `redis_digest` differs
     when the embedded Redis has to be started with another password or certificate.
@@ -102,6 +106,7 @@ class Site:
     cordons: str = ""
     rdma_pools: frozenset[str] = frozenset()
     rdma_proxies: bool = False
+    encryption: EncryptionMode = "none"
     has_monitoring: bool = False
     has_gateway_api: bool = False
     has_cert_manager: bool = False

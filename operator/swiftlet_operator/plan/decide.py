@@ -48,6 +48,7 @@ from swiftlet_operator.plan.certificate import certificate_ready
 from swiftlet_operator.plan.cordoned import holds_rebalances
 from swiftlet_operator.plan.cordons import Disruptions, disruptions
 from swiftlet_operator.plan.deletion import blocked, farewell
+from swiftlet_operator.plan.encryption import encryption_mode, transport_encrypted
 from swiftlet_operator.plan.exposure import api_exposed
 from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
@@ -82,6 +83,7 @@ _WAITING = {
     "ScaleInBlocked": {"AwaitingEmpty", "AwaitingServices"},
     "Drained": {"Draining"},
     "NodesCordoned": {"DomainOpen", "NotInSync", "OnePodAtATime"},
+    "TransportEncrypted": {"NotReady", "TurningOn", "TurningOff"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
@@ -187,7 +189,7 @@ def _make_true(
     reasons = why(asked, is_valid=known[0].is_true)
     restarts = progressing(world, upgrading, live)
     facts = [*known, *_facts(world, states, live, restarts, groups, reasons), policies_retired(asked)]
-    facts += [allowed.fact, _rotated(base, rotating)]
+    facts += [allowed.fact, _rotated(base, rotating), transport_encrypted(world, site.encryption)]
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
     keep |= {(STATEFUL_SET.kind, name) for name in left_over(world, groups, live, states)}
     orphans = _orphans(world, site, keep, states)
@@ -267,6 +269,7 @@ def _site(
         cordons=allowed.note,
         rdma_pools=say.rdma_pools(world),
         rdma_proxies=say.rdma_proxies(world),
+        encryption=encryption_mode(world),
         has_monitoring=world.has_monitoring,
         has_gateway_api=world.has_gateway_api,
         has_cert_manager=world.has_cert_manager,
@@ -357,7 +360,10 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
 def _unknown() -> list[Fact]:
     """What is not looked at while nothing may be changed."""
     message = "not looked at while the spec is invalid or paused"
-    types = ("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated", "NodesCordoned")
+    types = (
+        *("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated", "NodesCordoned"),
+        "TransportEncrypted",
+    )
     return [Fact(type_, "Unknown", "NotObserved", message) for type_ in types]
 
 

@@ -30,6 +30,7 @@ from swiftlet_operator.manifests import (
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
+from swiftlet_operator.plan.encryption import EXPECTED as ENCRYPTING
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.policy_use import RETIRING, with_use
 from swiftlet_operator.plan.ring_tasks import RingState
@@ -53,6 +54,7 @@ _EXPECTED = {
     "SpecValid": AWAITED,
     "CertificateReady": frozenset({"NotWanted", "NotRequested", "Issuing"}),
     "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
+    "TransportEncrypted": ENCRYPTING,
 }
 """Reasons that are no trouble although their condition is not as it should be in the end."""
 

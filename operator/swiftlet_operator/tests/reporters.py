@@ -14,6 +14,7 @@ from swiftlet_operator.reports import (
     SERVING,
     AccountsReport,
     DeviceReport,
+    EncryptionReport,
     PoliciesReport,
     PolicyUse,
     RedisReport,
@@ -46,6 +47,7 @@ class Told:
     `full`: used share of a device. `kept`: rings that pods hand out. `redis`: what replicators say of Redis, by pod.
     `uses`: what container servers have just counted of deprecated policies, by pod. `users`: the version of the users
     file that a proxy uses, `workers` those of its processes, by pod.
+    `encryption`: what a pod's services say of that.
     """
 
     now_s: Callable[[], int]
@@ -69,6 +71,7 @@ class Told:
     uses: dict[str, dict[int, PolicyUse]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     workers: dict[str, frozenset[str | None]] = field(default_factory=dict)
+    encryption: Callable[[str], EncryptionReport | None] = lambda _pod: EncryptionReport("none", ready=True)
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -101,6 +104,7 @@ class Told:
             workers=self.workers.get(name, frozenset()) if service == "proxy" else frozenset(),
             policies=self._policies(name) if service == "container" else None,
             redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
+            encryption=self.encryption(name),
         )
 
     def _policies(self, pod: str) -> PoliciesReport | None:

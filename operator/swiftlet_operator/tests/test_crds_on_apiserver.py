@@ -112,6 +112,11 @@ TINY = "a volume of less than 100Mi can't hold a store; ask for more"
 NO_RESOURCE = (
     "rdma.mode required needs rdma.resource, the name of the device plugin's resource such as rdma/hca_shared_devices_a"
 )
+FAST = {"mode": "auto", "resource": "rdma/hca_shared_devices_a"}
+NOT_BOTH = (
+    "encryption transport and RDMA exclude each other, as nothing encrypts what goes by RDMA: set rdma.mode to "
+    "disabled wherever a resource is named, or encryption to none"
+)
 QUANTITY = r"should match '^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$'"
 WITHOUT_OBJECT = "the pods of a pool hold objects: roles must have object in it, alone or with proxy"
 POLICY_INDEX = "policyIndex says whose objects a ring of type object places: set it there and only there"
@@ -237,6 +242,9 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ),
     ("StorageCluster", {"rdma.mode": "required"}, "spec.rdma", NO_RESOURCE),
     ("StorageCluster", {"pools.0.rdma": {"mode": "required"}}, "spec.pools[0].rdma", NO_RESOURCE),
+    ("StorageCluster", {"encryption": "transport", "rdma": FAST}, "spec", NOT_BOTH),
+    ("StorageCluster", {"encryption": "transport", "proxy.rdma": FAST}, "spec", NOT_BOTH),
+    ("StorageCluster", {"encryption": "transport", "pools.0.rdma": FAST}, "spec", NOT_BOTH),
     (
         "StorageCluster",
         {"redis.mode": "external"},
@@ -602,6 +610,8 @@ FREE: list[tuple[str, Changes, Changes]] = [
     ("StorageCluster", {"rings.replicas": 1, "pools.0.replicas": 1, "container.replicas": 1}, {}),
     ("StorageCluster", {}, {"proxy.replicas": 0, "pools.0.roles": ["proxy", "object"]}),
     ("StorageCluster", {}, {"rdma": {"mode": "required", "resource": "rdma/hca_shared_devices_a"}}),
+    ("StorageCluster", {"rdma": FAST}, {"rdma": FAST | {"mode": "disabled"}, "encryption": "transport"}),
+    ("StorageCluster", {"encryption": "transport"}, {"encryption": "none", "rdma": FAST}),
     ("StorageCluster", {}, {"proxy.resources": {"requests": {"cpu": 2, "memory": "1.5Gi"}}}),
     ("StorageCluster", {}, {"pools.0.region": "south"}),
     ("StorageCluster", {}, {"pools.0.resources": {}, "redis.resources": {"limits": {"memory": "64Mi"}}}),

@@ -152,10 +152,14 @@ class Cluster:
                 "namespace": self.namespace,
                 "labels": one["spec"]["template"]["metadata"]["labels"],
             },
-            "spec": {"nodeName": f"node-{zone}", "containers": [{"name": "c", "image": "swiftlet:test"}]},
+            "spec": {"nodeName": f"node-{zone}", "containers": self.containers(one)},
         }
         await self.kube.create(pod)
         await self.ready(name)
+
+    def containers(self, one: Manifest) -> list[Manifest]:
+        """Of a pod of this StatefulSet."""
+        return [{"name": "c", "image": "swiftlet:test"}]
 
     async def _claim(self, template: Manifest, pod: str) -> None:
         """A claim as the StatefulSet's controller makes it, bound to a volume on the pod's node."""
@@ -215,7 +219,7 @@ async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kub
     assert live is not None
     assert ring is not None
     conditions = {one["type"]: one["status"] for one in live["status"]["conditions"]}
-    assert len(conditions) == 23
+    assert len(conditions) == 24
     assert conditions["SpecValid"] == conditions["StorageAvailable"] == "True"
     assert ring["status"]["version"] == 1
 

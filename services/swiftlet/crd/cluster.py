@@ -295,6 +295,7 @@ class StorageClusterSpec(View):
     replicator: ReplicatorSpec = ReplicatorSpec()
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
+    encryption: Literal["none", "transport"] = "none"
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     placement: Literal["required", "preferred"] = "preferred"
     upgrade: UpgradeSpec = UpgradeSpec()
