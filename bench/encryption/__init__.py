@@ -1,0 +1,1 @@
+"""Measurements of encryption between services."""
