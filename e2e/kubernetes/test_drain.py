@@ -77,7 +77,7 @@ def budget(namespace: Namespace) -> tuple[int, set[str]]:
 
 
 def pods_with_data(namespace: Namespace, node: str) -> set[str]:
-    """Those that stand on a node."""
+    """Names of those that stand on a node."""
     found = namespace.list("pods", "app.kubernetes.io/component in (storage,container)")
     return {one["metadata"]["name"] for one in found if one["spec"].get("nodeName") == node}
 

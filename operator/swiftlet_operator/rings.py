@@ -126,11 +126,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a saved builder says: its version and part power, the zone of each device by name, who has partitions."""
+    """What a saved builder says: version, part power, zone and node of each device by name, who has partitions."""
 
     version: int
     part_power: int
     zones: Mapping[str, str]
+    nodes: Mapping[str, str]
     assigned: frozenset[str]
 
 
@@ -171,6 +172,7 @@ def _known(ring: str, data: bytes) -> Known:
         version=builder.version,
         part_power=builder.part_power,
         zones={device.name: device.zone for device in devices},
+        nodes={device.name: device.node for device in devices},
         assigned=frozenset(device.name for device in devices if held.get(device.id)),
     )
 

@@ -94,12 +94,15 @@ def holds_rebalances(world: World) -> str:
     return f"{named(sorted(fresh))} is cordoned" if fresh else ""
 
 
-def cordoned(world: World) -> dict[str, frozenset[str]]:
-    """Cordoned nodes on which pods with data stand, and those pods."""
+def cordoned(world: World, stood: Mapping[str, str] | None = None) -> dict[str, frozenset[str]]:
+    """Cordoned nodes on which pods with data stand, and those pods.
+
+    `stood`: nodes of pods that stand nowhere now, as it was last known: they may have been evicted already.
+    """
     leaving = {name_of(node) for node in world.nodes if is_leaving(node)}
     found: dict[str, set[str]] = {}
     for pod in world.pods:
-        node = pod["spec"].get("nodeName")
+        node = pod["spec"].get("nodeName") or (stood or {}).get(name_of(pod))
         if node in leaving and labels_of(pod).get(COMPONENT_LABEL) in _DATA and not _is_over(pod):
             found.setdefault(str(node), set()).add(name_of(pod))
     return {node: frozenset(pods) for node, pods in found.items()}

@@ -59,6 +59,7 @@ class _Places:
         self._states = states
         rings = published(states)
         self._ring_zones = {pod_of(device): zone for ring in rings for device, zone in ring.zones.items()}
+        self.stood = {pod_of(device): node for ring in rings for device, node in ring.nodes.items()}
         self._nodes = {name_of(node): labels_of(node) for node in world.nodes}
         self._pods = {name_of(pod): pod for pod in world.pods}
         self.by_zone = _zones_are_domains(states)
@@ -173,7 +174,7 @@ def _at_rest(live: Mapping[str, Domain]) -> int:
 
 def _seen(world: World, places: _Places) -> Memory:
     """The nodes that are cordoned now, and those whose pods have not come back."""
-    before, now = remembered(world), cordoned(world)
+    before, now = remembered(world), cordoned(world, places.stood)
     nodes = {}
     for node, pods in now.items():
         known = before.nodes.get(node)

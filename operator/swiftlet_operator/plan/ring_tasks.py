@@ -112,7 +112,7 @@ def _draft(world: World, task: Task) -> RingState:
         # Defaults are for rings that are yet to be made.
         task = replace(task, shape=replace(task.shape, part_power=facts.part_power))
         expected = chunk_count(task.shape.part_power, task.shape.replicas)
-    published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones)
+    published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones, facts.nodes)
     return RingState(task, expected, before, None, published=published)
 
 

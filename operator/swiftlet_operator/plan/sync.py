@@ -7,7 +7,7 @@ a report that is not there; who decides may leave such a device out because a pe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, METADATA, PROXY, STORAGE
@@ -25,13 +25,14 @@ _OVER = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A ring as the services should have it: its version, since when, who has partitions, and where devices stand."""
+    """A ring as the services should have it: its version, since when, who has partitions, and where devices stood."""
 
     ring: str
     version: int
     since_s: int
     assigned: frozenset[str]
     zones: Mapping[str, str]
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_of(device: str) -> str:

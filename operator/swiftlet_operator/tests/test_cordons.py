@@ -228,6 +228,21 @@ async def test_without_enough_zones_a_node_is_the_domain() -> None:
     assert budget(scene) == (0, ["store-container-1", "store-disks-1"])
 
 
+@pytest.mark.parametrize("evicted", [("store-disks-2",), ("store-disks-2", "store-container-2")])
+async def test_what_was_evicted_before_anybody_looked_belongs_to_the_node(evicted: tuple[str, ...]) -> None:
+    """Or else what is left on it would wait for a pod that waits for the node."""
+    scene = Scene("minimal")
+    for node in ("n0", "n1", "n2"):
+        scene.kube.find("Node", node)["metadata"]["labels"] = {}
+    await scene.settle()
+    cordon(scene, "n2")
+    for pod in evicted:
+        evict(scene, pod)
+    await scene.step()
+    assert budget(scene) == (0, ["store-container-2", "store-disks-2"])
+    assert scene.condition("NodesCordoned") == ("True", "DomainOpen")
+
+
 async def test_a_node_with_the_majority_of_a_partition_is_drained_pod_by_pod() -> None:
     scene = Scene("minimal")
     for node in ("n0", "n1", "n2"):
