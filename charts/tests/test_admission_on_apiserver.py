@@ -96,6 +96,7 @@ EDITED: list[tuple[Manifest, Manifest, str]] = [
     ({}, {"pools": [POOL]}, "pool b is removed from spec.pools before it was drained"),
     ({"tls": {"secretRef": {"name": "pair"}}}, {"tls": {"secretRef": None}}, "spec.tls has no certificate"),
     ({"rings": {"replicas": 2.5}}, {"rings": {"replicas": 2}}, "spec.rings.replicas is below 3"),
+    ({"encryption": "transport"}, {"encryption": "none"}, "spec.encryption is taken back to none"),
 ]
 """What is told of an edit: the spec before, the change, and the words."""
 HARMLESS: list[tuple[Manifest, Manifest]] = [
@@ -110,6 +111,7 @@ HARMLESS: list[tuple[Manifest, Manifest]] = [
     ({}, {"proxy": {"replicas": 4}}),
     ({}, {"auth": {"users": [{"account": "a", "user": "root", "roles": ["reseller_admin"]}]}}),
     ({}, {"network": {"policies": "ingress"}}),
+    ({}, {"encryption": "transport"}),
     ({}, {"maintenance": {"zone": "x"}}),
     (
         {"tls": {"secretRef": {"name": "pair"}}},
