@@ -151,7 +151,11 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
     if world.cluster.spec.upgrade.paused:
         return max(now, max(old) + 1)
     # Old pods in trouble are not waited for: the new revision may be their cure.
-    troubled = {*domain.down, *domain.behind} - {f"{domain.name}-{o}" for o in old if not is_ready(pods[o])}
+    unready = {f"{domain.name}-{o}" for o in old if not is_ready(pods[o])}
+    troubled = {*domain.down} - unready
+    if f"{domain.name}-{max(old)}" not in unready:
+        # Its restart takes a copy; that of a pod that serves nothing takes none, and others may be behind without it.
+        troubled |= {*domain.behind} - unready
     return now if troubled else min(max(old), now if now else max(old))
 
 

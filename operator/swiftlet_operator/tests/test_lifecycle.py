@@ -383,6 +383,40 @@ async def test_pods_in_different_zones_of_one_statefulset_go_one_by_one() -> Non
     assert partition() == 0
 
 
+async def test_pods_that_never_started_are_changed_though_the_first_to_start_can_t_be_in_sync_without_them() -> None:
+    scene = await settled({"pools": [{**POOL, "replicas": 3}], "rings": SMALL_RINGS})
+    scene.cluster["spec"]["image"] = "swiftlet:mended"
+    name = applied(await scene.step())[0]
+    ring, device = ("object-0", "d0") if name == "store-disks" else ("container", "db")
+
+    def revisions(*found: str, unready: int) -> None:
+        for ordinal, revision in enumerate(found):
+            pod = scene.kube.find("Pod", f"{name}-{ordinal}")
+            pod["metadata"]["labels"] = {**pod["metadata"]["labels"], "controller-revision-hash": revision}
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "True" if ordinal >= unready else "False"}]
+        live = scene.kube.find("StatefulSet", name)
+        live["status"] = {
+            "observedGeneration": live["metadata"]["generation"],
+            "readyReplicas": 3 - unready,
+            "updatedReplicas": found.count("new"),
+            "currentRevision": "old",
+            "updateRevision": "new",
+        }
+        scene.told.silent = {f"{name}-{ordinal}" for ordinal in range(unready)}
+
+    async def partition() -> int:
+        await scene.step()
+        return int(scene.kube.find("StatefulSet", name)["spec"]["updateStrategy"]["rollingUpdate"]["partition"])
+
+    scene.told.said[f"{name}-2/{device}", ring] = replace(IN_SYNC, synced_at_s=0.0)
+    revisions("old", "old", "new", unready=3)
+    assert await partition() == 2, "the new revision has not shown that it starts"
+    revisions("old", "old", "new", unready=2)
+    assert await partition() == 1
+    revisions("old", "new", "new", unready=1)
+    assert await partition() == 0
+
+
 # --- maintenance --------------------------------------------------------------------------------------------------
 
 
