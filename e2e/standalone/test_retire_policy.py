@@ -94,9 +94,9 @@ class Store:
         return list(found["containers"])
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path)
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    made = Store(tmp_path_factory.mktemp("retiring"))
     yield made
     made.cluster.stop()
 
