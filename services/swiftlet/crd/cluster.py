@@ -233,10 +233,17 @@ class AuthSpec(View):
         return [one for one in self.users if (one.account, one.user) == (account, user)]
 
 
+Recipient = Annotated[str, Field(pattern=r"^age1[02-9ac-hj-np-z]{58}$", max_length=62)]
+
+
 class KeysSpec(View):
-    """The cluster key, which services and tokens are trusted by; a higher generation asks for a new one."""
+    """The cluster key, which services and tokens are trusted by; a higher generation asks for a new one.
+
+    `recovery_recipients`: of age, who besides the operator can open the sealed copies of the keys.
+    """
 
     generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    recovery_recipients: Annotated[tuple[Recipient, ...], Field(max_length=8)] = ()
 
 
 class ReplicatorSpec(View):

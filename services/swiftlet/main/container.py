@@ -19,6 +19,7 @@ from swiftlet.main.local_devices import hosts_of, local_devices
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policy_list
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
+from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.serving import serve_app
 from swiftlet.model import DatabaseId, DatabaseKind
 from swiftlet.settings import ContainerSettings
@@ -54,6 +55,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
     reporter = _use_reporter(app, settings, stores, rings, transport)
     _use_upkeep(app, settings, stores)
     _use_status(app, stores)
+    use_sealed_keys(app, settings.cluster, {name: store.root for name, store in stores.items()})
     sharded = _use_sharding(app, settings, stores, rings, transport)
     is_local = local_devices(settings.container)
     placed = {name: databases_placed_by(rings.account, rings.container, name, is_local) for name in stores}

@@ -6,6 +6,7 @@ import importlib
 from contextlib import nullcontext
 from pathlib import Path
 
+from swiftlet.main.needed_keys import device_roots, reason_to_wait
 from swiftlet.settings import SERVICES, ServiceSettings, load_settings
 from swiftlet.web.logs import configure_logging
 from swiftlet.web.parent import end_with_parent
@@ -18,6 +19,10 @@ def launch(service: str, config: Path | None, parent_pid: int | None = None) -> 
         end_with_parent(parent_pid)
     settings = load_settings(SERVICES[service], config)
     configure_logging(service, settings.log.level, settings.log.format)
+    if reason_to_wait(settings.cluster, device_roots(settings)):
+        waited = importlib.import_module("swiftlet.main.awaited_keys").await_keys(settings)
+        assert isinstance(waited, int)
+        return waited
     # The roots import prometheus-client, which decides then and there whether processes share their metrics.
     with share_metrics() if _workers(settings) > 1 else nullcontext():
         code = importlib.import_module(f"swiftlet.main.{service}").run(settings)

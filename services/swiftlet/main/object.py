@@ -18,6 +18,7 @@ from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
+from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
@@ -70,6 +71,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     elif cluster.rdma_mode == "required":
         raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
     serve_encrypted(app, cluster)
+    use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
     key = use_keys(app, cluster).signing
     key.answer_to(hosts_of(section))
     owed = {name: NativeOwed(store) for name, store in native.items()}

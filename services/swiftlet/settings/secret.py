@@ -68,6 +68,11 @@ def parse_keys(content: bytes, where: str) -> tuple[bytes, ...]:
     return keys
 
 
+def suffix_id(suffix: bytes) -> str:
+    """Eight hex digits by which a hash suffix is known where it must not be shown; white space around it is none."""
+    return hashlib.sha256(b"swiftlet hash suffix id" + suffix.strip()).hexdigest()[:_ID_CHARS]
+
+
 def key_id(key: bytes) -> str:
     """Eight hex digits by which a key is known where it must not be shown."""
     return hashlib.sha256(b"swiftlet key id" + key).hexdigest()[:_ID_CHARS]

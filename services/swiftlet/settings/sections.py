@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from swiftlet.names import HashPath
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
 from swiftlet.settings.replication import RoundsSection
-from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file
+from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file, suffix_id
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
 
@@ -52,6 +52,13 @@ class ClusterSection(Section):
     )
     key_check_interval_s: Seconds = Field(
         default=5.0, description="Seconds between looks at key_file; changed keys take effect within this time."
+    )
+    sealed_keys: Path | None = Field(
+        default=None,
+        description="Directory with sealed copies of the keys, as the operator makes them (age files that no service "
+        "can open). Servers of devices keep the newest on each device and hand it out. With it a service whose key "
+        "files are not there, or whose hash suffix is another than its devices', waits for the right ones instead of "
+        "ending. Not set: no copies are kept.",
     )
     rings: Path = Field(
         default=Path("/etc/swiftlet/rings"),
@@ -169,10 +176,18 @@ class ClusterSection(Section):
 
         Read once: a suffix that changed while a service runs would hide all data from it.
         """
-        suffix = self.hash_path_suffix.get_secret_value().encode()
+        return HashPath(self.hash_path_prefix.get_secret_value().encode(), self._suffix)
+
+    @property
+    def suffix_id(self) -> str:
+        """The fingerprint of the hash suffix, as its file has it now; SettingsError when that can't serve."""
+        return suffix_id(self._suffix)
+
+    @property
+    def _suffix(self) -> bytes:
         if self.hash_path_suffix_file is not None:
-            suffix = read_suffix_file(self.hash_path_suffix_file)
-        return HashPath(self.hash_path_prefix.get_secret_value().encode(), suffix)
+            return read_suffix_file(self.hash_path_suffix_file)
+        return self.hash_path_suffix.get_secret_value().encode()
 
     def read_keys(self) -> tuple[bytes, ...]:
         """The cluster's secrets, from `key` or `key_file`, the signing one first; SettingsError if they can't serve."""
