@@ -23,7 +23,7 @@ from swiftlet_operator.build.secrets import credentials_key, credentials_name, k
 from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
 from swiftlet_operator.build.site import CONTAINER, STORAGE, Policy, all_groups
 from swiftlet_operator.certificates import unusable
-from swiftlet_operator.keys import copy_of, data_of, lacking, made_again, suffixes_differ
+from swiftlet_operator.keys import are_lost, copy_of, data_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.logins import refusals
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
@@ -60,7 +60,8 @@ class Verdict:
 
 Check = Callable[[World], Iterator[Verdict]]
 
-KEY_REASONS = frozenset({"KeysLost", "KeysIncomplete", "KeysDiffer"})
+KEYS_LOST = "KeysLost"
+KEY_REASONS = frozenset({KEYS_LOST, "KeysIncomplete", "KeysDiffer"})
 TLS_REASONS = frozenset({"TLSSecretMissing", "TLSSecretIncomplete", "TLSSecretUnusable"})
 """What is wrong with Secrets, not with a spec."""
 AWAITED = frozenset({"CertificateNotIssued"})
@@ -182,15 +183,13 @@ def _storage_grows(world: World) -> Iterator[Verdict]:
 def _keys(world: World) -> Iterator[Verdict]:
     name, copy = keys_name(world.cluster.meta.name), keys_copy_name(world.cluster.meta.name)
     live = world.child(SECRET, name)
-    kept = bool(world.claims) or any(
-        labels_of(one).get(COMPONENT_LABEL) == "builder" for one in world.children.values()
-    )
+    why = f" ({world.unsealed.problem})" if world.unsealed.problem else ""
     message = (
-        f"Secret {name} is gone, and so is {copy}, but volumes or rings of the cluster are there: restore one of the "
-        "two from a backup (no object can be found without it), or delete the volume claims and the builders "
-        "(ConfigMaps and Secrets) to begin anew"
+        f"Secret {name} is gone, and so is {copy}, but volumes or rings of the cluster are there, and no sealed copy "
+        f"of the keys gives them back{why}: restore them from a backup (kubectl swiftlet restore FILE), for no object "
+        "can be found without them, or delete the volume claims and the builders (ConfigMaps and Secrets) to begin anew"
     )
-    yield Verdict("KeysLost", message, live is None and made_again(world) is None and kept)
+    yield Verdict(KEYS_LOST, message, are_lost(world) and made_again(world) is None)
     missing = [key for key in lacking(live) if not data_of(copy_of(world)).get(key)]
     message = f"Secret {name} lacks {', '.join(missing)}; restore it from a backup"
     yield Verdict("KeysIncomplete", message, live is not None and bool(missing))

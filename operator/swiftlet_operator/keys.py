@@ -9,7 +9,15 @@ from collections.abc import Mapping
 
 from swiftlet_operator.build.secrets import KEY_ENTRIES, keys_copy_name, keys_name
 from swiftlet_operator.build.settings import HASH_SUFFIX
-from swiftlet_operator.manifests import DATA_FINALIZER, SECRET, Manifest, annotations_of, labels_of
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    DATA_FINALIZER,
+    SECRET,
+    Manifest,
+    annotations_of,
+    cluster_labels,
+    labels_of,
+)
 from swiftlet_operator.world import World
 
 
@@ -34,15 +42,27 @@ def suffixes_differ(world: World) -> bool:
     return None not in values and "" not in values and values[0] != values[1]
 
 
-def made_again(world: World) -> Manifest | None:
-    """The Secret with the keys as its copy has it; None when it is there, or when there is no whole copy."""
+def are_lost(world: World) -> bool:
+    """Whether neither Secret has the keys, although volumes or rings of the cluster are there."""
     copy = copy_of(world)
+    if keys_of(world) is not None or (copy is not None and not lacking(copy)):
+        return False
+    builders = any(labels_of(one).get(COMPONENT_LABEL) == "builder" for one in world.children.values())
+    return bool(world.claims) or builders
+
+
+def made_again(world: World) -> Manifest | None:
+    """The Secret with the keys as its copy has it, or a sealed copy; None when it is there, or nothing has it whole."""
+    copy = copy_of(world)
+    if copy is None or lacking(copy):
+        copy = world.unsealed.secret
     if keys_of(world) is not None or copy is None or lacking(copy):
         return None
+    name = world.cluster.meta.name
     metadata = {
-        "name": keys_name(world.cluster.meta.name),
+        "name": keys_name(name),
         "namespace": world.cluster.meta.namespace,
-        "labels": labels_of(copy),
+        "labels": {**cluster_labels(name), COMPONENT_LABEL: "keys"},
         "annotations": {key: value for key, value in annotations_of(copy).items() if "/key-" in key},
         "finalizers": [DATA_FINALIZER],
     }

@@ -47,6 +47,7 @@ from swiftlet_operator.nodes import follow_nodes
 from swiftlet_operator.passwords import Passwords
 from swiftlet_operator.rebalances import Rebalances
 from swiftlet_operator.reconcile import Reconciler
+from swiftlet_operator.recovery import Recovery
 from swiftlet_operator.statusz import reporter
 from swiftlet_operator.turns import Turns
 from swiftlet_operator.uninstall import Release, clusters_of, refusal
@@ -151,9 +152,10 @@ async def run(options: Options) -> None:
         # Each thread that decides leaves memory behind that no other one uses.
         loop.set_default_executor(ThreadPoolExecutor(DECIDING))
         rebalances = Rebalances(lambda key: loop.call_soon_threadsafe(queue.add, key))
+        recovery = Recovery(kube, options.namespace, leader.require, time.monotonic)
         turns = Turns(options.max_upgrades, options.upgrades_continue)
         reconciler = Reconciler(
-            kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of, turns.of
+            kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of, turns.of, recovery
         )
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())

@@ -23,6 +23,7 @@ from swiftlet.errors import SettingsError
 from swiftlet.ring import Ring
 from swiftlet_operator.build.secrets import credentials_name
 from swiftlet_operator.evidence import gather
+from swiftlet_operator.keys import are_lost
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CERTIFICATE,
@@ -55,11 +56,13 @@ from swiftlet_operator.plan.growth import classes_of
 from swiftlet_operator.plan.guard import looked_for
 from swiftlet_operator.plan.kept_rings import lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
+from swiftlet_operator.plan.sealed_keys import unsealed
 from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.plan.trouble import seen_of
 from swiftlet_operator.problems import KubeForbidden
+from swiftlet_operator.recovery import NO_KEYS, Known
 from swiftlet_operator.statusz import Reporter
-from swiftlet_operator.world import Unreadable, World
+from swiftlet_operator.world import Unreadable, Unsealed, World
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +72,11 @@ SATELLITES = (RING, POLICY, QUOTA, USER)
 _R = TypeVar("_R", bound=Resource[Any])
 
 
-async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int) -> World:
-    """Everything around a cluster; SettingsError when the cluster itself can't be read, KubeError."""
+async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int, recovery: Known = NO_KEYS) -> World:
+    """Everything around a cluster; SettingsError when the cluster itself can't be read, KubeError.
+
+    `recovery` are the keys that open what pods have of lost keys.
+    """
     cluster = parse_storage_cluster(manifest)
     name, namespace = cluster.meta.name, cluster.meta.namespace
     labels = cluster_labels(name)
@@ -113,10 +119,13 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         has_gateway_api=HTTP_ROUTE in others,
         has_cert_manager=CERTIFICATE in others,
         named=await _named(kube, cluster, children),
+        recovery=recovery.keys,
+        recovery_problem=recovery.problem,
     )
     world = await _with_accepted_secret(kube, world)
     evidence = await gather(kube, namespace, seen_of(world))
-    return replace(world, rescued=await _rescued(reporter, world), evidence=evidence)
+    rescued, opened = await _rescued(reporter, world), await _unsealed(reporter, world)
+    return replace(world, rescued=rescued, evidence=evidence, unsealed=opened)
 
 
 async def _with_accepted_secret(kube: Kube, world: World) -> World:
@@ -159,6 +168,16 @@ async def _rescued(reporter: Reporter, world: World) -> dict[str, Ring]:
         if ring is not None:
             _log.warning("ring %s of %s: version %d is taken from a pod", name, world.cluster.meta.name, ring.version)
             found[name] = ring
+    return found
+
+
+async def _unsealed(reporter: Reporter, world: World) -> Unsealed:
+    """The keys that both Secrets have lost, as sealed copies on the volumes of pods have them."""
+    if not are_lost(world):
+        return Unsealed()
+    found = await asyncio.to_thread(unsealed, world, await reporter.sealed_keys(world.pods))
+    if found.secret is not None:
+        _log.warning("keys of %s: they are taken from a sealed copy on a volume", world.cluster.meta.name)
     return found
 
 

@@ -31,3 +31,7 @@ class NotLeader(SwiftletError):
 
 class BrokenState(SwiftletError):
     """Something that the operator keeps in the cluster can't be read back; a person has to look."""
+
+
+class SealError(SwiftletError):
+    """Something sealed that can't be opened or was not sealed by us, or a key that is none."""

@@ -19,6 +19,7 @@ from swiftlet_operator.plan.keys import key_made_s
 from swiftlet_operator.plan.retire import unguarded
 from swiftlet_operator.plan.upgrades import TIMED_OUT, Turn, alone
 from swiftlet_operator.problems import KubeForbidden, KubeUnavailable
+from swiftlet_operator.recovery import NO_KEYS, Recovery
 from swiftlet_operator.rings import Rebalance, Rebalancer
 from swiftlet_operator.status import write_statuses
 from swiftlet_operator.statusz import Reporter
@@ -40,8 +41,9 @@ class Key:
 class Reconciler:
     """What reconciling needs besides the cluster's name.
 
-    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are, and
-    `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others.
+    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are,
+    `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others, and `recovery` has the
+    keys that open sealed copies.
     """
 
     kube: Kube
@@ -52,6 +54,7 @@ class Reconciler:
     reporter: Reporter
     rebalancer: Callable[[Key], Rebalancer] = lambda _: Rebalance.run
     turns: Callable[[Key], Turn] = lambda _: alone
+    recovery: Recovery | None = None
 
     async def reconcile(self, key: Key) -> float | None:
         """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
@@ -66,7 +69,8 @@ class Reconciler:
             await self._without_cluster(key, now_s)
             return None
         try:
-            world = await observe(self.kube, self.reporter, manifest, now_s)
+            known = await self.recovery.known() if self.recovery is not None else NO_KEYS
+            world = await observe(self.kube, self.reporter, manifest, now_s, known)
         except SettingsError as error:
             await self._unreadable(manifest, str(error), now_s)
             return None

@@ -122,6 +122,7 @@ class Report:
     `workers`: those of the users files that the processes of a proxy use, None in it for a process that does not say.
     `accounts`, `policies`: None where nobody has counted yet. `redis`: a replicator's alone.
     `encryption`: None from services that know nothing of it.
+    `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none.
     """
 
     service: str
@@ -139,6 +140,7 @@ class Report:
     policies: PoliciesReport | None = None
     redis: RedisReport | None = None
     encryption: EncryptionReport | None = None
+    sealed_keys: Mapping[str, int] = field(default_factory=dict)
 
 
 Reports = Mapping[str, Mapping[str, Report]]
@@ -170,6 +172,7 @@ def parse_report(service: str, body: bytes) -> Report | None:
         policies=_policies(fields.get("policies")),
         redis=_redis(fields.get("failures")),
         encryption=_encryption(_object(fields.get("encryption"))),
+        sealed_keys={name: _count(one) or 0 for name, one in _object(fields.get("sealedKeys")).items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""Asking the pods of a cluster how they are, and for a ring that the cluster has lost, by the pods' IPs.
+"""Asking the pods of a cluster how they are, and for rings and sealed keys that the cluster has lost, by their IPs.
 
 Where to ask is read from the pod itself: its containers are named as their services are. A service with a port called
 `management` is asked there in plain HTTP, others at their first port, of which the readiness probe says whether it
@@ -6,12 +6,15 @@ speaks TLS. Certificates are not verified: we come by IP, tell nothing, and what
 is fingerprints and counts.
 
 Fault model: pods are away, refuse, hang, answer with errors, with too much or with nonsense. Each of these is no
-report of that service and no ring, within the time limit, and changes nothing about the others. A ring has a digest.
+report of that service and no ring, within the time limit, and changes nothing about the others. A ring has a digest,
+and a sealed copy of keys the code of who sealed it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,13 +29,17 @@ from swiftlet_operator.reports import SERVICES, Report, Reports, parse_report
 
 PATH = "/statusz"
 RING_PATH = "/rings/{}"
+SEALED_PATH = "/sealed-keys"
 TIMEOUT_S = 2.0
 RING_TIMEOUT_S = 20.0
 AT_A_TIME = 64
 MAX_BYTES = 64 * 1024
 MAX_RING_BYTES = 64 * 1024 * 1024
+MAX_COPIES_BYTES = 512 * 1024
 _KEEPERS = frozenset({"object", "container", "proxy", "metadata"})
 """Services that hand out the rings that they use."""
+_DEVICES = frozenset({"object", "container"})
+"""Services that keep sealed copies of the keys."""
 _OVER = frozenset({"Failed", "Succeeded"})
 
 _log = logging.getLogger(__name__)
@@ -47,6 +54,10 @@ class Reporter(Protocol):
 
     async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
         """A ring as the first of these pods has it that hands it out; None when none does."""
+        ...
+
+    async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
+        """The sealed copies of the keys that these pods hand out; never raises for a pod that has none."""
         ...
 
 
@@ -108,6 +119,11 @@ class HttpReporter:
                 _log.warning("the ring %s of %s in %s is damaged: %s", ring, question.service, question.pod, error)
         return None
 
+    async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
+        asked = [one for pod in pods for one in questions(pod, SEALED_PATH) if one.service in _DEVICES]
+        bodies = await asyncio.gather(*(self._get(one, self._timeout_s, MAX_COPIES_BYTES) for one in asked))
+        return list(dict.fromkeys(copy for body in bodies if body is not None for copy in _copies(body)))
+
     async def _ask(self, question: Question) -> Report | None:
         body = await self._get(question, self._timeout_s, MAX_BYTES)
         return parse_report(question.service, body) if body is not None else None
@@ -123,6 +139,14 @@ class HttpReporter:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("no answer of %s in %s: %r", question.service, question.pod, error)
             return None
+
+
+def _copies(body: bytes) -> list[bytes]:
+    """The sealed copies in an answer; none when it is nonsense."""
+    try:
+        return [base64.b64decode(text, validate=True) for text in json.loads(body)["copies"].values()]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 async def _limited(response: aiohttp.ClientResponse, most_bytes: int) -> bytes | None:

@@ -16,6 +16,7 @@ from swiftlet.crd import (
 from swiftlet.ring import Ring
 from swiftlet_operator.manifests import Kind, Manifest
 from swiftlet_operator.reports import Report, Reports
+from swiftlet_operator.sealing import RecoveryKeys
 from swiftlet_operator.trouble import Evidence
 
 RUNBOOKS = "docs/runbooks.md"
@@ -46,6 +47,14 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsealed:
+    """The Secret with a cluster's lost keys, as a sealed copy had it; without one, `problem` says why there is none."""
+
+    secret: Manifest | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """One cluster, made at `created_s`, and everything around it as it was at `now_s`.
 
@@ -61,6 +70,8 @@ class World:
     `named` are ServiceAccounts and PriorityClasses that the pods are to have, by kind and name, None for one that is
     not there; one that can't be looked up is not among them.
     `retired` are indexes of policies that are being deleted and of which it is proved that nothing is left.
+    `recovery` are the operator's recovery keys, None with the reason in
+    `recovery_problem`; `unsealed` is what sealed copies gave back of keys that are lost.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -89,6 +100,9 @@ class World:
     rescued: Mapping[str, Ring] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
     retired: frozenset[int] = frozenset()
+    recovery: RecoveryKeys | None = None
+    recovery_problem: str = ""
+    unsealed: Unsealed = Unsealed()
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """A live child, None when it is not there."""

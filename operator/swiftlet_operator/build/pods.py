@@ -9,6 +9,7 @@ from swiftlet.crd import Resources
 from swiftlet.crd.pods import PodSpec
 from swiftlet_operator.build import settings
 from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.sealed import with_sealed_keys
 from swiftlet_operator.build.shape import head, shape
 from swiftlet_operator.build.site import API_PORT, MANAGEMENT_PORT, PROXY, Group, Site
 from swiftlet_operator.manifests import (
@@ -184,8 +185,13 @@ def template(
     zone: str | None = None,
     has_data: bool = False,
 ) -> dict[str, Any]:
-    """A pod template; pods that `has_data` share no node with their like where the spec requires it."""
+    """A pod template; pods that `has_data` share no node with their like where the spec requires it.
+
+    They also keep sealed copies of the keys.
+    """
     apart = has_data and site.spec.placement == "required"
+    if has_data:
+        containers, pod_volumes = with_sealed_keys(site, containers, pod_volumes)
     spec = {
         **shape(site, where, _alike(site, labels), node_selector=node_selector, zone=zone, apart=apart),
         "terminationGracePeriodSeconds": GRACE_S,

@@ -8,6 +8,9 @@ object that is gone comes back as it was accepted, for its defaults could lower 
 Keys and certificates are no specs, and nothing stands in for them. While they are wrong everything else is healed, but
 nothing is done to the keys and the rings, and no pod with data is restarted, as it might not come back.
 
+A cluster that is made anew over the volumes of one whose keys are lost is begun without them: its pods hand out the
+sealed copies that they find, and wait.
+
 Fault model: people delete and edit all of these objects, in any order. Without the ConfigMap, or with one that can't be
 read, nothing is known to stand in, and a cluster whose specs don't fit together is left as it is.
 """
@@ -30,7 +33,16 @@ from swiftlet.crd import (
 )
 from swiftlet.errors import SettingsError
 from swiftlet_operator.build.accepted import ENTRY, accepted_name
-from swiftlet_operator.checks import AWAITED, KEY_REASONS, TLS_REASONS, Verdict, check, counts, policies_of
+from swiftlet_operator.checks import (
+    AWAITED,
+    KEY_REASONS,
+    KEYS_LOST,
+    TLS_REASONS,
+    Verdict,
+    check,
+    counts,
+    policies_of,
+)
 from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, POLICY, RING, Kind, Manifest
 from swiftlet_operator.world import World
 
@@ -83,7 +95,10 @@ def basis(world: World, verdicts: Sequence[Verdict]) -> Basis | None:
     asked = _asked(world)
     if accepted is None:
         wrong = _wrong(verdicts)
-        return None if wrong - AWAITED else Basis(world, asked, certificate_awaited=bool(wrong))
+        # Pods on the volumes of a cluster whose keys are lost may have sealed copies of them.
+        if wrong - AWAITED - {KEYS_LOST}:
+            return None
+        return Basis(world, asked, secrets_wrong=KEYS_LOST in wrong, certificate_awaited=bool(wrong & AWAITED))
     views, specs = accepted
     name = world.cluster.meta.name
     for kept in ((), _LAYOUT, (CLUSTER,), (CLUSTER, *_LAYOUT)):

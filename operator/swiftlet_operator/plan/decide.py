@@ -15,7 +15,7 @@ from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_map
 from swiftlet_operator.build.secrets import build_keys, build_users
 from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
 from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
-from swiftlet_operator.keys import keys_of, made_again
+from swiftlet_operator.keys import are_lost, keys_of, made_again
 from swiftlet_operator.manifests import (
     BUDGET,
     CERTIFICATE,
@@ -61,6 +61,7 @@ from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.retire import doomed, guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
 from swiftlet_operator.plan.served import awaits_proxies, live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
@@ -84,6 +85,7 @@ _WAITING = {
     "Drained": {"Draining"},
     "NodesCordoned": {"DomainOpen", "NotInSync", "OnePodAtATime"},
     "TransportEncrypted": {"NotReady", "TurningOn", "TurningOff"},
+    "KeysSealed": {"Pending"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
@@ -200,7 +202,8 @@ def _make_true(
     return Actions(
         first=tuple(keys),
         guard=tuple(guards(asked, base)),
-        create=(*credentials, *ring_objects),
+        # While keys are lost, what a backup has of users may be on its way.
+        create=(*(() if are_lost(world) else credentials), *ring_objects),
         apply=(
             # Once all rings have their objects, so that the specs are written once.
             () if ring_objects else (build_accepted(site, base.specs),),
@@ -208,6 +211,7 @@ def _make_true(
             *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
             tuple(quotas(world, site, verdicts)),
             tuple(() if base.secrets_wrong else copied(world, site)),
+            tuple(() if base.secrets_wrong else sealed(world, site)),
             *(_ring_chain(site, state) for state in states),
             *((m,) for m in applied),
         ),
@@ -354,6 +358,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
         say.maintenance(world, states, live),
         say.rdma_available(world),
         failure_table_shared(world),
+        keys_sealed(world),
     ]
 
 

@@ -55,6 +55,7 @@ _EXPECTED = {
     "CertificateReady": frozenset({"NotWanted", "NotRequested", "Issuing"}),
     "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
     "TransportEncrypted": ENCRYPTING,
+    "KeysSealed": frozenset({"Pending"}),
 }
 """Reasons that are no trouble although their condition is not as it should be in the end."""
 

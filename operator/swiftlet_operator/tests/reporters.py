@@ -24,6 +24,8 @@ from swiftlet_operator.reports import (
 )
 
 GIB = 1024**3
+NEVER = 100_000_000_000
+"""A generation of sealed keys that no test reaches."""
 NEWEST = 1_000_000
 """A version that no test's ring reaches."""
 IN_SYNC = RingReport(held=1, misplaced=0, behind=0, unchecked=0, ring_version=NEWEST)
@@ -48,6 +50,7 @@ class Told:
     `uses`: what container servers have just counted of deprecated policies, by pod. `users`: the version of the users
     file that a proxy uses, `workers` those of its processes, by pod.
     `encryption`: what a pod's services say of that.
+    `sealed`: sealed copies of keys that a pod hands out; `sealed_generation`: of those that all devices report.
     """
 
     now_s: Callable[[], int]
@@ -72,6 +75,8 @@ class Told:
     users: dict[str, str] = field(default_factory=dict)
     workers: dict[str, frozenset[str | None]] = field(default_factory=dict)
     encryption: Callable[[str], EncryptionReport | None] = lambda _pod: EncryptionReport("none", ready=True)
+    sealed: dict[str, Sequence[bytes]] = field(default_factory=dict)
+    sealed_generation: int = NEVER
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         return {
@@ -79,6 +84,9 @@ class Told:
             for pod in pods
             if name_of(pod) not in self.silent
         }
+
+    async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
+        return [one for pod in pods if name_of(pod) not in self.silent for one in self.sealed.get(name_of(pod), ())]
 
     async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
         return self.kept.get(ring) if any(name_of(pod) not in self.silent for pod in pods) else None
@@ -103,6 +111,7 @@ class Told:
             users=self.users.get(name) if service == "proxy" else None,
             workers=self.workers.get(name, frozenset()) if service == "proxy" else frozenset(),
             policies=self._policies(name) if service == "container" else None,
+            sealed_keys={"d0": self.sealed_generation} if service in ("object", "container") else {},
             redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
             encryption=self.encryption(name),
         )

@@ -53,7 +53,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
         *("ReplicasSpread", "PodsHealthy", "NodesCordoned", "CertificateReady", "APIExposed"),
-        *("PoliciesRetired", "TransportEncrypted"),
+        *("PoliciesRetired", "TransportEncrypted", "KeysSealed"),
     }
     assert scene.condition("Ready")[0] == "False"
 

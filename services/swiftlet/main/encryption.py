@@ -1,8 +1,8 @@
 """Encryption between services as `cluster.encryption` has it: contexts, who is refused, and what is reported.
 
 A server takes connections with TLS and without on the same port. `required` refuses what is asked without, but for
-what anybody may ask: health, metrics, status and rings, which Kubernetes, Prometheus and the operator ask in plain
-text.
+what anybody may ask: health, metrics, status, rings and sealed keys, which Kubernetes, Prometheus and the operator ask
+in plain text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from swiftlet.transport.tls import PeerTls
 from swiftlet.web.either_site import PEER_TLS, Contexts
 from swiftlet.web.statusz import STATUS
 
-_FOR_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/statusz"})
+_FOR_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/statusz", "/sealed-keys"})
 _RINGS = "/rings/"
 _REFUSED = Unauthorized("connections have to be encrypted here (cluster.encryption: required)")
 
