@@ -32,11 +32,11 @@ class Kubectl:
     options: tuple[str, ...] = ()
     program: str = os.environ.get("KUBECTL", "kubectl")
 
-    def text(self, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
-        """What kubectl prints."""
-        command = [self.program, *self.options, *arguments]
+    def text(self, *arguments: str, timeout_s: float = TIMEOUT_S, content: str | None = None) -> str:
+        """What kubectl prints; `content` is what it reads."""
+        command, sent = [self.program, *self.options, *arguments], content.encode() if content is not None else None
         try:
-            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - no shell, and the program is kubectl
+            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, input=sent)  # noqa: S603 - no shell, and the program is kubectl
         except FileNotFoundError as error:
             raise KubectlError(f"{self.program} is not installed; it is what this talks to the cluster with") from error
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -73,14 +73,34 @@ class Kubectl:
             raise KubectlError(f"kubectl get {resource} {name}: the answer is no object")
         return answer
 
+    def find(self, resource: str, namespace: str | None, name: str) -> dict[str, Any] | None:
+        """One object, None when it is not there; of the whole cluster without a namespace."""
+        where = ["--namespace", namespace] if namespace else []
+        text = self.text("get", resource, name, *where, "--ignore-not-found", "--output=json")
+        if not text.strip():
+            return None
+        answer = json.loads(text)
+        if not isinstance(answer, dict):
+            raise KubectlError(f"kubectl get {resource} {name}: the answer is no object")
+        return answer
+
+    def create(self, manifest: dict[str, Any]) -> None:
+        """Make an object; KubectlError when it is there."""
+        self.text("create", "--filename=-", content=json.dumps(manifest))
+
     def raw(self, path: str, timeout_s: float = TIMEOUT_S) -> str:
         """What the API server answers to a GET."""
         return self.text("get", "--raw", path, timeout_s=timeout_s)
 
-    def merge(self, resource: str, namespace: str, name: str, change: dict[str, Any]) -> None:
+    def merge(self, resource: str, namespace: str | None, name: str, change: dict[str, Any]) -> None:
         """A merge patch; KubectlConflict when `metadata.resourceVersion` in it is not the live one."""
         body = json.dumps(change, separators=(",", ":"))
-        self.text("patch", resource, name, "--namespace", namespace, "--type=merge", "--patch", body)
+        where = ["--namespace", namespace] if namespace else []
+        self.text("patch", resource, name, *where, "--type=merge", "--patch", body)
+
+    def replace(self, manifest: dict[str, Any]) -> None:
+        """Overwrite an object; KubectlConflict when its `metadata.resourceVersion` is not the live one."""
+        self.text("replace", "--filename=-", content=json.dumps(manifest))
 
     def namespace(self) -> str:
         """The namespace of the current context, `default` when it names none."""

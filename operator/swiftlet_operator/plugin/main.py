@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from swiftlet import __version__
-from swiftlet_operator.plugin import bundle, drain, policy, render
+from swiftlet_operator.plugin import backup, bundle, drain, policy, render, restore, sealed_file
+from swiftlet_operator.plugin.archive import BackupError
 from swiftlet_operator.plugin.findings import findings, worst
 from swiftlet_operator.plugin.gather import clusters_of, look
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError, without_none
@@ -21,29 +23,30 @@ _TARGET = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; 0, 1 for something wrong, 2 for a wrong command line."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     flags = [("context", options.context), ("kubeconfig", options.kubeconfig)]
     kubectl = Kubectl(without_none([f"--{name}={value}" if value else None for name, value in flags]))
     run: Callable[[Kubectl, argparse.Namespace], int] = options.run
     try:
         return run(kubectl, options)
-    except KubectlError as error:
+    except (KubectlError, BackupError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What the command line may say."""
     # Understood before the command and after it; what is not said after it must not undo what was said before.
     common = _where_options(argparse.SUPPRESS)
-    parser = argparse.ArgumentParser(
+    top = argparse.ArgumentParser(
         prog="kubectl swiftlet",
         description="Swiftlet's clusters, as kubectl sees them.",
         parents=[_where_options(None)],
     )
-    parser.add_argument("--version", action="version", version=f"swiftlet {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    top.add_argument("--version", action="version", version=f"swiftlet {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
         ("status", _status, "conditions, pods, rings, users, and the tree of zones, nodes and devices"),
         ("rings", _rings, "every device of every ring: weight, share of the partitions, state"),
@@ -71,7 +74,40 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
     command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.tar.gz)")
     command.set_defaults(run=_bundle)
-    return parser
+    _add_backup(commands, common)
+    _add_restore(commands, common)
+    return top
+
+
+def _add_backup(commands: Any, common: argparse.ArgumentParser) -> None:
+    text = "keys, rings, users with credentials, policies, quotas and specs of a cluster, in one sealed file"
+    command = commands.add_parser("backup", parents=[common], help=text, description=text)
+    command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
+    command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.age)")
+    command.add_argument(
+        "--recipient",
+        action="append",
+        default=[],
+        metavar="age1...",
+        help="who can open it; may be given several times",
+    )
+    command.add_argument("--passphrase-file", type=Path, metavar="FILE", help="its first line opens the backup")
+    command.add_argument("--operator-namespace", metavar="NAMESPACE", help="where the recovery key is")
+    command.set_defaults(run=_backup)
+
+
+def _add_restore(commands: Any, common: argparse.ArgumentParser) -> None:
+    text = "make again what a backup has and the cluster lacks; nothing is written while something differs"
+    command = commands.add_parser("restore", parents=[common], help=text, description=text)
+    command.add_argument("file", type=Path, help="what backup wrote")
+    command.add_argument("--identity", type=Path, metavar="FILE", help="key of a recipient, as age-keygen writes it")
+    command.add_argument("--passphrase-file", type=Path, metavar="FILE", help="its first line is the passphrase")
+    command.add_argument("--operator-namespace", metavar="NAMESPACE", help="where the recovery key goes")
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    differing = command.add_mutually_exclusive_group()
+    differing.add_argument("--keep", action="store_true", help="leave objects that differ as they are")
+    differing.add_argument("--overwrite", action="store_true", help="make objects that differ as the backup has them")
+    command.set_defaults(run=_restore)
 
 
 def _where_options(default: str | None) -> argparse.ArgumentParser:
@@ -164,19 +200,59 @@ def _policy(kubectl: Kubectl, options: argparse.Namespace) -> int:
 
 
 def _bundle(kubectl: Kubectl, options: argparse.Namespace) -> int:
-    found = clusters_of(kubectl, options.namespace or kubectl.namespace(), options.cluster)
-    if len(found) > 1:
-        names = ", ".join(str(one["metadata"]["name"]) for one in found)
-        raise KubectlError(f"there are several StorageClusters: {names}; name one of them")
+    found = _only(kubectl, options)
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    path = options.output or Path(f"swiftlet-{found[0]['metadata']['name']}-{moment}.tar.gz")
+    path = options.output or Path(f"swiftlet-{found['metadata']['name']}-{moment}.tar.gz")
     try:
-        failures = bundle.make(kubectl, found[0], path)
+        failures = bundle.make(kubectl, found, path)
     except OSError as error:
         raise KubectlError(f"{path} can't be written: {error}") from error
     missing = f", {len(failures)} parts could not be had: see failures.txt in it" if failures else ""
     _print([f"{path}: written{missing}"])
     return 0
+
+
+def _backup(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    cluster = _only(kubectl, options)
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    path = options.output or Path(f"swiftlet-{cluster['metadata']['name']}-{moment}.age")
+    made = backup.make(kubectl, cluster, options.operator_namespace)
+    sealed_file.write(made, path, options.recipient, options.passphrase_file)
+    if not any(one.name == backup.RECOVERY for one in made.objects):
+        sys.stderr.write("warning: no recovery key was found, so there is none in the backup\n")
+    _print([f"{path}: {len(made.objects)} objects of StorageCluster {made.namespace}/{made.cluster} written"])
+    return 0
+
+
+def _restore(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    found = sealed_file.read(options.file, options.identity, options.passphrase_file)
+    if options.namespace not in (None, found.namespace):
+        raise BackupError(
+            f"the backup is of namespace {found.namespace}, and is restored there only: rings name servers by namespace"
+        )
+    _print([f"backup of StorageCluster {found.namespace}/{found.cluster} from {found.made_at}"])
+    mode = "overwrite" if options.overwrite else "keep" if options.keep else "refuse"
+    steps = restore.plan(kubectl, found, options.operator_namespace, mode)
+    _print([str(one) for one in steps])
+    if differing := restore.conflicts(steps):
+        raise BackupError(
+            f"{len(differing)} objects differ from those in the backup, and nothing was written: give --keep to leave "
+            "them as they are, or --overwrite to have those of the backup"
+        )
+    if options.dry_run:
+        _print(["nothing was written"])
+        return 0
+    _print([f"{restore.carry_out(kubectl, steps)} objects written"])
+    return 0
+
+
+def _only(kubectl: Kubectl, options: argparse.Namespace) -> dict[str, Any]:
+    """The cluster that is meant; KubectlError when that is not plain."""
+    found = clusters_of(kubectl, options.namespace or kubectl.namespace(), options.cluster)
+    if len(found) > 1:
+        names = ", ".join(str(one["metadata"]["name"]) for one in found)
+        raise KubectlError(f"there are several StorageClusters: {names}; name one of them")
+    return found[0]
 
 
 def _print(lines: Sequence[str]) -> None:
