@@ -37,6 +37,9 @@ def unscheduled(message: str) -> list[dict[str, str]]:
 
 def in_trouble(fake: Fake) -> None:
     """A claim without a class, a relabelled node, and a mount that fails."""
+    # The records are about pods alone.
+    others = ("StoragePolicy", "StorageQuota", "StorageUser")
+    fake.state["objects"] = [one for one in fake.state["objects"] if one["kind"] not in others]
     fake.find("StatefulSet", "store-disks")["metadata"]["labels"] = {**LABELS, **POOL}
     fake.find("StatefulSet", "store-disks")["status"] = {"readyReplicas": 0}
     away(fake, "store-disks-0", None, conditions=unscheduled(UNBOUND))
