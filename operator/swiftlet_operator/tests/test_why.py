@@ -272,17 +272,18 @@ async def test_a_pod_on_a_node_keeps_its_class_even_when_nobody_knows_its_claims
 
 
 async def test_a_zone_that_no_node_has_is_named_with_those_that_there_are() -> None:
-    scene = Scene({"pools": [{**POOL, "zones": ["a", "b", "x"]}]})
+    scene = Scene({"pools": [{**POOL, "zones": ["a", "b", "c"]}]})
+    scene.kube.find("Node", "n2")["metadata"]["labels"] = {"topology.kubernetes.io/zone": "d"}
     await scene.step()
     starting(scene)
-    live = not_ready(scene, "store-disks-x-0", node=False, conditions=unscheduled(NO_MATCH))
-    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["x"]}]}
+    live = not_ready(scene, "store-disks-c-0", node=False, conditions=unscheduled(NO_MATCH))
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["c"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     live["spec"]["affinity"] = {"nodeAffinity": required}
     await scene.step()
 
     assert scene.condition("StorageAvailable") == ("False", "NoSuchZone")
-    assert "spec.pools[name=disks].zones (those are a, b, c)" in scene.message("Ready")
+    assert "spec.pools[name=disks].zones (those are a, b, d)" in scene.message("Ready")
 
 
 async def test_a_running_cluster_says_why_a_copy_is_missing() -> None:
