@@ -11,7 +11,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -154,17 +153,19 @@ def domains(cluster: Cluster) -> list[list[str]]:
 def restart_all(cluster: Cluster, mode: str, user: User) -> None:
     """A rolling restart into another mode, while the store is in use."""
     cluster.settings = {**cluster.settings, MODE: mode}
-    with ThreadPoolExecutor() as threads:
-        for domain in domains(cluster):
-            alone = domain == ["proxy"]
-            if alone:
-                # There is one here; in a cluster its clients would turn to another.
-                user.pause()
-            list(threads.map(lambda name: cluster.kill(name, signal.SIGTERM), domain))
-            list(threads.map(cluster.start, domain))
-            if alone:
-                user.resume()
-            user.makes_progress()
+    for domain in domains(cluster):
+        alone = domain == ["proxy"]
+        if alone:
+            # There is one here; in a cluster its clients would turn to another.
+            user.pause()
+        for name in domain:
+            cluster.kill(name, signal.SIGTERM)
+        for name in domain:
+            # Not in threads: a service ends with the thread that has started it.
+            cluster.start(name)
+        if alone:
+            user.resume()
+        user.makes_progress()
     assert {status_of(cluster, name)["encryption"]["mode"] for name in cluster.services} == {mode}
     assert user.problems == []
 
