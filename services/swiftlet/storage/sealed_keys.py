@@ -26,6 +26,7 @@ MAX_COPIES = 8
 _MAGIC = b"age-encryption.org/v1\n"
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]{1,12})\.age")
 _MAX_NAMES = 1000
+"""In the directory; others are passed over."""
 
 
 @dataclass(frozen=True, slots=True)
