@@ -14,20 +14,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.operator.reports import ADDRESS
+from bench.operator.reports import address_of
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CLUSTER,
+    CONFIG_MAP,
     DEPLOYMENT,
     NODE,
     POD,
     POLICY,
     QUOTA,
     RING,
+    RING_LABEL,
+    RING_VERSION_LABEL,
     STATEFUL_SET,
     USER,
     Kind,
     Manifest,
+    labels_of,
     name_of,
 )
 from swiftlet_operator.problems import KubeConflict
@@ -61,9 +65,15 @@ class Population:
     server: ApiServer
     kube: Kube
     count: int
-    ports: Mapping[str, int]
-    """Where the pods' services report."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports at which the pods' services report."""
     made: set[str] = field(default_factory=set)
+    rings: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The versions of the rings that pods use, by the address of the cluster's pods."""
+
+    def versions(self, address: str) -> Mapping[str, int]:
+        """The versions of the rings of the cluster whose pods have this address."""
+        return self.rings.get(address, {})
 
     @staticmethod
     def devices() -> list[str]:
@@ -101,7 +111,11 @@ class Population:
         await self._create(USER, namespace, f"{cluster}-dora", {"spec": spec})
 
     async def live(self) -> int:
-        """Make pods of the StatefulSets that are new and call all workloads ready; how many were new."""
+        """Make pods of the StatefulSets that are new, call all workloads ready, and have pods use the newest rings.
+
+        Returns how many workloads were new.
+        """
+        await self._take_up_rings()
         new = 0
         for kind in (STATEFUL_SET, DEPLOYMENT):
             for one in await self.kube.list(kind, None):
@@ -112,6 +126,13 @@ class Population:
                 await self._ready(kind, one)
                 self.made.add(key)
         return new
+
+    async def _take_up_rings(self) -> None:
+        for one in await self.kube.list(CONFIG_MAP, None):
+            labels = labels_of(one)
+            if RING_LABEL in labels:
+                address = _address_in(one["metadata"]["namespace"])
+                self.rings.setdefault(address, {})[labels[RING_LABEL]] = int(labels[RING_VERSION_LABEL])
 
     async def _ready(self, kind: Kind, one: Manifest) -> None:
         namespace, count = one["metadata"]["namespace"], one["spec"]["replicas"]
@@ -139,8 +160,8 @@ class Population:
         await self._create(POD, namespace, name, {"spec": spec}, template["metadata"]["labels"])
         moment = datetime.fromtimestamp(time.time() - 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {
-            "podIP": ADDRESS,
-            "podIPs": [{"ip": ADDRESS}],
+            "podIP": _address_in(namespace),
+            "podIPs": [{"ip": _address_in(namespace)}],
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": moment}],
         }
         await self.kube.patch(POD, namespace, name, {"status": ready}, "status")
@@ -166,3 +187,8 @@ class Population:
         manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
         with contextlib.suppress(KubeConflict):
             await self.kube.create(manifest)
+
+
+def _address_in(namespace: str) -> str:
+    """The address of the pods in a namespace of the benchmark, `bench-NUMBER`."""
+    return address_of(int(namespace.removeprefix("bench-")))

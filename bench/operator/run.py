@@ -28,6 +28,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -236,8 +237,9 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
     os.environ["KUBECONFIG"] = str(server.kubeconfig)
     operator = Operator(server, log)
     try:
-        async with connected(60.0) as kube, served(Population.devices()) as ports:
-            population = Population(server, kube, clusters, ports)
+        async with connected(60.0) as kube, AsyncExitStack() as stack:
+            population = Population(server, kube, clusters)
+            population.ports = await stack.enter_async_context(served(Population.devices(), population.versions))
             await population.nodes()
             phases = Measure(operator)
             await population.make()
