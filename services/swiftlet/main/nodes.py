@@ -113,21 +113,18 @@ def use_object_transport(
 
     `service` is told to native servers, which count their clients by it.
     """
-    transport: ObjectTransport
-    if cluster.object_transport == "http":
-        transport = _http_objects(app, cluster, timeouts)
-    elif cluster.object_transport == "native":
-        transport = _native_objects(app, cluster, timeouts, service)
-    else:
+    http = _http_objects(app, cluster, timeouts)
+    transport: ObjectTransport = http
+    if cluster.object_transport != "http":
         native = _native_objects(app, cluster, timeouts, service)
-        transport = ChoosingObjectTransport(native, _http_objects(app, cluster, timeouts))
+        transport = ChoosingObjectTransport(native, http, must_be_native=cluster.object_transport == "native")
     _closed_with(app, transport)
     return transport
 
 
 def bodies_for(transport: ObjectTransport) -> Bodies | None:
     """Memory and threads for the bodies that go out over a transport; None where it has none of its own."""
-    if isinstance(transport, ChoosingObjectTransport | NativeObjectTransport):
+    if isinstance(transport, ChoosingObjectTransport):
         return NativeBodies(transport.client)
     return None
 

@@ -91,7 +91,7 @@ class ClusterSection(Section):
         default="auto",
         description="How objects move between services. auto: natively where a server's native port answers, else "
         "over HTTP, decided per server and looked at again; http: no native port is opened or used; native: never over "
-        "HTTP, so only where all devices are native stores.",
+        "HTTP, so only where all devices are native stores. What replicators compare goes over HTTP in any case.",
     )
     native_port_offset: int = Field(
         default=1000,

@@ -1,5 +1,8 @@
 """Which transport a peer is spoken to over: native where its native port answers with the handshake, else HTTP.
 
+Where objects may go natively alone (`must_be_native`), nothing is probed, and who has no native port can't be reached.
+What replicators ask, and what devices are told of their partitions, goes over HTTP in any case.
+
 The first request to a peer waits for a probe, for as long as connecting may take. Where it fails HTTP is used, and the
 native port is looked at again beside the requests, after pauses that grow to a minute.
 
@@ -77,9 +80,15 @@ class ChoosingObjectTransport:
     """Objects on other nodes' devices, over the better transport that each server has."""
 
     def __init__(
-        self, native: NativeObjectTransport, http: ObjectTransport, clock: Callable[[], float] = time.monotonic
+        self,
+        native: NativeObjectTransport,
+        http: ObjectTransport,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        must_be_native: bool = False,
     ) -> None:
-        """Both become the transport's to close; `clock` in seconds."""
+        """Both become the transport's to close; `clock` in seconds. `must_be_native`: no object goes over HTTP."""
+        self._must_be_native = must_be_native
         self._native = native
         self._http = http
         self._clock = clock
@@ -93,7 +102,8 @@ class ChoosingObjectTransport:
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Who serves a device natively; None where HTTP is used, or nobody has asked yet."""
         peer = self._peers.get((device.host, device.port))
-        return self._native.native_peer(device) if peer is not None and peer.native else None
+        is_native = self._must_be_native or (peer is not None and peer.native)
+        return self._native.native_peer(device) if is_native else None
 
     async def _is_native(self, device: Device) -> bool:
         peer = self._peers.get((device.host, device.port))
@@ -132,6 +142,8 @@ class ChoosingObjectTransport:
         peer.failures += 1
 
     async def _either(self, device: Device, call: Callable[[ObjectTransport], Awaitable[T]]) -> T:
+        if self._must_be_native:
+            return await call(self._native)
         if await self._is_native(device):
             try:
                 return await call(self._native)

@@ -20,6 +20,8 @@ from swiftlet.storage.object_conformance import ROW, RowRecorder, record
 from swiftlet.store.conformance import footer_of, key_of
 from swiftlet.store.memory import MemoryStore
 from swiftlet.store.tests.faulty_native import FaultyNativeStore
+from swiftlet.sync.session.messages import Compare, Equal, decode_reply, encode
+from swiftlet.sync.session.roots import EMPTY_ROOT
 from swiftlet.transport.native_calls import NotMade
 from swiftlet.transport.native_choice import FIRST_PAUSE_S, LAST_PAUSE_S, ChoosingObjectTransport, reason_of
 from swiftlet.transport.native_metrics import FALLBACKS, NativeMetrics, by_transport
@@ -159,6 +161,27 @@ async def test_a_request_that_may_have_been_sent_is_not_made_again() -> None:
             await transport.head(device, key_of(1))
         assert http.link(device).calls == 0
         await transport.close()
+
+
+async def test_where_it_must_be_native_objects_never_go_over_http_and_questions_always_do() -> None:
+    store = FaultyNativeStore()
+    device, _ = device_at(1)
+    http = Counting(device)
+    try:
+        with served({"d1": store}) as (port, server):
+            async with client_of(port - device.port) as native:
+                transport = ChoosingObjectTransport(native, http, must_be_native=True)
+                assert await fate(transport, device, 1) is RowFate.OWED
+                assert transport.native_peer(device) is not None
+                question = encode(Compare(0, 1, (0,), EMPTY_ROOT))
+                assert isinstance(decode_reply(await transport.ask(device, question)), Equal)
+                server.stop()
+                with pytest.raises(NodeError):
+                    await fate(transport, device, 2)
+                await transport.close()
+    finally:
+        store.close()
+    assert http.puts == 0
 
 
 def test_reasons() -> None:
