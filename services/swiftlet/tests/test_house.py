@@ -15,6 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_SUFFIXES = {".py", ".pyi", ".rs", ".sh", ".toml", ".yaml", ".yml", ".tpl", ""}
 MAX_LINES = 1000
+UNDIVIDED = ("crds/", "charts/swiftlet/files/crds/", "operator/swiftlet_operator/tests/golden/")
+"""A custom resource definition is one object, which can't be spread over files; golden files are written by programs."""
+MAX_LINES_UNDIVIDED = 2000
 
 # The patterns' own text does not match them: an escaped dot is no dot.
 PACKAGE_REGISTRY = re.compile(
@@ -102,7 +105,11 @@ def test_no_source_file_is_too_long_to_read() -> None:
         for path in committed_files()
         if path.suffix in SOURCE_SUFFIXES and path.name != "LICENSE"
     }
-    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+    assert {name: lines for name, lines in lengths.items() if lines > _most_lines(name)} == {}
+
+
+def _most_lines(name: str) -> int:
+    return MAX_LINES_UNDIVIDED if name.startswith(UNDIVIDED) else MAX_LINES
 
 
 def test_every_dependency_has_a_reason_and_every_reason_a_dependency() -> None:
