@@ -107,8 +107,6 @@ def row(*fields: object) -> dict[str, Any]:
         ("POST", CONTAINER + "/rows" + NAMES, row("a\0b", 1, 0, "", "", False)),
         ("POST", CONTAINER + "/rows" + NAMES, {"rows": [["o", 1, 0, "", "", False]] * 10_001}),
         ("POST", "/v1/accounts/d0/1/rows?account=a", row("c", 0, 0, 0, 0, 0, 0)),
-        ("POST", SYNC, {"databases": [["containers/1/zz", "00"]]}),
-        ("POST", SYNC, {"databases": [["containers/1", "0" * 32]]}),
         ("POST", DATABASE + "/compare", {"after": "", "upto": "\ud800", "digest": "0" * 32}),
         ("POST", DATABASE.replace("containers", "objects") + "/compare", {"after": "", "upto": "", "digest": "0" * 32}),
         ("POST", DATABASE + "/state", STATE | {"metadata": [["a"]]}),

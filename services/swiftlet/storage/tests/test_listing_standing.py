@@ -117,7 +117,7 @@ async def test_what_can_not_be_brought_is_lacking(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(cluster.transport, "exchange_state", full)
         report = await away.round()
         assert report["container"] == {"held": 1, "behind": 5, "ringVersion": 1}, "the one that differs as well"
-        assert report["account"] == {"behind": 1, "ringVersion": 1}
+        assert report["account"] == {"behind": 1, "emptySince": NOW_S + 1, "ringVersion": 1}
         monkeypatch.undo()
         report = await away.round()
         assert report["container"] == {"held": 2, "syncedAt": NOW_S + 2, "ringVersion": 1}
@@ -140,9 +140,8 @@ async def test_a_drained_device_gives_everything_home_and_ends_with_nothing(clus
         server.ring = ring_of(cluster, 2, (0, 1, 2))
     await drained.store.update_rows(0, "a", "c0", [ObjectRow("late", at(9), 1)])
     report = await drained.round()
-    assert report == {kind: {"syncedAt": drained.now_s, "ringVersion": 2} for kind in ("account", "container")}, (
-        "nothing is held"
-    )
+    nothing = {"syncedAt": drained.now_s, "emptySince": drained.now_s, "ringVersion": 2}
+    assert report == {"account": nothing, "container": nothing}
     assert await all_of(drained.store) == []
     for server in servers[:3]:
         assert (await server.store.container_info(0, "a", "c0")).object_count == 4
@@ -150,7 +149,7 @@ async def test_a_drained_device_gives_everything_home_and_ends_with_nothing(clus
             await server.store.container_info(0, "a", "gone")
         report = await server.round()
         assert report["container"] == {"held": 2, "syncedAt": server.now_s, "ringVersion": 2}
-    assert (await drained.round())["container"] == {"syncedAt": drained.now_s, "ringVersion": 2}
+    assert (await drained.round())["container"] == {**nothing, "syncedAt": drained.now_s}
 
 
 async def test_a_drained_device_waits_for_a_peer_that_is_away(tmp_path: Path) -> None:
@@ -162,7 +161,8 @@ async def test_a_drained_device_waits_for_a_peer_that_is_away(tmp_path: Path) ->
         report = await drained.round()
         assert report["container"] == {"held": 2, "misplaced": 2, "unchecked": 2, "ringVersion": 1}
         cluster.transport.faults.clear()
-        assert (await drained.round())["container"] == {"syncedAt": NOW_S + 2, "ringVersion": 1}
+        nothing = {"syncedAt": NOW_S + 2, "emptySince": NOW_S + 2, "ringVersion": 1}
+        assert (await drained.round())["container"] == nothing
 
 
 async def test_a_deleted_database_that_all_have_forgotten_keeps_no_device_from_being_empty(tmp_path: Path) -> None:
@@ -172,7 +172,8 @@ async def test_a_deleted_database_that_all_have_forgotten_keeps_no_device_from_b
         drained = Server(cluster, 3)
         await drained.store.put_container(0, "a", "c", at(1), {}, None, 0)
         await drained.store.delete_container(0, "a", "c", at(2))
-        assert (await drained.round())["container"] == {"syncedAt": NOW_S + 1, "ringVersion": 1}
+        nothing = {"syncedAt": NOW_S + 1, "emptySince": NOW_S + 1, "ringVersion": 1}
+        assert (await drained.round())["container"] == nothing
         assert await all_of(drained.store) == []
 
 
@@ -181,9 +182,10 @@ async def test_who_can_not_be_asked_leaves_partitions_unchecked(tmp_path: Path) 
         assert isinstance(cluster.transport, MemoryListingTransport)
         server = Server(cluster, 0)
         cluster.transport.faults["device-1"] = Fault.BUSY
-        assert (await server.round())["container"] == {"unchecked": 2, "ringVersion": 1}
+        assert (await server.round())["container"] == {"unchecked": 2, "emptySince": NOW_S + 1, "ringVersion": 1}
         cluster.transport.faults.clear()
-        assert (await server.round())["container"] == {"syncedAt": NOW_S + 2, "ringVersion": 1}
+        in_sync = {"syncedAt": NOW_S + 2, "emptySince": NOW_S + 1, "ringVersion": 1}
+        assert (await server.round())["container"] == in_sync
 
 
 async def test_a_container_in_use_is_not_behind_for_a_while(tmp_path: Path) -> None:
