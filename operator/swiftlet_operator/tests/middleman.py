@@ -17,6 +17,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from pathlib import Path
+from weakref import WeakSet
 
 import aiohttp
 import yaml
@@ -42,6 +43,7 @@ class Middleman:
         self._token = token or server.token
         self._requests: list[web.Request] = []
         self._count = 0
+        self._upstream: WeakSet[asyncio.Transport] = WeakSet()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Middleman]:
@@ -73,6 +75,7 @@ class Middleman:
                 await self._ended.wait()
                 self._abort()
                 await runner.cleanup()
+            await self._abandon()
         except BaseException as error:
             if not started.done():
                 started.set_exception(error)
@@ -90,6 +93,13 @@ class Middleman:
         for transport in found:
             transport.abort()
         return len(found)
+
+    async def _abandon(self) -> None:
+        """End the connections to the API server that are still being closed, as the loop ends and would leave them."""
+        for transport in list(self._upstream):
+            transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def _write(self, url: str) -> None:
         config = yaml.safe_load(self._server.kubeconfig.read_text("utf-8"))
@@ -122,6 +132,8 @@ class Middleman:
             async with self._session.request(
                 request.method, url, headers=headers, data=body or None, timeout=timeout
             ) as answer:
+                if answer.connection is not None and answer.connection.transport is not None:
+                    self._upstream.add(answer.connection.transport)
                 kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)

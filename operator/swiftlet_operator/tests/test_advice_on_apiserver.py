@@ -461,6 +461,18 @@ async def test_what_one_object_alone_can_get_wrong_is_refused_at_once(
         await case.edit({"pools": [pool]})
 
 
+async def test_encryption_beside_rdma_is_refused_at_once_and_its_advice_can_be_taken(
+    apiserver: ApiServer, kube: Counting
+) -> None:
+    case = await settled(apiserver, kube)
+    rdma = {"resource": "rdma/hca_shared_devices_a"}
+    with pytest.raises(KubeInvalid, match=r"set rdma\.mode to disabled wherever a resource is named"):
+        await case.edit({"encryption": "transport", "rdma": rdma})
+    await case.edit({"encryption": "transport", "rdma": {**rdma, "mode": "disabled"}})
+    await case.cluster.settle()
+    assert (await case.told(CLUSTER, "store", "SpecValid"))[0] == "Valid"
+
+
 async def test_a_default_that_is_deprecated_is_refused_at_once_and_its_advice_can_be_taken(
     apiserver: ApiServer, kube: Counting
 ) -> None:
@@ -503,6 +515,6 @@ async def test_a_ring_object_with_another_part_power_is_made_again_with_the_ring
 
 def test_every_refusal_is_tried() -> None:
     reasons = set(re.findall(r'Verdict\(\s*"(\w+)"', inspect.getsource(checks)))
-    reasons |= {logins.TWICE, logins.RESERVED, logins.NOT_ALLOWED}
-    tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", "DefaultDeprecated", *REFUSED_AT_ONCE}
+    reasons |= {checks.KEYS_LOST, logins.TWICE, logins.RESERVED, logins.NOT_ALLOWED}
+    tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", "DefaultDeprecated", "RDMANotEncrypted", *REFUSED_AT_ONCE}
     assert reasons == tried | EXEMPT
