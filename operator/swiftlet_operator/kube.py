@@ -1,4 +1,4 @@
-"""The one door to the API server.
+"""The only module that calls the API server.
 
 A thin client over aiohttp: kopf brings aiohttp and the login anyway, requests are cancelled with their task instead
 of leaving a thread behind, and the official client's models would be most of the operator's memory. What comes back

@@ -1,4 +1,4 @@
-"""The one door to the cluster: `kubectl` as a child process.
+"""The only module that calls the cluster: `kubectl` as a child process.
 
 Fault model: kubectl may be missing, refuse (RBAC, no such object), hang, or answer with something that is no JSON. Each
 becomes a `KubectlError` whose text is what kubectl said; a process that takes too long is killed.

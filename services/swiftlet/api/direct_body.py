@@ -1,6 +1,6 @@
 """The body of a large upload: read past the HTTP server where that can be done, in the usual way where not.
 
-Fault model: as `swiftlet.api.body`, by the same limits; `swiftlet.web.taken` says what becomes of the connection.
+Fault model: as `swiftlet.api.body`, by the same limits; `swiftlet.web.direct_read` says what becomes of the connection.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from swiftlet.api.body import Body
 from swiftlet.api.problems import CLIENT_GONE, ApiError
 from swiftlet.peers import Bodies, Piece
-from swiftlet.web.taken import ConnectionTaken, take_body
+from swiftlet.web.direct_read import DirectRead, begin_direct_read
 
 
 class DirectBody:
@@ -21,7 +21,7 @@ class DirectBody:
         assert body.announced is not None
         self._body = body
         self._bodies = bodies
-        self._taken: ConnectionTaken | None = None
+        self._direct_read: DirectRead | None = None
         self._size = body.announced
         self.announced: int | None = body.announced
 
@@ -29,16 +29,16 @@ class DirectBody:
         """Pieces as they arrive; ends after the last byte or raises as `Body.pieces`, and 503 without memory."""
         body = self._body
         await body.say_continue()
-        beginning, self._taken = take_body(body.request, self._size, self._bodies, body.timeout_s)
+        beginning, self._direct_read = begin_direct_read(body.request, self._size, self._bodies, body.timeout_s)
         if beginning:
             body.size += len(beginning)
             yield beginning
-        if self._taken is None:
+        if self._direct_read is None:
             async for piece in body.pieces():
                 yield piece
             return
         try:
-            while (rest := await self._taken.piece(body.timeout_s)) is not None:
+            while (rest := await self._direct_read.piece(body.timeout_s)) is not None:
                 yield rest
         except TimeoutError as error:
             raise body.stands_still() from error
@@ -47,5 +47,5 @@ class DirectBody:
 
     async def close(self) -> None:
         """Want no more of it; harmless at the end, and a second time."""
-        if self._taken is not None:
-            self._taken.leave()
+        if self._direct_read is not None:
+            self._direct_read.leave()

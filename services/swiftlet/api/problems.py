@@ -1,4 +1,4 @@
-"""The one door where errors become HTTP answers.
+"""The one place where errors become HTTP answers.
 
 The body is one line of plain text that says what is wrong and, where there is one, what to do.
 """

@@ -1,4 +1,4 @@
-"""Quotas of whatever stores objects or makes containers: one door, for uploads, copies, manifests, forms and archives.
+"""Quotas of whatever stores objects or makes containers: one check, for uploads, copies, manifests, forms and archives.
 
 What counts is `swiftlet.quota.bounds`. A write takes its room before its first byte and gives it back when it comes to
 nothing. The size of an upload without Content-Length is not known: it takes more while it flows, and is cut off with

@@ -1,7 +1,7 @@
 """Reads and small PUTs that are answered without Python: what Python decides before, and connections to and fro.
 
 `deciding` says who may read where for a moment; `withdrawing` which requests end that; `routes` where objects are;
-`door` moves connections between the native front and aiohttp; `records` writes down what the front has answered.
-`making` has rows listed of what the front has stored, many at a time. `hot_path` joins them. Nothing here runs per hot
-request. See docs/design/2026-11-21-hot-path.md.
+`connections` moves them between the native front and aiohttp; `access_records` writes down what the front has
+answered. `row_batches` has rows listed of what the front has stored, many at a time. `hot_path` joins them. Nothing
+here runs per hot request. See docs/design/2026-11-21-hot-path.md.
 """

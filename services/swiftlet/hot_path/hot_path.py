@@ -21,11 +21,11 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.core import SwiftApi
+from swiftlet.hot_path.access_records import TAKE_S, AccessRecords
+from swiftlet.hot_path.connections import Connection, ConnectionHandover
 from swiftlet.hot_path.deciding import SMALL_BYTES, Deciding, Grant, below_of
-from swiftlet.hot_path.door import Connection, Door
-from swiftlet.hot_path.making import Making
-from swiftlet.hot_path.records import TAKE_S, Records
 from swiftlet.hot_path.routes import Peers, Routes
+from swiftlet.hot_path.row_batches import RowBatches
 from swiftlet.hot_path.withdrawing import withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
@@ -86,7 +86,7 @@ class HotStatus(TypedDict):
 
 
 class HotPath:
-    """Implements `swiftlet.web.front.FrontDoor`, and is what an application tells of its answers."""
+    """Implements `swiftlet.web.front.FrontListener`, and is what an application tells of its answers."""
 
     def __init__(self, app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: HotSettings) -> None:
         """For the API of `app`; nothing begins before `open`."""
@@ -111,9 +111,9 @@ class HotPath:
             self._state = f"off: the front can't be started: {error}"
             raise
         routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
-        records, making = Records(front, self._app[METRICS]), Making(front, self._api, self._rings)
-        self._running = _Running(front, routes, Door(front, self), records, making)
-        self._running.door.open(server, sockets)
+        records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
+        self._running = _Running(front, routes, ConnectionHandover(front, self), records, row_batches)
+        self._running.connections.open(server, sockets)
         self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.hot_put is false"
 
     def _front(self, keepalive_s: float) -> Front:
@@ -131,12 +131,12 @@ class HotPath:
     async def leave(self) -> None:
         """Accept no more connections, and let what is being stored be listed: soon after that nobody lists anything."""
         if self._running is not None:
-            await self._running.door.leave()
-            await self._running.making.finish()
+            await self._running.connections.leave()
+            await self._running.row_batches.finish()
 
     def is_busy(self) -> bool:
         """Whether connections are at the front."""
-        return self._running is not None and self._running.door.is_busy()
+        return self._running is not None and self._running.connections.is_busy()
 
     async def close(self, patience_s: float) -> None:
         """Finish what the front answers, within that time, and end what is left."""
@@ -145,16 +145,16 @@ class HotPath:
             task.cancel()
         await asyncio.gather(*self._granting, return_exceptions=True)
         if running is not None:
-            await running.door.close(patience_s)
-            running.records.take()
+            await running.connections.close(patience_s)
+            running.access_records.take()
 
     def status(self) -> HotStatus:
         """The status report's `hot_path`."""
         running = self._running
         if running is None:
             return HotStatus(state=self._state, connections=0, answered=0, waiting=0)
-        running.records.take()
-        front, answered = running.front, running.records.total
+        running.access_records.take()
+        front, answered = running.front, running.access_records.total
         return HotStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
 
     def withdraw(self, account: str | None) -> None:
@@ -185,7 +185,7 @@ class HotPath:
         if asked is None:
             return
         if running.front.has(*asked):
-            running.door.give_back(connection)
+            running.connections.give_back(connection)
         else:
             task = asyncio.ensure_future(self._grant_to(running, connection, asked))
             self._granting.add(task)
@@ -194,11 +194,11 @@ class HotPath:
     def made(self) -> None:
         """Have listed what the front has had stored."""
         if self._running is not None:
-            self._running.making.take()
+            self._running.row_batches.take()
 
     async def _grant_to(self, running: _Running, connection: Connection, asked: tuple[bool, bytes, bytes]) -> None:
         if await self._grant(running, *asked):
-            running.door.give_back(connection)
+            running.connections.give_back(connection)
 
     async def _grant(self, running: _Running, write: bool, token: bytes, prefix: bytes) -> bool:
         asked = below_of(prefix.decode("ascii"))
@@ -235,7 +235,7 @@ class HotPath:
         while True:
             await asyncio.sleep(TAKE_S)
             if self._running is not None:
-                self._running.records.take()
+                self._running.access_records.take()
                 check_alive(self._running.front)
 
 
@@ -245,9 +245,9 @@ class _Running:
 
     front: Front
     routes: Routes
-    door: Door
-    records: Records
-    making: Making
+    connections: ConnectionHandover
+    access_records: AccessRecords
+    row_batches: RowBatches
 
 
 def check_alive(front: Front) -> None:

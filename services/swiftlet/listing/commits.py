@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from swiftlet.listing.crew import Crew
-from swiftlet.listing.errands import tell
+from swiftlet.listing.background_tasks import tell
+from swiftlet.listing.thread_pool import ThreadPool
 from swiftlet.listing.writer import Outcome, Write
 
 _AT_ONCE = 16
@@ -49,9 +49,9 @@ _Turn = tuple[Waiting, list[Write]]
 class Commits:
     """The transactions of one device. Used from one event loop."""
 
-    def __init__(self, crew: Crew) -> None:
-        """`crew` carries them out."""
-        self._crew = crew
+    def __init__(self, pool: ThreadPool) -> None:
+        """`pool` carries them out."""
+        self._pool = pool
         self._waiting: list[Waiting] = []
 
     def add(self, database: Waiting) -> None:
@@ -73,7 +73,7 @@ class Commits:
             self._do(quick[start : start + _AT_ONCE])
 
     def _do(self, turns: list[_Turn]) -> None:
-        self._crew.do(partial(_attempt, turns), partial(_finish, turns))
+        self._pool.do(partial(_attempt, turns), partial(_finish, turns))
 
 
 def _attempt(turns: list[_Turn]) -> list[Outcome | BaseException]:

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from swiftlet.errors import DeviceFailed, NodeBusy, StoreFormatError, SwiftletError
+from swiftlet.listing.background_tasks import BackgroundTasks, report, resolve, tell
 from swiftlet.listing.commits import Commits
-from swiftlet.listing.errands import Errands, report, settle, tell
 from swiftlet.listing.late_sync import LateSync, LateSyncs
 from swiftlet.listing.writer import AnyDb, Outcome, Summary, Write, Writer, explained, opened
 from swiftlet.model import DatabaseId, DatabaseName
@@ -107,7 +107,7 @@ class Handle:
         self._queued = 0
         self._writing = False
         self._rest: asyncio.Future[None] | None = None
-        self._errands = Errands()
+        self._background = BackgroundTasks()
         self._late = LateSync(path, workers.syncs, self._sync_failed)
 
     @property
@@ -188,7 +188,7 @@ class Handle:
         With `later` it returns when that is committed; `durable` says when it is durable.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        done = partial(settle, answer)
+        done = partial(resolve, answer)
         self.submit(Write(operation, done, weight, create, grows, removes, later=later, unwanted=answer.cancelled))
         return await answer
 
@@ -236,7 +236,7 @@ class Handle:
     def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
         """Tell those who wait, and go on with those who came meanwhile."""
         if isinstance(outcome, StoreFormatError | DeviceFailed):
-            self._errands.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
+            self._background.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
         elif isinstance(outcome, BaseException):
             self._refuse(batch, outcome)
         else:

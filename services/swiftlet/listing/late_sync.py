@@ -30,8 +30,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from swiftlet.listing.crew import Crew
-from swiftlet.listing.errands import Errands, report, settle, tell
+from swiftlet.listing.background_tasks import BackgroundTasks, report, resolve, tell
+from swiftlet.listing.thread_pool import ThreadPool
 
 SYNC_AFTER_S = 0.05
 """How long commits gather for one sync at most; object devices owe their rows so much longer."""
@@ -43,9 +43,9 @@ Fault = Callable[[BaseException], Coroutine[Any, Any, None]]
 class LateSyncs:
     """The logs of one device's databases that are to be synced. Used from one event loop."""
 
-    def __init__(self, crew: Crew, threads: int) -> None:
-        """`crew` does the syncs, in up to `threads` jobs at once."""
-        self._crew = crew
+    def __init__(self, pool: ThreadPool, threads: int) -> None:
+        """`pool` does the syncs, in up to `threads` jobs at once."""
+        self._pool = pool
         self._threads = threads
         self._gathering: list[LateSync] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +73,7 @@ class LateSyncs:
             for log, failed in zip(logs, errors or [error] * len(logs), strict=True):
                 tell(log.ended, failed)
 
-        self._crew.do(job, done)
+        self._pool.do(job, done)
 
 
 class LateSync:
@@ -89,7 +89,7 @@ class LateSync:
         self._syncing = False
         self._idle: asyncio.Future[None] | None = None
         self._linked = False
-        self._errands = Errands()
+        self._background = BackgroundTasks()
 
     @property
     def pending(self) -> bool:
@@ -127,10 +127,10 @@ class LateSync:
         if error is None:
             waited, self._under_way = self._under_way, None
             if waited is not None:
-                settle(waited, None, None)
+                resolve(waited, None, None)
             self._end()
         else:
-            self._errands.begin(self._fault(error), partial(self._lost, error))
+            self._background.begin(self._fault(error), partial(self._lost, error))
 
     def _lost(self, error: BaseException, failed: BaseException | None) -> None:
         """Nobody waits for durability any more; `failed`: what handling the fault ended with."""
@@ -138,7 +138,7 @@ class LateSync:
             report(f"a failed sync of {self._database} was not dealt with", failed)
         waited = self._under_way
         if waited is not None and not waited.done():
-            settle(waited, None, error)
+            resolve(waited, None, error)
             waited.exception()  # It belongs to those who wait; perhaps nobody does.
         self._end()
 

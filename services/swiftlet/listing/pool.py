@@ -26,10 +26,9 @@ from typing import Protocol, TypeVar
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
+from swiftlet.listing.background_tasks import resolve
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.container_db import ContainerDb, packed
-from swiftlet.listing.crew import Crew, Done
-from swiftlet.listing.errands import settle
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.fingerprints import Fingerprints
 from swiftlet.listing.handle import Handle, Limits, Workers
@@ -38,6 +37,7 @@ from swiftlet.listing.layout import database_path, databases_in, entries, own
 from swiftlet.listing.page_text import page_text
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import sync_directories
+from swiftlet.listing.thread_pool import Done, ThreadPool
 from swiftlet.listing.writer import Summary, Write
 from swiftlet.model import (
     AccountInfo,
@@ -86,7 +86,7 @@ async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Se
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     found = [packed(row.plain) for row in rows]
     grows = not all(row.deleted for row in rows)
-    taker.submit_rows(taker.id_of(partition, name), name, found, grows, later, partial(settle, answer))
+    taker.submit_rows(taker.id_of(partition, name), name, found, grows, later, partial(resolve, answer))
     await answer
 
 
@@ -120,8 +120,8 @@ class ListingStore:
         self._closing: set[asyncio.Task[None]] = set()
         self._lock = own(root)
         names = f"listing-{self.device}"
-        self._writers = Crew(self.limits.threads, f"{names}-write")
-        self._syncers = Crew(self.limits.threads, f"{names}-sync")
+        self._writers = ThreadPool(self.limits.threads, f"{names}-write")
+        self._syncers = ThreadPool(self.limits.threads, f"{names}-sync")
         self._readers = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
         syncs = LateSyncs(self._syncers, self.limits.threads)
         self._workers = Workers(Commits(self._writers), syncs, self._readers)

@@ -22,10 +22,10 @@ from typing import Any
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.crew import Done
 from swiftlet.listing.faults import translate
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
+from swiftlet.listing.thread_pool import Done
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 
 AnyDb = ContainerDb | AccountDb

@@ -13,7 +13,7 @@ from swiftlet.main.background import in_background
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.rings import Rings
 from swiftlet.settings import ProxySection, ProxySettings
-from swiftlet.web.front import FRONT_DOOR
+from swiftlet.web.front import FRONT_LISTENER
 from swiftlet.web.statusz import STATUS
 
 
@@ -51,6 +51,6 @@ def use_hot_path(app: web.Application, api: SwiftApi, rings: Rings, peers: Peers
         async with in_background(hot.renew), in_background(hot.record):
             yield
 
-    app[FRONT_DOOR] = hot
+    app[FRONT_LISTENER] = hot
     app[STATUS].add("hot_path", hot.status)
     app.cleanup_ctx.append(beside)

@@ -2,7 +2,7 @@
 
 Fault model: anybody who reaches the port may send anything. Bodies are limited while they are read and the
 signature is checked over method, target and body before anything of them is used. Domain errors become answers
-here and nowhere else; unexpected ones are left to the outer door.
+here and nowhere else; unexpected ones are left to the middleware around every request.
 """
 
 from __future__ import annotations

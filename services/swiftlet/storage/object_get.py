@@ -15,7 +15,7 @@ from swiftlet.errors import SwiftletError
 from swiftlet.model import ObjectKey
 from swiftlet.storage.metrics import SENT
 from swiftlet.storage.object_device import ObjectDevice
-from swiftlet.storage.object_door import OUTCOME, at_work, json_answer, note_failure, object_key
+from swiftlet.storage.object_requests import OUTCOME, at_work, json_answer, note_failure, object_key
 from swiftlet.store.protocol import ObjectReader, Store
 from swiftlet.transport.object_messages import HEAD_QUERY, PROVED_QUERY, info_json, parse_index
 from swiftlet.transport.wire import FRAMES_TYPE, frame, json_bytes

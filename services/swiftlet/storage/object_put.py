@@ -21,7 +21,15 @@ from swiftlet.peers import RowFate, RowUpdate, WriteReply
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
-from swiftlet.storage.object_door import OUTCOME, Door, at_work, error_answer, json_answer, note_failure, object_key
+from swiftlet.storage.object_requests import (
+    OUTCOME,
+    RequestGuard,
+    at_work,
+    error_answer,
+    json_answer,
+    note_failure,
+    object_key,
+)
 from swiftlet.store.protocol import ObjectWriter, Store
 from swiftlet.transport.object_messages import READY_STATUS, STREAM_QUERY, footer_from, put_from, reply_json, row_name
 from swiftlet.transport.wire import (
@@ -101,12 +109,12 @@ def _begin(store: Store, key: ObjectKey, record: PutRecord, size: int | None) ->
     return store.create(key, size)
 
 
-async def put(door: Door, device: ObjectDevice, request: web.Request, idle_s: float) -> web.StreamResponse:
+async def put(guard: RequestGuard, device: ObjectDevice, request: web.Request, idle_s: float) -> web.StreamResponse:
     """Handle a PUT. A refusal is answered at once, while the sender may still be sending."""
     body = BodyReader(request, idle_s)
     try:
         with at_work(device.pool):
-            return await _put(door, device, request, body)
+            return await _put(guard, device, request, body)
     except SwiftletError as error:
         request[OUTCOME] = type(error).__name__
         note_failure(device.name, "put", error)
@@ -123,18 +131,20 @@ async def _answer_early(request: web.Request, response: web.Response, body: Body
     return response
 
 
-async def _put(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+async def _put(guard: RequestGuard, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
     if STREAM_QUERY in request.query:
-        return await _put_stream(door, device, request, body)
+        return await _put_stream(guard, device, request, body)
     length = request.content_length
     if length is not None and length <= SMALL_BYTES:
-        return await _put_small(door, device, request, await body.exactly(length))
-    return await _put_large(door, device, request, body)
+        return await _put_small(guard, device, request, await body.exactly(length))
+    return await _put_large(guard, device, request, body)
 
 
-async def _put_small(door: Door, device: ObjectDevice, request: web.Request, body: bytes) -> web.StreamResponse:
+async def _put_small(
+    guard: RequestGuard, device: ObjectDevice, request: web.Request, body: bytes
+) -> web.StreamResponse:
     put = parse_small(body)
-    door.check(request, put.header)
+    guard.check(request, put.header)
     record, _, row = put_from(json_object(put.header))
     device.check_outbox(row)
     await device.pool.run(_store_small, device.store, object_key(request), record, put)
@@ -151,10 +161,10 @@ class _Begun:
     writer: ObjectWriter
 
 
-async def _accept(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> _Begun:
+async def _accept(guard: RequestGuard, device: ObjectDevice, request: web.Request, body: BodyReader) -> _Begun:
     """Read the header and open the writer; whatever speaks against the PUT is raised here, before its data."""
     header = await body.frame(MAX_HEADER_FRAME)
-    door.check(request, header)
+    guard.check(request, header)
     record, size, row = put_from(json_object(header))
     device.check_outbox(row)
     return _Begun(record, row, await device.pool.run(_begin, device.store, object_key(request), record, size))
@@ -167,18 +177,22 @@ async def _finish(device: ObjectDevice, begun: _Begun, body: BodyReader) -> Writ
     return await _list(device, begun.record, footer, begun.row)
 
 
-async def _put_large(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+async def _put_large(
+    guard: RequestGuard, device: ObjectDevice, request: web.Request, body: BodyReader
+) -> web.StreamResponse:
     """A PUT in one request whose body is too large to hold."""
-    begun = await _accept(door, device, request, body)
+    begun = await _accept(guard, device, request, body)
     try:
         return json_answer(reply_json(await _finish(device, begun, body)))
     finally:
         await device.pool.run(begun.writer.abort)
 
 
-async def _put_stream(door: Door, device: ObjectDevice, request: web.Request, body: BodyReader) -> web.StreamResponse:
+async def _put_stream(
+    guard: RequestGuard, device: ObjectDevice, request: web.Request, body: BodyReader
+) -> web.StreamResponse:
     """A PUT whose sender waits for the head of the answer before it sends data; the outcome is the body."""
-    begun = await _accept(door, device, request, body)
+    begun = await _accept(guard, device, request, body)
     try:
         response = web.StreamResponse(status=READY_STATUS, headers={"Content-Type": JSON_TYPE})
         await response.prepare(request)

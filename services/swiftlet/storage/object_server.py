@@ -29,9 +29,9 @@ from swiftlet.storage.doubts import doubt_fields, judge
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECLAIMED
 from swiftlet.storage.object_device import ObjectDevice
-from swiftlet.storage.object_door import Door, Handler, at_work, json_answer, object_key
 from swiftlet.storage.object_get import get
 from swiftlet.storage.object_put import put
+from swiftlet.storage.object_requests import Handler, RequestGuard, at_work, json_answer, object_key
 from swiftlet.storage.object_sync import ObjectSync
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
@@ -39,7 +39,7 @@ from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
-from swiftlet.storage.sync_stream import SyncDoor
+from swiftlet.storage.sync_stream import SyncEndpoint
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
@@ -111,14 +111,14 @@ class ObjectServer:
         if devices.keys() != outboxes.keys():
             raise ValueError("every device needs a store and an outbox")
         self.settings = settings or ObjectServerSettings()
-        self._door = Door(key)
+        self._guard = RequestGuard(key)
         self._now_s = now_s
         self._unused = dict(unused or {})
         self._owed = owed or {}
         self._placed = placed or {}
         self._doubts = doubts or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
-        self.sync_door = SyncDoor(key, ObjectSync(self._devices, self._placed).respond)
+        self.sync_endpoint = SyncEndpoint(key, ObjectSync(self._devices, self._placed).respond)
         """Where replicators ask."""
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
@@ -240,19 +240,19 @@ class ObjectServer:
                 raise DeviceFailed(f"device {name} is not served here; is the ring newer than this server?")
             return await handler(device, request)
 
-        return self._door.guard(operation, on_device)
+        return self._guard.guard(operation, on_device)
 
     async def _put(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        return await put(self._door, device, request, self.settings.idle_timeout_s)
+        return await put(self._guard, device, request, self.settings.idle_timeout_s)
 
     async def _get(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        self._door.check(request)
+        self._guard.check(request)
         return await get(device, request, self.settings.idle_timeout_s)
 
     async def _message(self, request: web.Request, *, once: bool = False) -> dict[str, object]:
         """A request's JSON, after its signature was checked; with `once` a repetition is refused."""
         body = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_JSON_BODY)
-        (self._door.check_once if once else self._door.check)(request, body)
+        (self._guard.check_once if once else self._guard.check)(request, body)
         return json_object(body)
 
     async def _post(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
@@ -291,32 +291,32 @@ class ObjectServer:
 
     async def _sync(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)
-        self._door.check(request, message)
+        self._guard.check(request, message)
         with at_work(device.pool):
             placed = self._placed.get(device.name, nowhere)
             reply = await device.pool.run(answer_sync, device.store, message, placed)
             return web.Response(body=reply, content_type=FRAMES_TYPE)
 
     async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        self._door.check(request)
+        self._guard.check(request)
         with at_work(device.pool):
             return json_answer({"policies": await device.pool.run(device.store.policies)})
 
     async def _partitions(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        self._door.check(request)
+        self._guard.check(request)
         policy = parse_index("policy", request.match_info["policy"])
         with at_work(device.pool):
             return json_answer({"partitions": await device.pool.run(device.store.partitions, policy)})
 
     async def _suffix_hashes(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        self._door.check(request)
+        self._guard.check(request)
         policy, partition = _place(request)
         with at_work(device.pool):
             hashes = await device.pool.run(device.store.suffix_hashes, policy, partition)
             return json_answer({"suffixes": {suffix: value.hex() for suffix, value in hashes.items()}})
 
     async def _entries(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        self._door.check(request)
+        self._guard.check(request)
         policy, partition = _place(request)
         with at_work(device.pool):
             found = await device.pool.run(device.store.entries, policy, partition, request.match_info["suffix"])
@@ -353,7 +353,7 @@ async def _list_post(device: ObjectDevice, info: ObjectInfo, row: RowUpdate | No
 def add_object_routes(app: web.Application, server: ObjectServer) -> None:
     """Put the object server's routes and its background work into an application."""
     app.add_routes(server.routes())
-    server.sync_door.add_to(app)
+    server.sync_endpoint.add_to(app)
     app.cleanup_ctx.append(server.run_background)
 
 

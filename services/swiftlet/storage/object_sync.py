@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.storage.metrics import REQUESTS
 from swiftlet.storage.object_device import ObjectDevice
-from swiftlet.storage.object_door import at_work, note_failure
+from swiftlet.storage.object_requests import at_work, note_failure
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.storage.sync_copies import read_copies, take_copies
 from swiftlet.store.protocol import Store

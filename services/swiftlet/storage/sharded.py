@@ -24,13 +24,13 @@ from functools import partial
 
 from swiftlet.errors import NodeBusy, NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import metrics, shards
+from swiftlet.listing.background_tasks import BackgroundTasks, resolve
 from swiftlet.listing.container_db import ContainerDb
-from swiftlet.listing.crew import Done
-from swiftlet.listing.errands import Errands, settle
 from swiftlet.listing.pool import ListingStore, brought
 from swiftlet.listing.query import rest, span_of
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.shards import Layout, Shard, shard_name
+from swiftlet.listing.thread_pool import Done
 from swiftlet.listing.writer import Write
 from swiftlet.model import (
     ContainerInfo,
@@ -89,7 +89,7 @@ class ShardedReplicas:
         self._lanes: dict[tuple[DatabaseId, str], _Lane] = {}
         self._moving: dict[DatabaseId, asyncio.Lock] = {}
         self._paused: dict[Device, float] = {}
-        self._errands = Errands()
+        self._background = BackgroundTasks()
 
     # Where things are.
 
@@ -150,7 +150,7 @@ class ShardedReplicas:
             if error is None:
                 metrics.OBJECT_ROWS_MERGED.inc(len(rows))
             if away:
-                self._errands.begin(self._bring_all(id, name, away), partial(_brought, name, done))
+                self._background.begin(self._bring_all(id, name, away), partial(_brought, name, done))
             else:
                 done(None, error)
 
@@ -185,7 +185,7 @@ class ShardedReplicas:
                         error = raised
                     finally:
                         for _, future in batch:
-                            settle(future, None, error)
+                            resolve(future, None, error)
         finally:
             lane.task = None
 
@@ -446,7 +446,7 @@ def _left(name: DatabaseName, lane: _Lane, task: asyncio.Task[None]) -> None:
     if lane.task is None:
         left, lane.waiting = lane.waiting, []
         for _, future in left:
-            settle(future, None, _cut_short(name))
+            resolve(future, None, _cut_short(name))
 
 
 def _take(lane: _Lane) -> list[tuple[Sequence[ObjectRow], asyncio.Future[None]]]:

@@ -1,7 +1,7 @@
 """Sync streams at a server: the requests of a replicator as they come in, those of one message at a time on a device.
 
-A door with a responder: what the requests are about is the responder's. See `swiftlet.transport.sync_wire` for what is
-said.
+An endpoint with a responder: what the requests are about is the responder's. See `swiftlet.transport.sync_wire` for
+what is said.
 
 Fault model: anybody may connect and send anything: the request that begins a stream is signed, and each message proves
 that its sender has the cluster's key. A peer that asks faster than it is answered is not read from meanwhile, and what
@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
 from swiftlet.storage.json_requests import signed_parts
-from swiftlet.storage.object_door import error_answer
+from swiftlet.storage.object_requests import error_answer
 from swiftlet.storage.sockets import SEND_S, open_socket
 from swiftlet.transport import sync_wire
 from swiftlet.transport.signing import ClusterKey
@@ -53,7 +53,7 @@ def one_by_one(answer: Callable[[str, Request], Awaitable[bytes]]) -> Responder:
     return respond
 
 
-class SyncDoor:
+class SyncEndpoint:
     """All sync streams of a server."""
 
     def __init__(self, key: ClusterKey | None, responder: Responder, path: str = sync_wire.PATH) -> None:

@@ -30,7 +30,7 @@ def create_base_app(
     client_max_size: int = _UNLIMITED,
     managed_apart: bool = False,
 ) -> web.Application:
-    """An application with request ids, error door, metrics, health routes and a status board.
+    """An application with request ids, an answer to unexpected errors, metrics, health routes and a status board.
 
     `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
     does not (proxies). `middlewares` run inside of it, the first one outermost. `managed_apart`: `/metrics` and

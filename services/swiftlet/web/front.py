@@ -9,7 +9,7 @@ from typing import Protocol
 from aiohttp import web
 
 
-class FrontDoor(Protocol):
+class FrontListener(Protocol):
     """Takes connections and gives those that it does not answer itself to the server."""
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
@@ -18,7 +18,7 @@ class FrontDoor(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Accept no more, and give the server all connections on which the door is not just answering a request."""
+        """Accept no more, and give the server all connections on which it is not just answering a request."""
         ...
 
     def is_busy(self) -> bool:
@@ -26,9 +26,9 @@ class FrontDoor(Protocol):
         ...
 
     async def close(self, patience_s: float) -> None:
-        """Finish within that time what the door itself answers, and cut what is left."""
+        """Finish within that time what it itself answers, and cut what is left."""
         ...
 
 
-FRONT_DOOR = web.AppKey("front_door", FrontDoor)
+FRONT_LISTENER = web.AppKey("front_listener", FrontListener)
 """In applications whose plain-HTTP connections come through one."""

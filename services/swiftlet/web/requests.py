@@ -1,4 +1,4 @@
-"""The middleware around every request: its id, the count of those in flight, and the last door for errors."""
+"""The middleware around every request: its id, the count of those in flight, and the answer to unexpected errors."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from aiohttp import web
 from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
 from swiftlet.web.either_site import PEER_TLS, EitherSite
-from swiftlet.web.front import FRONT_DOOR, FrontDoor
+from swiftlet.web.front import FRONT_LISTENER, FrontListener
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
@@ -108,17 +108,17 @@ async def serve(
         read_bufsize=options.read_buffer_bytes,
         auto_decompress=False,
     )
-    # A door reads requests as they come: TLS is the server's own.
-    door = app.get(FRONT_DOOR) if options.tls is None else None
+    # The front reads requests as they come: TLS is the server's own.
+    front = app.get(FRONT_LISTENER) if options.tls is None else None
     management = await _manage(app, options)
     try:
         await runner.setup()
         assert runner.server is not None
         answer_without_target(runner.server)
         server = take_raw_heads(runner.server)
-        if door is not None and not _opened(door, server, sockets, options.keepalive_s):
-            door = None
-        if door is None:
+        if front is not None and not _opened(front, server, sockets, options.keepalive_s):
+            front = None
+        if front is None:
             peer_tls = app.get(PEER_TLS)
             for sock in sockets:
                 if peer_tls is not None:
@@ -126,12 +126,12 @@ async def serve(
                     continue
                 await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         names = [sock.getsockname() for sock in sockets]
-        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in names], front_door=door is not None)
+        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in names], front_listener=front is not None)
         await asked.once.wait()
         app[READINESS].draining = True
         _log.info("draining", drain_s=options.drain_s)
     finally:
-        await _drain(_Ending(runner, door, sockets, options), asked)
+        await _drain(_Ending(runner, front, sockets, options), asked)
         # It answers to the end, so that it can be seen what a draining process still does.
         if management is not None:
             await management.cleanup()
@@ -149,12 +149,12 @@ async def _manage(app: web.Application, options: ServeOptions) -> web.AppRunner 
     return runner
 
 
-def _opened(door: FrontDoor, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> bool:
-    """Whether connections come through the door; without it the server accepts them, and all goes more slowly."""
+def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> bool:
+    """Whether connections come through the front; without it the server accepts them, and all goes more slowly."""
     try:
-        door.open(server, sockets, keepalive_s)
+        front.open(server, sockets, keepalive_s)
     except OSError as error:
-        _log.warning("the front door does not open: the server accepts by itself", error=str(error))
+        _log.warning("the front does not start: the server accepts by itself", error=str(error))
         return False
     return True
 
@@ -171,7 +171,7 @@ class _Ending:
     """What ends, and how."""
 
     runner: web.AppRunner
-    door: FrontDoor | None
+    front: FrontListener | None
     sockets: Sequence[socket.socket]
     options: ServeOptions
 
@@ -183,8 +183,8 @@ class _Ending:
         try:
             if isinstance(server, RawServer):
                 parting = Parting(server)
-                if self.door is not None:
-                    await self._take_over(self.door)
+                if self.front is not None:
+                    await self._take_over(self.front)
                 await self.runner.app.shutdown()
                 await self._part(parting, ends_at)
                 await self.runner.cleanup()
@@ -193,12 +193,12 @@ class _Ending:
                 await self.runner.cleanup()
         finally:
             await self._accept_no_more()
-            if self.door is not None:
-                await self.door.close(max(0.0, ends_at - loop.time()))
+            if self.front is not None:
+                await self.front.close(max(0.0, ends_at - loop.time()))
 
-    async def _take_over(self, door: FrontDoor) -> None:
+    async def _take_over(self, front: FrontListener) -> None:
         """Connections that come from now on are the server's from their beginning."""
-        await door.leave()
+        await front.leave()
         for sock in self.sockets:
             await web.SockSite(self.runner, sock, backlog=self.options.backlog).start()
 
@@ -207,7 +207,7 @@ class _Ending:
         loop = asyncio.get_running_loop()
         idle_until = min(ends_at, loop.time() + self.options.idle_s)
         while loop.time() < ends_at:
-            is_over = parting.is_over and (self.door is None or not self.door.is_busy())
+            is_over = parting.is_over and (self.front is None or not self.front.is_busy())
             if is_over or loop.time() >= idle_until:
                 await self._accept_no_more()
                 parting.end_idle()

@@ -238,7 +238,7 @@ async def test_both_names_of_the_version(proxy: Proxy) -> None:
             assert answer.status == status
 
 
-async def test_places_are_not_told_at_the_public_door(proxy: Proxy) -> None:
+async def test_places_are_not_told_to_clients(proxy: Proxy) -> None:
     """`endpoints` is an account's name like another here; never 201, which the reference has for /v1/endpoints."""
     for headers, status in ((proxy.token, 403), ({}, 401)):
         async with proxy.client.get(f"/v1/endpoints/{ACCOUNT}/c/o", headers=headers) as answer:

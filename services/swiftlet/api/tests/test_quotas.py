@@ -148,7 +148,7 @@ async def test_an_upload_of_unknown_size_is_cut_off(proxy: Proxy, precise: bool)
     assert (await proxy.call("PUT", "c/one", data=chunked(b"x"))).status == 413
 
 
-async def test_copies_and_manifests_pass_the_same_door(proxy: Proxy) -> None:
+async def test_copies_and_manifests_pass_the_same_check(proxy: Proxy) -> None:
     assert (await proxy.call("PUT", "c/o", data=bytes(100))).status == 201
     limit(proxy, container_usage_bytes=150, object_count=10)
     assert (await proxy.call("COPY", "c/o", {"Destination": "c/copy"})).status == 413
@@ -162,7 +162,7 @@ async def test_copies_and_manifests_pass_the_same_door(proxy: Proxy) -> None:
 
 
 @both_modes
-async def test_forms_pass_the_same_door(proxy: Proxy, precise: bool) -> None:
+async def test_forms_pass_the_same_check(proxy: Proxy, precise: bool) -> None:
     await form.prepare(proxy)
     limit(proxy, precise, object_count=2, container_usage_bytes=10)
     answer = await form.submit(proxy, form.signed(), *((name, b"xxx", "") for name in "abc"))
@@ -319,7 +319,7 @@ async def test_fifty_writers_never_pass_a_precise_limit(
         assert (await pair[1].call("PUT", "c/over", data=b"x")).status == 413
 
 
-async def test_replicas_that_come_and_go_do_not_open_the_door(pair: list[Proxy], cluster: MemoryCluster) -> None:
+async def test_replicas_that_come_and_go_do_not_lift_the_quota(pair: list[Proxy], cluster: MemoryCluster) -> None:
     for proxy in pair:
         limit(proxy, object_count=9)
     devices = cluster.container_devices()

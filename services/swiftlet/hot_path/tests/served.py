@@ -20,7 +20,7 @@ from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.store.faults import Faults, FaultyStore
 from swiftlet.store.native import AGGREGATE_BELOW, NativeStore, NativeWriter
-from swiftlet.web.front import FRONT_DOOR
+from swiftlet.web.front import FRONT_LISTENER
 
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
@@ -95,7 +95,7 @@ class FrontServer(TestServer):
     """A server of tests whose connections come through a front."""
 
     def __init__(self, app: web.Application) -> None:
-        """`app` has a door."""
+        """`app` has a front listener."""
         super().__init__(app)
         self._listening: socket.socket | None = None
 
@@ -111,16 +111,16 @@ class FrontServer(TestServer):
         self.port = self._listening.getsockname()[1]
         assert self._root is not None
         self._root = self._root.with_port(self.port)
-        self.app[FRONT_DOOR].open(self.runner.server, [self._listening], 75.0)
+        self.app[FRONT_LISTENER].open(self.runner.server, [self._listening], 75.0)
 
     async def close(self) -> None:
         """As a service ends."""
         if self._listening is not None:
             listening, self._listening = self._listening, None
-            door = self.app[FRONT_DOOR]
-            await door.leave()
+            listener = self.app[FRONT_LISTENER]
+            await listener.leave()
             await super().close()
-            await door.close(5.0)
+            await listener.close(5.0)
             listening.close()
 
 
@@ -135,7 +135,7 @@ async def hot_server(
     settings = HotSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
     use_hot_path(app, api, cluster.rings, devices, settings)
     try:
-        yield FrontServer(app), cast("HotPath", app[FRONT_DOOR]), devices
+        yield FrontServer(app), cast("HotPath", app[FRONT_LISTENER]), devices
     finally:
         if before is None:
             del _DEVICES[cluster]

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 from swiftlet_native import Front
 
-from swiftlet.hot_path import door, hot_path
+from swiftlet.hot_path import connections, hot_path
 from swiftlet.hot_path.hot_path import check_alive
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
 from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
@@ -83,14 +83,14 @@ async def connect(hot: Hot) -> AsyncIterator[Connect]:
 async def test_a_connection_that_came_back_too_often_is_tried_again(
     hot: Hot, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_MAX_BOUNCES", 0)
-    monkeypatch.setattr(door, "_COLD_S", 60.0)
+    monkeypatch.setattr(connections, "_MAX_BOUNCES", 0)
+    monkeypatch.setattr(connections, "_COLD_S", 60.0)
     client, before = await connect(), hot.answered
     for _ in range(20):
         assert await client.ask() == (200, DATA)
         await asyncio.sleep(0.01)
     assert hot.answered == before
-    monkeypatch.setattr(door, "_COLD_S", 0.1)
+    monkeypatch.setattr(connections, "_COLD_S", 0.1)
     await client.heat()
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from swiftlet.hot_path import pacing
-from swiftlet.hot_path.door import Connection
+from swiftlet.hot_path.connections import Connection
 from swiftlet.hot_path.pacing import Pace, Place
 from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
 from swiftlet.hot_path.tests.test_connections import DATA, Connect, Raw, connect

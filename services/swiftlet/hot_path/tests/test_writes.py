@@ -292,7 +292,7 @@ async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCl
     await write(hot)
     running = hot.path._running
     assert running is not None
-    running.making.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
+    running.row_batches.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
     path = Path(ACCOUNT, CONTAINER, "dead")
     request = asyncio.ensure_future(hot.proxy.call("PUT", "c/dead", TYPE, b"x"))
     await until(lambda: cluster.holders(path) == {device.host for device in cluster.primaries(path)})
@@ -305,8 +305,8 @@ async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCl
     ]
     assert len(shares) == 3
     assert shares[0] | shares[1] | shares[2] == 0b111
-    del running.making.take
-    running.making.take()
+    del running.row_batches.take
+    running.row_batches.take()
     assert (await request).status == 201
 
 

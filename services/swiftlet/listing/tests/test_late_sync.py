@@ -17,9 +17,9 @@ import pytest
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.listing import late_sync
-from swiftlet.listing.crew import Done
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.thread_pool import Done
 from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.timestamp import Timestamp

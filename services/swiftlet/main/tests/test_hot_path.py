@@ -18,7 +18,7 @@ from swiftlet.main.hot_path import add_hot_path, why_cold
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
 from swiftlet.settings import ProxySection
 from swiftlet.web.app import create_base_app
-from swiftlet.web.front import FRONT_DOOR
+from swiftlet.web.front import FRONT_LISTENER
 from swiftlet.web.serve import ServeOptions, StopRequest, serve
 from swiftlet.web.sockets import listen
 
@@ -83,4 +83,4 @@ async def test_it_serves_with_a_front_and_without(
     async with memory_cluster(tmp_path, devices=3) as cluster, proxy_of(cluster, tmp_path) as proxy:
         app, told = await served(proxy.api, cluster, transport)
         assert told == {"state": state, "connections": 0, "answered": 0, "waiting": 0}
-        assert (FRONT_DOOR in app) == (transport is NATIVE)
+        assert (FRONT_LISTENER in app) == (transport is NATIVE)

@@ -569,7 +569,7 @@ async def test_rows_on_their_way_to_a_shard_are_refused_when_that_is_cancelled(
     assert "zz" in await cluster.listed(holder, ListingQuery(prefix="z"))
 
 
-async def test_rows_whose_errand_is_cancelled_are_refused(cluster: ShardedCluster) -> None:
+async def test_rows_whose_task_is_cancelled_are_refused(cluster: ShardedCluster) -> None:
     await cluster.write(rows(100))
     await cluster.settle()
     holder = cluster.holders[0]
@@ -578,9 +578,9 @@ async def test_rows_whose_errand_is_cancelled_are_refused(cluster: ShardedCluste
     async with asyncio.timeout(60), sharded.lock(cluster.id, last):
         place = cluster.partition, ACCOUNT, CONTAINER
         waiting = asyncio.create_task(sharded.update_rows(*place, [ObjectRow("z", at(5), 1)]))
-        while not sharded._errands._tasks:  # noqa: ASYNC110 - nobody tells when an errand begins
+        while not sharded._background._tasks:  # noqa: ASYNC110 - nobody tells when a task begins
             await asyncio.sleep(0)
-        for task in sharded._errands._tasks:
+        for task in sharded._background._tasks:
             task.cancel()
         with pytest.raises(NodeBusy, match="broken off"):
             await waiting

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from swiftlet.storage.row_stream import RowStreams
-from swiftlet.storage.sync_stream import SyncDoor, one_by_one
+from swiftlet.storage.sync_stream import SyncEndpoint, one_by_one
 from swiftlet.transport.sync_wire import Request
 
 Close = Callable[[web.Application], Awaitable[None]]
@@ -23,7 +23,7 @@ async def silent(_device: str, _request: Request) -> bytes:
 
 
 def sync_streams(app: web.Application) -> Close:
-    streams = SyncDoor(None, one_by_one(silent), "/stream")
+    streams = SyncEndpoint(None, one_by_one(silent), "/stream")
     streams.add_to(app)
     return streams.close
 

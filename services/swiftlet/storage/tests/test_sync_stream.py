@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from swiftlet.errors import DeviceFailed, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.storage import sync_stream
-from swiftlet.storage.sync_stream import Responder, SyncDoor, one_by_one
+from swiftlet.storage.sync_stream import Responder, SyncEndpoint, one_by_one
 from swiftlet.transport import sync_streams, sync_wire
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.node_streams import NoStreams
@@ -59,9 +59,9 @@ async def served(
         await server.close()
 
 
-def door(responder: Responder | None = None) -> web.Application:
+def application(responder: Responder | None = None) -> web.Application:
     app = web.Application()
-    SyncDoor(KEY, responder or one_by_one(echo)).add_to(app)
+    SyncEndpoint(KEY, responder or one_by_one(echo)).add_to(app)
     return app
 
 
@@ -73,7 +73,7 @@ async def test_many_requests_of_one_moment_share_a_message() -> None:
         async for answers in one_by_one(echo)(device, requests):
             yield answers
 
-    async with served(door(counting)) as streams:
+    async with served(application(counting)) as streams:
         payloads = [b"%d" % number for number in range(600)]
         found = await asyncio.gather(
             *(streams.ask(DEVICE, 1, payload) for payload in payloads),
@@ -101,7 +101,7 @@ async def test_what_is_under_way_is_bounded_and_all_of_it_is_answered(monkeypatc
         working -= 1
         return await echo(device, request)
 
-    async with served(door(one_by_one(slow))) as streams:
+    async with served(application(one_by_one(slow))) as streams:
         asked = [asyncio.create_task(streams.ask(DEVICE, 1, bytes(100))) for _ in range(100)]
         await asyncio.sleep(0)
         gate.set()
@@ -117,7 +117,7 @@ async def test_one_that_is_slow_holds_up_no_other() -> None:
             await gate.wait()
         return request.payload
 
-    async with served(door(one_by_one(some_slow))) as streams:
+    async with served(application(one_by_one(some_slow))) as streams:
         slow = asyncio.create_task(streams.ask(DEVICE, 1, b"slow"))
         await asyncio.sleep(0.01)
         assert await streams.ask(DEVICE, 1, b"quick") == b"quick"
@@ -127,7 +127,7 @@ async def test_one_that_is_slow_holds_up_no_other() -> None:
 
 
 async def test_a_bug_is_an_error_of_that_message_alone() -> None:
-    async with served(door()) as streams:
+    async with served(application()) as streams:
         with pytest.raises(NodeError, match="not answered"):
             await streams.ask(DEVICE, 1, b"bug")
         assert await streams.ask(DEVICE, 1, b"x") == b"d0:x"
@@ -151,7 +151,7 @@ async def test_a_server_without_streams_is_not_asked_again_at_once() -> None:
 
 
 async def test_what_is_too_large_is_for_another_way() -> None:
-    async with served(door()) as streams:
+    async with served(application()) as streams:
         with pytest.raises(NoStreams):
             await streams.ask(DEVICE, 1, bytes(sync_wire.MAX_PAYLOAD + 1))
         assert len(await streams.ask(DEVICE, 1, bytes(sync_wire.MAX_PAYLOAD - 3))) == sync_wire.MAX_PAYLOAD
@@ -160,7 +160,7 @@ async def test_what_is_too_large_is_for_another_way() -> None:
 
 
 async def test_a_stranger_is_not_let_in() -> None:
-    async with served(door(), ClusterKey(b"another key")) as streams:
+    async with served(application(), ClusterKey(b"another key")) as streams:
         with pytest.raises(NodeError, match="401"):
             await streams.ask(DEVICE, 1, b"x")
 
@@ -182,7 +182,7 @@ async def test_what_does_not_prove_the_key_ends_the_stream_unheard(message: byte
         heard.append(request)
         return b""
 
-    async with connected(door(one_by_one(listening))) as socket:
+    async with connected(application(one_by_one(listening))) as socket:
         await socket.receive_bytes()
         await socket.send_bytes(message)
         ended = await socket.receive(timeout=10)
@@ -191,13 +191,13 @@ async def test_what_does_not_prove_the_key_ends_the_stream_unheard(message: byte
 
 
 async def test_an_overheard_beginning_begins_nothing_and_a_message_counts_once() -> None:
-    app = door()
+    app = application()
     overheard = Asker(KEY, sync_wire.PATH, Answerer(KEY, sync_wire.PATH).greeting).message("d0", [Request(1, b"x")])
     async with connected(app) as socket:
         await socket.receive_bytes()
         await socket.send_bytes(overheard)
         assert (await socket.receive(timeout=10)).data == 1008
-    async with connected(door()) as socket:
+    async with connected(application()) as socket:
         asker = Asker(KEY, sync_wire.PATH, await socket.receive_bytes())
         message = asker.message("d0", [Request(1, b"x")])
         await socket.send_bytes(message)
@@ -207,7 +207,7 @@ async def test_an_overheard_beginning_begins_nothing_and_a_message_counts_once()
 
 
 async def test_a_message_over_the_limit_ends_the_stream() -> None:
-    async with connected(door()) as socket:
+    async with connected(application()) as socket:
         await socket.receive_bytes()
         await socket.send_bytes(bytes(sync_wire.MAX_MESSAGE + 1))
         assert (await socket.receive(timeout=10)).data == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
@@ -215,14 +215,14 @@ async def test_a_message_over_the_limit_ends_the_stream() -> None:
 
 async def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_stream, "_FIRST_S", 0.02)
-    async with connected(door()) as socket:
+    async with connected(application()) as socket:
         await socket.receive_bytes()
         assert (await socket.receive(timeout=10)).data == 1008
 
 
 async def test_only_so_many_streams_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_stream, "MAX_STREAMS", 0)
-    async with served(door()) as streams:
+    async with served(application()) as streams:
         with pytest.raises(NodeError, match="503"):
             await streams.ask(DEVICE, 1, b"x")
 
@@ -336,7 +336,7 @@ async def test_what_is_under_way_fails_when_a_server_ends_too_late(monkeypatch: 
         raise AssertionError
 
     app = web.Application()
-    made = SyncDoor(KEY, one_by_one(never))
+    made = SyncEndpoint(KEY, one_by_one(never))
     made.add_to(app)
     async with served(app) as streams:
         asked = asyncio.create_task(streams.ask(DEVICE, 1, b"x"))
@@ -348,7 +348,7 @@ async def test_what_is_under_way_fails_when_a_server_ends_too_late(monkeypatch: 
 
 async def test_who_waits_in_a_long_queue_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_streams, "MAX_WAITING", 5)
-    async with served(door()) as streams:
+    async with served(application()) as streams:
         await streams.ask(DEVICE, 1, b"open")
         found = await asyncio.gather(*(streams.ask(DEVICE, 1, b"x") for _ in range(8)), return_exceptions=True)
         assert sum(isinstance(one, SwiftletError) for one in found) == 3
@@ -363,7 +363,7 @@ async def test_a_server_ends_in_peace_when_a_peer_has_died_with_answers_under_wa
         return b"late"
 
     app = web.Application()
-    made = SyncDoor(KEY, one_by_one(late))
+    made = SyncEndpoint(KEY, one_by_one(late))
     made.add_to(app)
     async with connected(app) as socket:
         asker = Asker(KEY, sync_wire.PATH, await socket.receive_bytes())

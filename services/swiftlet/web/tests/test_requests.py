@@ -1,4 +1,4 @@
-"""What surrounds every request: ids, the error door, access log, metrics, health."""
+"""What surrounds every request: ids, unexpected errors, access log, metrics, health."""
 
 from __future__ import annotations
 

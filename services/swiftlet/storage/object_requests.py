@@ -1,4 +1,4 @@
-"""The door of the object server: who may come in, what is counted, and how errors leave."""
+"""What every request of the object server goes through: its signature, its metrics, and how errors are answered."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def object_key(request: web.Request) -> ObjectKey:
     )
 
 
-class Door:
+class RequestGuard:
     """Signature checks, metrics and errors, the same for all operations."""
 
     def __init__(self, key: ClusterKey | None) -> None:

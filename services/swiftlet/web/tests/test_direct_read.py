@@ -17,7 +17,7 @@ from swiftlet.errors import NodeBusy
 from swiftlet.transport.native_bodies import NativeBodies
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_client import NativeClient
-from swiftlet.web.taken import LEAST_BYTES, ConnectionTaken, take_body
+from swiftlet.web.direct_read import LEAST_BYTES, DirectRead, begin_direct_read
 
 MIB = 1 << 20
 BODY = random.Random(5).randbytes(5 * MIB + 12345)
@@ -32,10 +32,10 @@ class Service:
 
     bodies: NativeBodies
     port: int = 0
-    taken: ConnectionTaken | None = None
+    direct_read: DirectRead | None = None
     patience_s: float = WITHIN_S
     timeout_s: float = WITHIN_S
-    take: Callable[[ConnectionTaken], Awaitable[None]] | None = None
+    take: Callable[[DirectRead], Awaitable[None]] | None = None
     """Instead of reading all of it."""
     failed: list[BaseException] = field(default_factory=list)
     came: int = 0
@@ -48,22 +48,22 @@ class Service:
         """The MD5 of the body, or 409 with what went wrong."""
         digest = hashlib.md5(usedforsecurity=False)
         size = request.content_length or 0
-        beginning, taken = take_body(request, size, self.bodies, self.patience_s)
+        beginning, direct_read = begin_direct_read(request, size, self.bodies, self.patience_s)
         digest.update(beginning)
-        self.taken = taken
+        self.direct_read = direct_read
         self.began.set()
-        if taken is None:
+        if direct_read is None:
             digest.update(await request.read())
             return web.Response(text=digest.hexdigest())
         try:
             if self.take is not None:
-                await self.take(taken)
-            while (piece := await taken.piece(self.timeout_s)) is not None:
+                await self.take(direct_read)
+            while (piece := await direct_read.piece(self.timeout_s)) is not None:
                 digest.update(piece)
         except (Exception, asyncio.CancelledError) as error:
             self.failed.append(error)
             self.ended.set()
-            taken.leave()
+            direct_read.leave()
             return web.Response(status=409, text=str(error))
         self.came = request.content.total_bytes
         return web.Response(text=digest.hexdigest())
@@ -127,10 +127,10 @@ def test_bodies_arrive_whole_one_after_the_other_on_one_connection(tell: Callabl
             # The next request's head comes right behind the body.
             writer.write(head(len(body)) + body + head(3) + b"abc")
             assert await answer(reader) == (200, md5(body))
-            assert service.taken is not None
+            assert service.direct_read is not None
             assert service.came == len(body)
             assert await answer(reader) == (200, md5(b"abc"))
-            assert service.taken is None
+            assert service.direct_read is None
         writer.close()
 
     tell(story)
@@ -141,8 +141,8 @@ def test_a_slow_client_s_bytes_are_handed_on_before_a_buffer_is_full(tell: Calla
         pieces: list[int] = []
         seen = asyncio.Event()
 
-        async def take(taken: ConnectionTaken) -> None:
-            piece = await taken.piece(WITHIN_S)
+        async def take(direct_read: DirectRead) -> None:
+            piece = await direct_read.piece(WITHIN_S)
             assert piece is not None
             pieces.append(len(piece))
             seen.set()
@@ -164,8 +164,8 @@ def test_a_slow_client_s_bytes_are_handed_on_before_a_buffer_is_full(tell: Calla
 
 def test_what_nobody_wants_is_dropped_and_the_connection_goes_on(tell: Callable[..., None]) -> None:
     async def story(service: Service) -> None:
-        async def refuse(taken: ConnectionTaken) -> None:
-            await taken.piece(WITHIN_S)
+        async def refuse(direct_read: DirectRead) -> None:
+            await direct_read.piece(WITHIN_S)
             raise ValueError("not wanted")
 
         service.take = refuse
@@ -214,7 +214,7 @@ def test_no_more_is_read_than_is_taken(tell: Callable[..., None]) -> None:
     async def story(service: Service) -> None:
         go_on = asyncio.Event()
 
-        async def wait(taken: ConnectionTaken) -> None:
+        async def wait(direct_read: DirectRead) -> None:
             await go_on.wait()
 
         service.take = wait
@@ -230,7 +230,7 @@ def test_no_more_is_read_than_is_taken(tell: Callable[..., None]) -> None:
         # Of 32 MiB four are for small bodies, and half of the others for uploads.
         assert len(hoard) >= 11
         hoard.clear()
-        assert service.taken is not None
+        assert service.direct_read is not None
         go_on.set()
         assert await answer(reader) == (200, md5(body))
         writer.close()
@@ -278,7 +278,7 @@ def test_memory_is_waited_for_within_a_limit(tell: Callable[..., None]) -> None:
             await service.began.wait()
         hoard.clear()
         assert await answer(reader) == (200, md5(BODY))
-        service.patience_s, service.taken = 0.1, None
+        service.patience_s, service.direct_read = 0.1, None
         while (buffer := service.bodies.buffer(MIB)) is not None:
             hoard.append(buffer)
         writer.write(head(len(BODY)) + BODY)

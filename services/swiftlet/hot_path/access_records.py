@@ -13,7 +13,7 @@ TAKE_S = 0.1
 """Seconds between looks."""
 
 
-class Records:
+class AccessRecords:
     """Takes them from the front."""
 
     def __init__(self, front: Front, metrics: HttpMetrics) -> None:

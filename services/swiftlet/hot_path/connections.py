@@ -116,7 +116,7 @@ class Connection(RawHandler):
         if self._current_request is None or self.transport is None:
             return False
         content: Any = self._current_request.content
-        # Of a long body others read the rest: see `web/taken.py`.
+        # Of a long body others read the rest: see `web/direct_read.py`.
         is_taken = self.transport.get_protocol() is not self
         return not content.is_eof() and (is_taken or content._waiter is not None)
 
@@ -157,7 +157,7 @@ class Connection(RawHandler):
         return self.transport is None or self._close or self._force_close or self._whole is None
 
 
-class Door:
+class ConnectionHandover:
     """Between one front and one server."""
 
     def __init__(self, front: Front, watcher: Watcher) -> None:

@@ -79,7 +79,7 @@ class _Batch:
         self.bytes += other.bytes
 
 
-class Making:
+class RowBatches:
     """Between one front and the placement of rows."""
 
     def __init__(self, front: Front, api: SwiftApi, rings: Rings) -> None:

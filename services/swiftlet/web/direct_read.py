@@ -31,13 +31,13 @@ _SMALLEST_BYTES, _LARGEST_BYTES = 64 * 1024, 1024 * 1024
 _PATIENCE_S = 0.2
 """After that time a buffer is handed on as full as it is: one that waits for a slow client is memory lost to others."""
 _AHEAD = 2
-"""Buffers that are full and not taken, at which no more is read."""
+"""Buffers that are full and not yet handed over, at which no more is read."""
 _SPARE_BYTES = 16 * 1024
 """What is read without memory of its own: of bodies that nobody wants, or before memory is waited for."""
 
 
-class ConnectionTaken(asyncio.BufferedProtocol):
-    """A connection while the rest of one request's body comes in. Made by `take_body`."""
+class DirectRead(asyncio.BufferedProtocol):
+    """A connection while the rest of one request's body comes in. Made by `begin_direct_read`."""
 
     def __init__(self, handler: Any, content: StreamReader, left: int, bodies: Bodies, patience_s: float) -> None:
         """`left` bytes of the body are to come; memory is waited for up to `patience_s`."""
@@ -248,9 +248,9 @@ def _parser_for(handler: Any, loop: asyncio.AbstractEventLoop) -> HttpRequestPar
     )
 
 
-def take_body(
+def begin_direct_read(
     request: web.BaseRequest, size: int, bodies: Bodies, patience_s: float
-) -> tuple[bytes, ConnectionTaken | None]:
+) -> tuple[bytes, DirectRead | None]:
     """What has come of a body of `size` bytes, and who reads the rest; None where the server has to.
 
     The server reads where there is TLS, where it has not let go of what it has read, and where little is to come.
@@ -269,6 +269,6 @@ def take_body(
     held = handler._reading_paused or handler._buffer_paused or handler._upgraded
     if content.is_eof() or content.exception() is not None or held or left < LEAST_BYTES:
         return beginning, None
-    taken = ConnectionTaken(handler, content, left, bodies, patience_s)
-    taken.begin()
-    return beginning, taken
+    read = DirectRead(handler, content, left, bodies, patience_s)
+    read.begin()
+    return beginning, read

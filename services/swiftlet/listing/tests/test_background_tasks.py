@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swiftlet.listing.errands import Errands, settle, tell
+from swiftlet.listing.background_tasks import BackgroundTasks, resolve, tell
 
 
 def heard() -> list[str]:
@@ -18,15 +18,15 @@ def heard() -> list[str]:
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
 async def test_a_task_that_is_cancelled_is_told_of_even_before_its_first_step(steps: int) -> None:
-    errands, told = Errands(), list[BaseException | None]()
+    background, told = BackgroundTasks(), list[BaseException | None]()
     begun: list[int] = []
 
     async def work() -> None:
         begun.append(1)
         await asyncio.Event().wait()
 
-    errands.begin(work(), told.append)
-    (task,) = errands._tasks
+    background.begin(work(), told.append)
+    (task,) = background._tasks
     for _ in range(steps):
         await asyncio.sleep(0)
     assert bool(begun) is bool(steps)
@@ -34,19 +34,19 @@ async def test_a_task_that_is_cancelled_is_told_of_even_before_its_first_step(st
     await asyncio.wait([task])
     await asyncio.sleep(0)
     assert [type(error) for error in told] == [asyncio.CancelledError]
-    assert not errands._tasks
+    assert not background._tasks
 
 
 async def test_the_end_of_a_task_is_told_and_what_it_raised() -> None:
-    errands, told = Errands(), asyncio.Queue[BaseException | None]()
+    background, told = BackgroundTasks(), asyncio.Queue[BaseException | None]()
 
     async def work(error: Exception | None) -> None:
         if error is not None:
             raise error
 
-    errands.begin(work(None), told.put_nowait)
+    background.begin(work(None), told.put_nowait)
     assert await told.get() is None
-    errands.begin(work(KeyError("x")), told.put_nowait)
+    background.begin(work(KeyError("x")), told.put_nowait)
     assert isinstance(await told.get(), KeyError)
 
 
@@ -64,13 +64,13 @@ async def test_who_raises_keeps_nothing_from_the_others() -> None:
 
 async def test_a_future_is_settled_once_and_with_any_error() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    settle(answer, 1, None)
-    settle(answer, None, ValueError("late"))
+    resolve(answer, 1, None)
+    resolve(answer, None, ValueError("late"))
     assert await answer == 1
     given_up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     given_up.cancel()
-    settle(given_up, 1, None)
+    resolve(given_up, 1, None)
     odd: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    settle(odd, None, StopIteration(3))
+    resolve(odd, None, StopIteration(3))
     with pytest.raises(RuntimeError, match="StopIteration"):
         await odd

@@ -18,7 +18,7 @@ Ended = Callable[[BaseException | None], None]
 """Told what a task has raised, CancelledError when it was cancelled, None when it came to its end."""
 
 
-class Errands:
+class BackgroundTasks:
     """Tasks that nobody awaits: each is kept until it ends, and its end is told. Used from one event loop."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def report(message: str, error: BaseException) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
-def settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def resolve(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
     """Give a future its result or error, unless nobody waits for it any more."""
     if answer.done():
         return

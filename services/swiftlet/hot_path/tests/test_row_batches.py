@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from swiftlet.hot_path import making
-from swiftlet.hot_path.making import Making
+from swiftlet.hot_path import row_batches
+from swiftlet.hot_path.row_batches import RowBatches
 from swiftlet.hot_path.tests.conftest import until
 from swiftlet.placement.rows import StoredRows
 
@@ -67,14 +67,14 @@ async def objects() -> FakeObjects:
 
 
 @pytest.fixture
-async def made(front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> Making:
-    monkeypatch.setattr(making, "GATHER_S", 60.0)
+async def made(front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> RowBatches:
+    monkeypatch.setattr(row_batches, "GATHER_S", 60.0)
     api = SimpleNamespace(objects=objects, clock=SimpleNamespace(observe=lambda stamp: None))
     rings = SimpleNamespace(objects=lambda policy: SimpleNamespace(devices=["d0", "d1", "d2"]))
-    return Making(cast("Any", front), cast("Any", api), cast("Any", rings))
+    return RowBatches(cast("Any", front), cast("Any", api), cast("Any", rings))
 
 
-async def test_one_alone_does_not_wait(made: Making, front: FakeFront, objects: FakeObjects) -> None:
+async def test_one_alone_does_not_wait(made: RowBatches, front: FakeFront, objects: FakeObjects) -> None:
     front.make(1)
     front.at_work = 1
     made.take()
@@ -83,7 +83,7 @@ async def test_one_alone_does_not_wait(made: Making, front: FakeFront, objects: 
 
 
 async def test_those_that_are_made_wait_for_those_that_devices_have(
-    made: Making, front: FakeFront, objects: FakeObjects
+    made: RowBatches, front: FakeFront, objects: FakeObjects
 ) -> None:
     front.at_work = 3
     for token in (1, 2):
@@ -98,7 +98,7 @@ async def test_those_that_are_made_wait_for_those_that_devices_have(
 
 
 async def test_those_that_are_being_listed_are_not_waited_for(
-    made: Making, front: FakeFront, objects: FakeObjects
+    made: RowBatches, front: FakeFront, objects: FakeObjects
 ) -> None:
     objects.gate.clear()
     front.make(1)
@@ -114,9 +114,9 @@ async def test_those_that_are_being_listed_are_not_waited_for(
 
 
 async def test_a_device_that_is_slow_is_not_waited_for_long(
-    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+    made: RowBatches, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "GATHER_S", 0.01)
+    monkeypatch.setattr(row_batches, "GATHER_S", 0.01)
     front.make(1)
     front.at_work = 2
     made.take()
@@ -126,9 +126,9 @@ async def test_a_device_that_is_slow_is_not_waited_for_long(
 
 
 async def test_plenty_does_not_wait(
-    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+    made: RowBatches, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "ENOUGH", 3)
+    monkeypatch.setattr(row_batches, "ENOUGH", 3)
     front.at_work = 1000
     for token in range(3):
         front.make(token)
@@ -138,10 +138,10 @@ async def test_plenty_does_not_wait(
 
 
 async def test_containers_and_policies_are_kept_apart_and_batches_limited(
-    made: Making, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+    made: RowBatches, front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "MAX_ROWS", 2)
-    monkeypatch.setattr(making, "MAX_BYTES", 1000)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 2)
+    monkeypatch.setattr(row_batches, "MAX_BYTES", 1000)
     for token in (1, 2, 3):
         front.make(token)
     front.make(4, b"/a/d/")
