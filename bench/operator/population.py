@@ -7,14 +7,17 @@ workloads are written here, once for each as the operator makes them.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.operator.reports import address_of
+from bench.operator.reports import Used, address_of
+from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CLUSTER,
@@ -27,6 +30,7 @@ from swiftlet_operator.manifests import (
     RING,
     RING_LABEL,
     RING_VERSION_LABEL,
+    SECRET,
     STATEFUL_SET,
     USER,
     Kind,
@@ -35,6 +39,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.problems import KubeConflict
+from swiftlet_operator.sealing import parse_copy_name
 from swiftlet_operator.tests.apiserver import ApiServer
 
 ZONES = ("a", "b", "c")
@@ -68,12 +73,12 @@ class Population:
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports at which the pods' services report."""
     made: set[str] = field(default_factory=set)
-    rings: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The versions of the rings that pods use, by the address of the cluster's pods."""
+    used: dict[str, Used] = field(default_factory=dict)
+    """What pods use, by the address of the cluster's pods."""
 
-    def versions(self, address: str) -> Mapping[str, int]:
-        """The versions of the rings of the cluster whose pods have this address."""
-        return self.rings.get(address, {})
+    def used_at(self, address: str) -> Used:
+        """What the pods of the cluster with this address use."""
+        return self.used.setdefault(address, Used())
 
     @staticmethod
     def devices() -> list[str]:
@@ -111,11 +116,11 @@ class Population:
         await self._create(USER, namespace, f"{cluster}-dora", {"spec": spec})
 
     async def live(self) -> int:
-        """Make pods of the StatefulSets that are new, call all workloads ready, and have pods use the newest rings.
+        """Make the pods of new workloads, call all workloads ready, and let pods use what was published for them.
 
         Returns how many workloads were new.
         """
-        await self._take_up_rings()
+        await self._take_up()
         new = 0
         for kind in (STATEFUL_SET, DEPLOYMENT):
             for one in await self.kube.list(kind, None):
@@ -127,18 +132,26 @@ class Population:
                 self.made.add(key)
         return new
 
-    async def _take_up_rings(self) -> None:
+    async def _take_up(self) -> None:
         for one in await self.kube.list(CONFIG_MAP, None):
-            labels = labels_of(one)
+            labels, namespace = labels_of(one), one["metadata"]["namespace"]
             if RING_LABEL in labels:
-                address = _address_in(one["metadata"]["namespace"])
-                self.rings.setdefault(address, {})[labels[RING_LABEL]] = int(labels[RING_VERSION_LABEL])
+                self._used_in(namespace).rings[labels[RING_LABEL]] = int(labels[RING_VERSION_LABEL])
+            for copy in one.get("binaryData") or {}:
+                if (parsed := parse_copy_name(copy)) is not None:
+                    self._used_in(namespace).sealed_keys = parsed[1]
+        for one in await self.kube.list(SECRET, None):
+            if (content := (one.get("data") or {}).get(USERS_FILE)) is not None:
+                digest = hashlib.sha256(base64.b64decode(content)).hexdigest()
+                self._used_in(one["metadata"]["namespace"]).users = digest[:8]
+
+    def _used_in(self, namespace: str) -> Used:
+        return self.used_at(_address_in(namespace))
 
     async def _ready(self, kind: Kind, one: Manifest) -> None:
         namespace, count = one["metadata"]["namespace"], one["spec"]["replicas"]
-        if kind is STATEFUL_SET:
-            for ordinal in range(count):
-                await self._pod(one, ordinal)
+        for ordinal in range(count):
+            await self._pod(one, ordinal)
         counts = {"observedGeneration": one["metadata"]["generation"], "replicas": count, "readyReplicas": count}
         revisions = {"currentRevision": "r", "updateRevision": "r"} if kind is STATEFUL_SET else {}
         status = {**counts, "updatedReplicas": count, **revisions}

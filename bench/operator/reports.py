@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -19,8 +20,20 @@ _TIB = 1 << 40
 _RINGS = ("account", "container", "object-0", "object-1")
 
 
-Versions = Callable[[str], Mapping[str, int]]
-"""From the address of a cluster's pods to the versions of the rings that they use."""
+@dataclass
+class Used:
+    """What the pods of a cluster use of what the operator published, as they report it.
+
+    `rings`: versions by ring. `sealed_keys`: generation of the copy on every device. `users`: the users file's digest.
+    """
+
+    rings: dict[str, int] = field(default_factory=dict)
+    sealed_keys: int = 0
+    users: str | None = None
+
+
+UsedAt = Callable[[str], Used]
+"""From the address of a cluster's pods to what they use."""
 
 
 def address_of(cluster: int) -> str:
@@ -29,13 +42,13 @@ def address_of(cluster: int) -> str:
 
 
 @asynccontextmanager
-async def served(devices: Sequence[str], versions: Versions) -> AsyncIterator[Mapping[str, int]]:
+async def served(devices: Sequence[str], used_at: UsedAt) -> AsyncIterator[Mapping[str, int]]:
     """Answer `GET /statusz`; yields the port of each service. `devices`: of all storage pods, as in rings."""
     runners: list[web.AppRunner] = []
     ports = {}
     try:
         for service in SERVICES:
-            runner = web.AppRunner(_app(service, devices, versions), access_log=None)
+            runner = web.AppRunner(_app(service, devices, used_at), access_log=None)
             runners.append(runner)
             await runner.setup()
             await web.TCPSite(runner, "0.0.0.0", 0).start()
@@ -46,23 +59,23 @@ async def served(devices: Sequence[str], versions: Versions) -> AsyncIterator[Ma
             await runner.cleanup()
 
 
-def _app(service: str, devices: Sequence[str], versions: Versions) -> web.Application:
+def _app(service: str, devices: Sequence[str], used_at: UsedAt) -> web.Application:
     async def answer(request: web.Request) -> web.Response:
         assert request.transport is not None
         address = request.transport.get_extra_info("sockname")[0]
-        return web.json_response(_report(service, devices, versions(address)))
+        return web.json_response(_report(service, devices, used_at(address)))
 
     app = web.Application()
     app.router.add_get("/statusz", answer)
     return app
 
 
-def _report(service: str, devices: Sequence[str], versions: Mapping[str, int]) -> dict[str, Any]:
+def _report(service: str, devices: Sequence[str], used: Used) -> dict[str, Any]:
     now_s = time.time()
 
     def in_sync(ring: str) -> dict[str, Any]:
         standing = {"held": 1, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": now_s}
-        return {**standing, "ringVersion": versions.get(ring, 0)}
+        return {**standing, "ringVersion": used.rings.get(ring, 0)}
 
     space = {"capacityBytes": _TIB, "freeBytes": _TIB * 9 // 10, "state": "serving", "outbox": 0}
     found: dict[str, Any] = {}
@@ -77,7 +90,10 @@ def _report(service: str, devices: Sequence[str], versions: Mapping[str, int]) -
         "version": "bench",
         "startedAt": now_s,
         "keys": ["00000000"],
-        "rings": {ring: versions[ring] for ring in _RINGS if ring in versions},
+        "rings": {ring: used.rings[ring] for ring in _RINGS if ring in used.rings},
         "transports": {"http": 1} if service in ("proxy", "replicator") else {},
+        "users": used.users,
+        "usersOfWorkers": [used.users] if service == "proxy" else [],
+        "sealedKeys": dict.fromkeys(found, used.sealed_keys) if service in ("object", "container") else {},
         "devices": found,
     }

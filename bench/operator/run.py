@@ -239,7 +239,7 @@ async def measure(server: ApiServer, clusters: int, rest_s: float, log: Path) ->
     try:
         async with connected(60.0) as kube, AsyncExitStack() as stack:
             population = Population(server, kube, clusters)
-            population.ports = await stack.enter_async_context(served(Population.devices(), population.versions))
+            population.ports = await stack.enter_async_context(served(Population.devices(), population.used_at))
             await population.nodes()
             phases = Measure(operator)
             await population.make()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,12 @@ def manifest(made: Site, kind: str) -> dict[str, Any]:
 
 def rules(spec: str = "tls") -> list[dict[str, Any]]:
     """The alerts of a cluster, as the operator makes them."""
-    (group,) = manifest(site(spec), "PrometheusRule")["spec"]["groups"]
+    return rules_for(site(spec))
+
+
+def rules_for(made: Site) -> list[dict[str, Any]]:
+    """The same of any site."""
+    (group,) = manifest(made, "PrometheusRule")["spec"]["groups"]
     found: list[dict[str, Any]] = group["rules"]
     return found
 
@@ -168,7 +174,7 @@ def headings() -> list[str]:
 
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
-    names = [one["alert"] for one in [*rules(), *operator_rules()]]
+    names = [*(one.name for one in ALERTS), *(one["alert"] for one in operator_rules())]
     assert len(names) == len(set(names))
     assert sorted(headings()) == sorted(names)
 
@@ -191,12 +197,15 @@ def test_an_alert_says_how_bad_it_is_and_where_it_is_explained(rule: dict[str, A
     assert page in ("docs/runbooks.md", "$RUNBOOKS")
 
 
-def test_a_cluster_without_redis_has_no_alert_about_it() -> None:
-    named = {one.name for one in ALERTS if one.needs_redis}
-    assert named & {one["alert"] for one in rules("three-zones")} == named
-    without = Site(**{**{name: getattr(site("tls"), name) for name in Site.__dataclass_fields__}, "redis_image": None})
-    (group,) = manifest(without, "PrometheusRule")["spec"]["groups"]
-    assert not named & {one["alert"] for one in group["rules"]}
+def test_a_cluster_has_no_alert_about_what_it_does_not_have() -> None:
+    made = site("tls")
+    encrypting = replace(made.cluster, spec=made.spec.model_copy(update={"encryption": "transport"}))
+    whole = {one.name for one in ALERTS}
+    assert {one["alert"] for one in rules_for(replace(made, cluster=encrypting))} == whole
+    for what, lacking in (("encryption", made), ("redis", replace(made, cluster=encrypting, redis_image=None))):
+        named = {one.name for one in ALERTS if one.only_with == what}
+        assert named
+        assert {one["alert"] for one in rules_for(lacking)} == whole - named
 
 
 def test_dashboards_are_current() -> None:

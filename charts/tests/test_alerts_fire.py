@@ -67,6 +67,8 @@ BAD = {
     "SwiftletFileNotUsable": {'swiftlet_tls_load_failures_total{MINE,pod="p"}': "0x170 1x70"},
     "SwiftletCertificateExpires": {'swiftlet_tls_certificate_expiry_timestamp_seconds{MINE,pod="p"}': "1000000x240"},
     "SwiftletClusterKeyOld": {"swiftlet_operator_cluster_key_timestamp_seconds{TOLD}": LONG_AGO},
+    "SwiftletKeysNotSealed": {'swiftlet_operator_condition{TOLD,type="KeysSealed"}': "0x240"},
+    "SwiftletTransportNotEncrypted": {'swiftlet_operator_condition{TOLD,type="TransportEncrypted"}': "0x240"},
     "SwiftletRedisAway": {'swiftlet_replicator_redis_up{MINE,pod="p"}': "0x240"},
 }
 """For each alert, series and their values minute by minute with which it fires after three hours."""
@@ -75,6 +77,8 @@ GOOD = {
     'swiftlet_operator_condition{TOLD,type="Degraded"}': "0x240",
     'swiftlet_operator_condition{TOLD,type="PodsHealthy"}': "1x240",
     'swiftlet_operator_condition{TOLD,type="NodesCordoned"}': "0x240",
+    'swiftlet_operator_condition{TOLD,type="KeysSealed"}': "1x240",
+    'swiftlet_operator_condition{TOLD,type="TransportEncrypted"}': "1x240",
     "swiftlet_operator_upgrade_timed_out{TOLD}": "0x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="503"}': "0x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="201"}': "0+100x240",
@@ -108,7 +112,9 @@ OPERATOR_BAD = {
 
 def rules_of(name: str) -> list[dict[str, Any]]:
     """The groups of rules of a cluster of this name."""
-    named = replace(site("tls"), cluster=parse_storage_cluster(spec_of("tls", name=name)))
+    cluster = parse_storage_cluster(spec_of("tls", name=name))
+    spec = cluster.spec.model_copy(update={"encryption": "transport"})
+    named = replace(site("tls"), cluster=replace(cluster, spec=spec))
     found: list[dict[str, Any]] = manifest(named, "PrometheusRule")["spec"]["groups"]
     return found
 

@@ -29,8 +29,8 @@ class Alert:
     severity: Literal["critical", "warning"]
     summary: str
     description: str
-    needs_redis: bool = False
-    """Whether the rule is about a Redis, which not every cluster has."""
+    only_with: Literal["", "redis", "encryption"] = ""
+    """What the rule is about, where not every cluster has it: a Redis, or `spec.encryption: transport`."""
     after_start: bool = False
     """Whether the rule is silent while the cluster starts for the first time, and nothing is wrong with its pods."""
 
@@ -264,6 +264,26 @@ ALERTS = (
         "It is {{ $value | humanizeDuration }} old; raise spec.keys.generation to have another one.",
     ),
     Alert(
+        "SwiftletKeysNotSealed",
+        'swiftlet_operator_condition{$TOLD,type="KeysSealed"} == 0',
+        "1h",
+        "warning",
+        "Volumes lack the newest sealed copy of the keys.",
+        "The condition KeysSealed of the StorageCluster has been False for an hour: were the Secret with the keys lost "
+        "now, it might not come back by itself. Its message says what is missing.",
+        after_start=True,
+    ),
+    Alert(
+        "SwiftletTransportNotEncrypted",
+        'swiftlet_operator_condition{$TOLD,type="TransportEncrypted"} == 0',
+        "2h",
+        "warning",
+        "Services still take connections in plain text.",
+        "The StorageCluster asks for spec.encryption: transport, and the condition TransportEncrypted has been False "
+        "for 2 hours; its message names the pods that are waited for.",
+        only_with="encryption",
+    ),
+    Alert(
         "SwiftletRedisAway",
         "swiftlet_replicator_redis_up{$CLUSTER} == 0",
         "15m",
@@ -271,7 +291,7 @@ ALERTS = (
         f"The replicator of {_WHERE} does not reach Redis.",
         "It learns of failed nodes by its own exceptions alone, somewhat later. Nothing else depends on Redis. "
         "The condition FailureTableShared has the reason.",
-        needs_redis=True,
+        only_with="redis",
         after_start=True,
     ),
 )

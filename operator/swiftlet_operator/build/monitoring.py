@@ -29,8 +29,11 @@ def build_monitoring(site: Site) -> list[Manifest]:
         "selector": {"matchLabels": {NAME_LABEL: "swiftlet", INSTANCE_LABEL: site.name}},
         "endpoints": [_endpoint(port) for port in _PORTS],
     }
-    has_redis = site.spec.redis.mode == "external" or site.redis_image is not None
-    rules = [_rule(site, one) for one in ALERTS if has_redis or not one.needs_redis]
+    there = {
+        "redis": site.spec.redis.mode == "external" or site.redis_image is not None,
+        "encryption": site.spec.encryption == "transport",
+    }
+    rules = [_rule(site, one) for one in ALERTS if not one.only_with or there[one.only_with]]
     groups = {"groups": [{"name": f"swiftlet-{site.namespace}-{site.name}", "rules": rules}]}
     labels = site.monitoring_labels
     return [
