@@ -38,16 +38,14 @@ from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
 from swiftlet.storage.owed_rows import OwedRows
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
-from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
+from swiftlet.storage.sync_answers import PlacedBy, nowhere
 from swiftlet.storage.sync_stream import SyncEndpoint
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import (
     JUDGE,
-    MAX_SYNC_MESSAGE,
     PREFIX,
     REMOVE,
-    SYNC,
     delete_from,
     entry_from,
     entry_json,
@@ -59,7 +57,7 @@ from swiftlet.transport.object_messages import (
     verdict_from,
 )
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import FRAMES_TYPE, MAX_JSON_BODY, json_object
+from swiftlet.transport.wire import MAX_JSON_BODY, json_object
 
 RECLAIM_PERIOD_S = 3600.0
 """Seconds between looks for tombstones that are old enough to be forgotten."""
@@ -222,7 +220,6 @@ class ObjectServer:
             web.post(obj, self._route("post", self._post)),
             web.delete(obj, self._route("delete", self._delete)),
             web.post(f"{obj}/{REMOVE}", self._route("remove", self._remove)),
-            web.post(f"{device}/{SYNC}", self._route("sync", self._sync)),
             web.post(f"{device}/{JUDGE}", self._route("judge", self._judge)),
             web.get(device, self._route("policies", self._policies), allow_head=False),
             web.get(f"{device}/{{policy}}", self._route("partitions", self._partitions), allow_head=False),
@@ -288,14 +285,6 @@ class ObjectServer:
             verdict = verdict_from(await self._message(request))
             judge(device.doubts, verdict)
             return json_answer(pending_json(device.doubts.pending()))
-
-    async def _sync(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
-        message = await BodyReader(request, self.settings.idle_timeout_s).all(MAX_SYNC_MESSAGE)
-        self._guard.check(request, message)
-        with at_work(device.pool):
-            placed = self._placed.get(device.name, nowhere)
-            reply = await device.pool.run(answer_sync, device.store, message, placed)
-            return web.Response(body=reply, content_type=FRAMES_TYPE)
 
     async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         self._guard.check(request)

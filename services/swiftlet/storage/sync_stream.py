@@ -27,7 +27,7 @@ from swiftlet.transport.sync_wire import Answer, Answerer, Batch, Request
 from swiftlet.web.logs import get_logger
 
 MAX_STREAMS = 4096
-"""Streams that are open at a time; replicators beyond it are told to ask by HTTP requests later."""
+"""Streams that are open at a time; replicators beyond it are told to come later."""
 _FIRST_S = 10.0
 """Seconds for a peer to say what proves that it has the key."""
 _END_S = 5.0
@@ -74,7 +74,7 @@ class SyncEndpoint:
             if self._key is not None:
                 self._key.check(*signed_parts(request))
             if len(self._open) >= MAX_STREAMS:
-                raise NodeBusy(f"{len(self._open)} sync streams are open; ask without one")
+                raise NodeBusy(f"{len(self._open)} sync streams are open, which is the limit")
         except SwiftletError as error:
             return error_answer(error)
         socket, _ = await open_socket(request, sync_wire.MAX_MESSAGE)

@@ -150,8 +150,8 @@ class NodeClient:
         finally:
             finish(response)
 
-    async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse | None:
-        """A WebSocket to a node; None when there is no such thing there; NodeError in its kinds."""
+    async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket to a node; NodeError in its kinds, also from a server that has none at `target`."""
         headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if self._key is not None:
             headers[SIGNATURE_HEADER] = self._key.sign("GET", headers["Host"], target)
@@ -167,9 +167,7 @@ class NodeClient:
                     server_hostname=PEER_NAME,
                 )
             except aiohttp.WSServerHandshakeError as error:
-                if error.status == 404:
-                    return None
-                raise NodeError(f"{device.address} refused a WebSocket with {error.status}") from error
+                raise NodeError(f"{device.address} refused a WebSocket at {target} with {error.status}") from error
         self._answered[device.host, device.port] = time.monotonic()
         return socket
 

@@ -36,8 +36,7 @@ from swiftlet.transport.http_databases import HttpDatabases
 from swiftlet.transport.http_databases import database_path as _sync
 from swiftlet.transport.http_policies import HttpPolicies
 from swiftlet.transport.http_shards import HttpShards
-from swiftlet.transport.node_streams import NoStreams
-from swiftlet.transport.row_streams import RowStreams
+from swiftlet.transport.row_streams import RowStreams, TooLarge
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
@@ -177,7 +176,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         """See `ListingTransport.bring_rows`."""
         try:
             return await self._streams.bring(device, partition, account, container, rows, later)
-        except NoStreams:
+        except TooLarge:
             await self.update_rows(device, partition, account, container, rows)
             return None
 

@@ -34,15 +34,12 @@ from swiftlet.transport.http_client import (
     read_body,
     refusal,
 )
-from swiftlet.transport.node_streams import NoStreams
 from swiftlet.transport.object_messages import (
     HEAD_QUERY,
     JUDGE,
-    MAX_SYNC_MESSAGE,
     PROVED_QUERY,
     REMOVE,
     STREAM_QUERY,
-    SYNC,
     delete_json,
     device_path,
     entry_from,
@@ -59,7 +56,7 @@ from swiftlet.transport.object_messages import (
     verdict_json,
 )
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.sync_streams import WITHOUT_STREAM, SyncStreams
+from swiftlet.transport.sync_streams import SyncStreams
 from swiftlet.transport.wire import (
     END_OF_DATA,
     LENGTH_SIZE,
@@ -228,25 +225,15 @@ class HttpObjectTransport:
         return _parse(device, lambda: pending_from(json_object(answer)))
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session; NodeError from a server that knows none.
-
-        Over the stream to its server; a server without streams, of an earlier version, gets a request of its own.
-        """
-        try:
-            return await self._streams.ask(device, sync_wire.QUESTION, message)
-        except NoStreams:
-            WITHOUT_STREAM.inc()
-        target = device_path(device.device, SYNC)
-        return await self._client.call(
-            device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
-        )
+        """The answer to a question of a sync session, over the stream to the device's server."""
+        return await self._streams.ask(device, sync_wire.QUESTION, message)
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects; NoStreams from a server that has no streams."""
+        """Copies of many objects, over the stream."""
         return await self._streams.ask(device, sync_wire.READ, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Have a device take copies; NoStreams from a server that has no streams."""
+        """Have a device take copies, over the stream."""
         return await self._streams.ask(device, sync_wire.WRITE, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:

@@ -1,28 +1,28 @@
 """One long-lived WebSocket to each node, opened when it is first needed and anew once it has ended.
 
-Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may not know such streams (an older version):
-that is remembered for a while. Opening may fail in all ways that a request may, for everybody who waits for it.
+Fault model: as with HTTP, see `swiftlet.transport.http_client`. Opening may fail in all ways that a request may, for
+everybody who waits for it; each failure is counted, and the next request tries again. There is no other way for what
+goes over streams: a server that refuses them has failed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 import aiohttp
+from prometheus_client import Counter
 
 from swiftlet.errors import NodeError
 from swiftlet.ring.model import Device
 from swiftlet.transport.http_client import NodeClient
 
-WITHOUT_S = 60.0
-"""How long a server that has no streams is not asked for one again."""
-
-
-class NoStreams(NodeError):
-    """The server has no such streams, or what is to be said does not fit: for HTTP's part, not for callers."""
+NOT_OPENED = Counter(
+    "swiftlet_streams_not_opened_total",
+    "Streams to other servers that could not be opened: /v1/rows for listing rows, /v1/sync for replicators' requests.",
+    ["path"],
+)
 
 
 class Stream(Protocol):
@@ -52,22 +52,17 @@ class NodeStreams(Generic[S]):
         path: str,
         max_message: int,
         begin: Begin[S],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`client` is closed by its owner, after this. Messages that come have up to `max_message` bytes."""
         self._client = client
         self._path = path
         self._max_message = max_message
         self._begin = begin
-        self._clock = clock
         self._streams: dict[tuple[str, int], asyncio.Task[S]] = {}
-        self._without: dict[tuple[str, int], float] = {}
 
     async def to(self, device: Device) -> tuple[S, bool]:
-        """A stream to the device's server, and whether it was opened just now; NodeError, NoStreams."""
+        """A stream to the device's server, and whether it was opened just now; NodeError."""
         node = device.host, device.port
-        if self._without.get(node, 0.0) > self._clock():
-            raise NoStreams(f"{device.address} has no streams at {self._path}")
         opening = self._streams.get(node)
         if opening is not None and opening.done():
             if not opening.cancelled() and opening.exception() is None and not opening.result().ended:
@@ -78,17 +73,12 @@ class NodeStreams(Generic[S]):
         return await asyncio.shield(opening), True
 
     async def _open(self, device: Device) -> S:
-        node = device.host, device.port
         try:
-            socket = await self._client.socket(device, self._path, self._max_message)
-            if socket is not None:
-                return await self._begin(device, socket)
+            return await self._begin(device, await self._client.socket(device, self._path, self._max_message))
         except NodeError:
-            self._streams.pop(node, None)
+            NOT_OPENED.labels(self._path).inc()
+            self._streams.pop((device.host, device.port), None)
             raise
-        self._streams.pop(node, None)
-        self._without[node] = self._clock() + WITHOUT_S
-        raise NoStreams(f"{device.address} has no streams at {self._path}")
 
     async def close(self) -> None:
         """End all of them."""

@@ -25,12 +25,11 @@ HEAD_QUERY = "head"
 PROVED_QUERY = "proved"
 """`GET <object>?proved=1` is answered Unproved while the partition is in doubt."""
 REMOVE = "remove"
+"""`POST <object>/remove` forgets a handoff copy."""
 JUDGE = "judge"
 """`POST <device>/judge` says what a device has missed and what is proved."""
-SYNC = "sync"
 MAX_SYNC_MESSAGE = 1 << 20
 """Bytes of a sync session's question, and of its answer."""
-"""`POST <object>/remove` forgets a handoff copy."""
 STREAM_QUERY = "stream"
 """`PUT <object>?stream=1` is answered READY_STATUS before its data is sent."""
 READY_STATUS = 200

@@ -1,8 +1,7 @@
 """Rows to container servers over streams: one WebSocket to each server, whatever gathers while none is free to send.
 
 An update goes out at once when nothing of this stream is unanswered; otherwise it waits for the next answer, or for
-`HOLD_S`, so that updates of many containers share a message. A server that has no streams (of an older version) is
-sent HTTP requests.
+`HOLD_S`, so that updates of many containers share a message. An update that is too large for a message is for requests.
 
 Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may also keep a connection open and answer
 nothing: an update that was not answered in time ends the stream if nothing else was answered since. What the server
@@ -26,7 +25,7 @@ from swiftlet.model import ObjectRow
 from swiftlet.ring.model import Device
 from swiftlet.transport import row_wire
 from swiftlet.transport.http_client import NodeClient
-from swiftlet.transport.node_streams import NodeStreams, NoStreams
+from swiftlet.transport.node_streams import NodeStreams
 from swiftlet.transport.row_wire import Answers, Update
 from swiftlet.transport.signing import authority
 from swiftlet.transport.wire import WireError
@@ -34,6 +33,10 @@ from swiftlet.transport.wire import WireError
 T = TypeVar("T")
 HOLD_S = 0.002
 """How long an update waits at most for others to go with."""
+
+
+class TooLarge(Exception):
+    """An update does not fit into a message: `HttpListingTransport` sends it by requests, which split it."""
 
 
 @dataclass(slots=True)
@@ -72,12 +75,12 @@ class RowStreams:
         """`client` is closed by its owner, after this."""
         self._client = client
         self._clock = clock
-        self._streams = NodeStreams(client, row_wire.PATH, row_wire.MAX_MESSAGE, self._begin, clock)
+        self._streams = NodeStreams(client, row_wire.PATH, row_wire.MAX_MESSAGE, self._begin)
 
     async def bring(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """See `ListingTransport.bring_rows`; NoStreams when the server has none, or when there is too much to send."""
+        """See `ListingTransport.bring_rows`; TooLarge."""
         stream, fresh = await self._streams.to(device)
         update = Update(next(stream.numbers), device.device, partition, account, container, later, rows)
         try:
@@ -105,7 +108,7 @@ class RowStreams:
     async def _send(self, device: Device, stream: _Stream, update: Update) -> asyncio.Future[None] | None:
         body = row_wire.update_bytes(update)
         if len(body) > row_wire.SENT_BYTES:
-            raise NoStreams("an update is too large for a message")
+            raise TooLarge
         if stream.ended:
             raise NodeUnreachable(f"{device.address} has ended its row stream")
         taken: asyncio.Future[asyncio.Future[None] | None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,6 @@
 """Requests of replicators over sync streams: one WebSocket to each server, many requests on it at a time.
 
-What is asked in the same moment goes out in one message; answers come in any order. A server that has no streams (of an
-older version) is asked by HTTP requests.
+What is asked in the same moment goes out in one message; answers come in any order.
 
 Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may keep a connection open and answer nothing:
 a request that was not answered in time fails, and ends the stream if nothing else was answered since. A stream that
@@ -19,20 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import aiohttp
-from prometheus_client import Counter
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.transport import sync_wire
 from swiftlet.transport.http_client import HttpSettings, NodeClient, node_errors
-from swiftlet.transport.node_streams import NodeStreams, NoStreams
+from swiftlet.transport.node_streams import NodeStreams
 from swiftlet.transport.sync_wire import Answer, Asker, Request
 from swiftlet.transport.wire import WireError
 
-WITHOUT_STREAM = Counter(
-    "swiftlet_sync_without_stream_total",
-    "Questions of replicators asked by HTTP requests, because a server has no sync streams (an earlier version).",
-)
 MAX_WAITING = 8192
 """Requests that wait to be sent, to one server."""
 
@@ -202,12 +196,12 @@ class SyncStreams:
         self._client = client
         self._path = path
         self._clock = clock
-        self._nodes = NodeStreams(client, path, sync_wire.MAX_MESSAGE, self._begin, clock)
+        self._nodes = NodeStreams(client, path, sync_wire.MAX_MESSAGE, self._begin)
 
     async def ask(self, device: Device, kind: int, payload: bytes) -> bytes:
-        """The answer to a request; NodeError in its kinds, the server's refusal, NoStreams when the server has none."""
+        """The answer to a request; NodeError in its kinds, or what the server refused it with."""
         if len(payload) > sync_wire.MAX_PAYLOAD:
-            raise NoStreams(f"{len(payload)} bytes are more than a request's {sync_wire.MAX_PAYLOAD}")
+            raise NodeError(f"{len(payload)} bytes are more than a request's {sync_wire.MAX_PAYLOAD}")
         request = Request(kind, payload)
         stream, fresh = await self._nodes.to(device)
         try:

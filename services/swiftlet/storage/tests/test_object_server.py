@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import resource
 import threading
 import time
@@ -51,11 +50,12 @@ from swiftlet.sync.session.messages import (
 )
 from swiftlet.sync.session.roots import over
 from swiftlet.timestamp import Timestamp
+from swiftlet.transport import sync_wire
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
-from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE, footer_json, object_path, put_json
+from swiftlet.transport.node_streams import NOT_OPENED
+from swiftlet.transport.object_messages import footer_json, object_path, put_json
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.sync_streams import WITHOUT_STREAM
 from swiftlet.transport.wire import END_OF_DATA, MAX_DATA_FRAME, frame, json_bytes, length_prefix
 
 KEY = ClusterKey(b"the cluster's key")
@@ -282,11 +282,8 @@ async def test_a_question_of_a_session_is_answered_if_it_is_signed_short_and_mak
         for bad in (b"", b"\x02" + compare(over(roots))[1:], encode(Equal(0, 1))):
             with pytest.raises(NodeError):
                 await ask(served.device, bad)
-        url = f"http://127.0.0.1:{served.device.port}/v1/objects/d1/sync"
-        too_long = io.BytesIO(bytes(MAX_SYNC_MESSAGE + 1))
-        async with aiohttp.ClientSession() as session, session.post(url, data=too_long) as response:
-            assert response.status == 400
-            assert "over the limit of 1048576 bytes" in await response.text()
+        with pytest.raises(NodeError, match="1048577 bytes are more than a request's 1048576"):
+            await ask(served.device, bytes(sync_wire.MAX_PAYLOAD + 1))
         with pytest.raises(DeviceFailed, match="d9"):
             await ask(replace(served.device, device="d9"), compare(over(roots)))
     async with serving(tmp_path, key=KEY, client_key=ClusterKey(b"another key")) as served:
@@ -294,7 +291,7 @@ async def test_a_question_of_a_session_is_answered_if_it_is_signed_short_and_mak
             await served.transport.ask(served.device, compare(over(roots)))
 
 
-async def test_a_server_without_streams_is_asked_by_requests_and_gives_no_copies(tmp_path: Path) -> None:
+async def test_a_server_without_streams_has_failed_and_answers_other_requests(tmp_path: Path) -> None:
     server = ObjectServer({"d1": MemoryStore()}, {"d1": Outbox(tmp_path)}, RowRecorder(), key=KEY)
     app = web.Application(client_max_size=0)
     app.add_routes(server.routes())
@@ -303,13 +300,19 @@ async def test_a_server_without_streams_is_asked_by_requests_and_gives_no_copies
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     device = Device(0, "one", "127.0.0.1", runner.addresses[0][1], "d1", "r1", "z1", "n1", 1.0)
     transport = HttpObjectTransport(HttpSettings(connect_timeout_s=30.0), KEY)
-    before = WITHOUT_STREAM._value.get()
+    counter = NOT_OPENED.labels(sync_wire.PATH)
+    before = counter._value.get()
     try:
         empty = over([sethash.root({})] * 2)
-        assert decode_reply(await transport.ask(device, encode(Compare(0, 7, (3, 4), empty)))) == Equal(0, UNKNOWN_RING)
-        assert WITHOUT_STREAM._value.get() == before + 1
-        with pytest.raises(NodeError, match="no streams"):
-            await transport.read_copies(device, b"\0")
+        for asking in (
+            transport.ask(device, encode(Compare(0, 7, (3, 4), empty))),
+            transport.read_copies(device, b"\0"),
+            transport.take_copies(device, b"\0"),
+        ):
+            with pytest.raises(NodeError, match="refused a WebSocket at /v1/sync with 404"):
+                await asking
+        assert counter._value.get() == before + 3
+        assert await transport.policies(device) == []
     finally:
         await transport.close()
         await runner.cleanup()

@@ -1,4 +1,4 @@
-"""Row streams over real connections: many updates at once, refusals, garbage, ends, and servers that have none.
+"""Row streams over real connections: many updates at once, refusals, garbage, ends, and servers that refuse them.
 
 What a transport does with rows in general is in the conformance suite.
 """
@@ -25,6 +25,7 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport import row_wire
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.node_streams import NOT_OPENED
 from swiftlet.transport.row_wire import Update
 from swiftlet.transport.signing import ClusterKey
 
@@ -250,10 +251,15 @@ async def asked(server: Server, times: int = 1, **settings: float) -> list[objec
         await server.server.close()
 
 
-async def test_a_server_without_streams_is_sent_requests() -> None:
+async def test_a_server_that_refuses_streams_has_failed_and_is_sent_no_requests_instead() -> None:
     server = Server(None)
-    assert await asked(server, 3) == [None, None, None]
-    assert server.posted == 3
+    counter = NOT_OPENED.labels(row_wire.PATH)
+    before = counter._value.get()
+    found = await asked(server, 3)
+    assert [str(one).partition(" ")[2] for one in found] == ["refused a WebSocket at /v1/rows with 404"] * 3
+    assert {type(one) for one in found} == {NodeError}
+    assert server.posted == 0
+    assert counter._value.get() == before + 3
 
 
 async def test_too_much_for_a_message_goes_as_requests(cluster: ListingCluster) -> None:

@@ -1,4 +1,4 @@
-"""Sync streams over real connections: many requests at once, refusals, garbage, ends, and servers that have none."""
+"""Sync streams over real connections: many requests at once, refusals, garbage, ends, and servers that refuse them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swiftlet.storage import sync_stream
 from swiftlet.storage.sync_stream import Responder, SyncEndpoint, one_by_one
 from swiftlet.transport import sync_streams, sync_wire
 from swiftlet.transport.http_client import HttpSettings, NodeClient
-from swiftlet.transport.node_streams import NoStreams
+from swiftlet.transport.node_streams import NOT_OPENED
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.sync_streams import SyncStreams
 from swiftlet.transport.sync_wire import Answer, Answerer, Asker, Request
@@ -133,26 +133,30 @@ async def test_a_bug_is_an_error_of_that_message_alone() -> None:
         assert await streams.ask(DEVICE, 1, b"x") == b"d0:x"
 
 
-async def test_a_server_without_streams_is_not_asked_again_at_once() -> None:
-    asked = 0
+async def test_a_server_that_refuses_streams_has_failed_and_is_asked_again_by_the_next_request() -> None:
+    refusals = [404, 405, 501]
 
-    async def absent(request: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        raise web.HTTPNotFound
+    async def some_refused(request: web.Request) -> web.StreamResponse:
+        if refusals:
+            return web.Response(status=refusals.pop(0))
+        return await SyncEndpoint(KEY, one_by_one(echo)).handle(request)
 
     app = web.Application()
-    app.router.add_get(sync_wire.PATH, absent)
+    app.router.add_get(sync_wire.PATH, some_refused)
+    counter = NOT_OPENED.labels(sync_wire.PATH)
+    before = counter._value.get()
     async with served(app) as streams:
-        for _ in range(3):
-            with pytest.raises(NoStreams):
+        for status in (404, 405, 501):
+            with pytest.raises(NodeError, match=f"refused a WebSocket at {sync_wire.PATH} with {status}"):
                 await streams.ask(DEVICE, 1, b"x")
-    assert asked == 1
+        assert counter._value.get() == before + 3
+        assert await streams.ask(DEVICE, 1, b"x") == b"d0:x"
+    assert counter._value.get() == before + 3
 
 
-async def test_what_is_too_large_is_for_another_way() -> None:
+async def test_what_is_too_large_is_refused_and_the_stream_goes_on() -> None:
     async with served(application()) as streams:
-        with pytest.raises(NoStreams):
+        with pytest.raises(NodeError, match="more than a request's"):
             await streams.ask(DEVICE, 1, bytes(sync_wire.MAX_PAYLOAD + 1))
         assert len(await streams.ask(DEVICE, 1, bytes(sync_wire.MAX_PAYLOAD - 3))) == sync_wire.MAX_PAYLOAD
         with pytest.raises(NodeError, match="more than"):
