@@ -8,9 +8,9 @@ native port is looked at again beside the requests, after pauses that grow to a 
 
 Fault model: a peer may have no native port (its stores are not native, or the port is taken), lose it or get it while
 we run, or be gone altogether, which both transports notice. A request that was *not sent*, because there is no native
-connection, is made over HTTP. One that may have been sent is never made again, although all of them could be: PUT, POST,
-DELETE, REMOVE and settling are idempotent by their timestamps, reads are anyway; but a second DELETE or REMOVE answers
-differently from the first one, and the layer above has other replicas to turn to.
+connection, is made over HTTP. One that may have been sent is never made a second time, although all of them could be:
+PUT, POST, DELETE, REMOVE and settling are idempotent by their timestamps, reads are anyway; but a second DELETE or
+REMOVE answers differently from the first one, and the layer above has other replicas to turn to.
 """
 
 from __future__ import annotations
