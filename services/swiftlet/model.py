@@ -239,7 +239,7 @@ class AccountInfo:
     bytes_used: int
     metadata: Mapping[str, str]
     policies: Mapping[int, Amounts] = field(default_factory=dict)
-    """Of them, by storage policy; only those that have containers, and none from servers of older versions."""
+    """Of them, by storage policy; only those that have containers."""
 
 
 @dataclass(frozen=True, slots=True)

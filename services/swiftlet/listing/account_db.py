@@ -62,11 +62,6 @@ class AccountDb(Database[ContainerRow]):
         """See `sethash.term`."""
         return sethash.term(self.unpack(row))
 
-    def begin(self) -> None:
-        """See `Database.begin`; totals by policy are kept from the first transaction on."""
-        super().begin()
-        policy_totals.ensure(self.connection)
-
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> bool:
         """Create or update; True when created. Superseded by a later deletion, TooMuchMetadata."""
         return self._put(timestamp, metadata, 0, bounds)

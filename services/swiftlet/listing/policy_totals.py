@@ -1,8 +1,7 @@
 """What an account holds by storage policy: a table that triggers keep, in the transactions that change its rows.
 
-Counting the rows would read all of them for each HEAD of the account. The triggers are in the file, so that programs
-that know nothing of the table keep it right, too; a database of such a program gets it with its next transaction, and
-its rows are counted until then.
+Counting the rows would read all of them for each HEAD of the account. Table and triggers are a part of the schema of an
+account's database.
 
 Rows come by INSERT OR REPLACE, which runs no DELETE trigger for the row that is replaced: that one is taken off before.
 Statements in a trigger take over OR REPLACE from the statement that fired it, hence no conflicts in here.
@@ -17,59 +16,41 @@ from swiftlet.model import Amounts
 
 MAX_POLICIES = 256
 """Policies that are told of."""
-_TABLE = """
+SCHEMA = """
 CREATE TABLE policy_total (
     policy INTEGER NOT NULL PRIMARY KEY,
     containers INTEGER NOT NULL,
     objects INTEGER NOT NULL,
     bytes INTEGER NOT NULL
-) STRICT
+) STRICT;
+CREATE TRIGGER policy_replaced BEFORE INSERT ON live
+BEGIN
+    UPDATE policy_total SET containers = containers - 1, objects = objects - before.object_count,
+        bytes = bytes - before.bytes_used
+    FROM (SELECT policy, object_count, bytes_used FROM live WHERE name = NEW.name) AS before
+    WHERE policy_total.policy = before.policy;
+END;
+CREATE TRIGGER policy_inserted AFTER INSERT ON live
+BEGIN
+    INSERT INTO policy_total SELECT NEW.policy, 0, 0, 0
+        WHERE NOT EXISTS (SELECT 1 FROM policy_total WHERE policy = NEW.policy);
+    UPDATE policy_total SET containers = containers + 1, objects = objects + NEW.object_count,
+        bytes = bytes + NEW.bytes_used
+    WHERE policy = NEW.policy;
+END;
+CREATE TRIGGER policy_deleted AFTER DELETE ON live
+BEGIN
+    UPDATE policy_total SET containers = containers - 1, objects = objects - OLD.object_count,
+        bytes = bytes - OLD.bytes_used
+    WHERE policy = OLD.policy;
+END;
 """
+"""The table and what keeps it, behind the tables of rows."""
 _COUNT = "SELECT policy, COUNT(*), SUM(object_count), SUM(bytes_used) FROM live GROUP BY policy ORDER BY policy"
-_TRIGGERS = (
-    """
-    CREATE TRIGGER policy_replaced BEFORE INSERT ON live
-    BEGIN
-        UPDATE policy_total SET containers = containers - 1, objects = objects - before.object_count,
-            bytes = bytes - before.bytes_used
-        FROM (SELECT policy, object_count, bytes_used FROM live WHERE name = NEW.name) AS before
-        WHERE policy_total.policy = before.policy;
-    END
-    """,
-    """
-    CREATE TRIGGER policy_inserted AFTER INSERT ON live
-    BEGIN
-        INSERT INTO policy_total SELECT NEW.policy, 0, 0, 0
-            WHERE NOT EXISTS (SELECT 1 FROM policy_total WHERE policy = NEW.policy);
-        UPDATE policy_total SET containers = containers + 1, objects = objects + NEW.object_count,
-            bytes = bytes + NEW.bytes_used
-        WHERE policy = NEW.policy;
-    END
-    """,
-    """
-    CREATE TRIGGER policy_deleted AFTER DELETE ON live
-    BEGIN
-        UPDATE policy_total SET containers = containers - 1, objects = objects - OLD.object_count,
-            bytes = bytes - OLD.bytes_used
-        WHERE policy = OLD.policy;
-    END
-    """,
-)
-
-
-def ensure(connection: sqlite3.Connection) -> None:
-    """Make and fill the table, if it is not there; within a transaction."""
-    if not _is_there(connection):
-        connection.execute(_TABLE)
-        connection.execute(f"INSERT INTO policy_total {_COUNT}")
-        for trigger in _TRIGGERS:
-            connection.execute(trigger)
 
 
 def read(connection: sqlite3.Connection) -> dict[int, Amounts]:
     """Containers, objects and bytes by policy, of those that have containers."""
-    if not _is_there(connection):
-        return dict(list(count(connection).items())[:MAX_POLICIES])
     found = connection.execute(
         "SELECT policy, containers, objects, bytes FROM policy_total WHERE containers > 0 ORDER BY policy LIMIT ?",
         (MAX_POLICIES,),
@@ -83,9 +64,9 @@ def count(connection: sqlite3.Connection) -> dict[int, Amounts]:
 
 
 def agree(connection: sqlite3.Connection) -> bool:
-    """Whether the table, if it is there, is what the rows add up to; reads them all."""
+    """Whether the table is there and is what the rows add up to; reads them all."""
     if not _is_there(connection):
-        return True
+        return False
     found = connection.execute("SELECT policy, containers, objects, bytes FROM policy_total")
     told: Mapping[int, Amounts] = {policy: Amounts(*counts) for policy, *counts in found}
     return {policy: amounts for policy, amounts in told.items() if amounts != Amounts()} == count(connection)

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from swiftlet.errors import StoreFormatError
+from swiftlet.listing import policy_totals
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.model import DatabaseKind, DatabaseName
 from swiftlet.timestamp import NONCE_BITS, Timestamp
@@ -91,7 +92,7 @@ CREATE INDEX marker_age ON marker ({age});
 
 _SCHEMAS = {
     DatabaseKind.CONTAINER: _COMMON + _rows(_OBJECT_COLUMNS, "timestamp"),
-    DatabaseKind.ACCOUNT: _COMMON + _rows(_CONTAINER_COLUMNS, "delete_timestamp"),
+    DatabaseKind.ACCOUNT: _COMMON + _rows(_CONTAINER_COLUMNS, "delete_timestamp") + policy_totals.SCHEMA,
 }
 
 

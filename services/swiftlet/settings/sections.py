@@ -574,8 +574,7 @@ class ContainerSection(NodeTimeouts):
         le=1_000_000_000,
         description="Objects in one container's database beyond which it is split into ranges of names, each in a "
         "database of its own on other devices; the same on all container servers. 0: containers are never split, and "
-        "those that were split stay so. Programs from before this setting can't read a container that was split; "
-        "nothing is split while one of its holders runs such a program.",
+        "those that were split stay so. Nothing is split while one of its holders is away.",
     )
     shard_takeover_s: Seconds = Field(
         default=60.0,

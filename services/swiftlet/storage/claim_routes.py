@@ -47,35 +47,32 @@ class ClaimRoutes:
             for device, store in stores.items()
         }
 
-    async def take_claim(self, request: web.Request, fields: Answer) -> Answer:
-        """`excess`: null, or why the claim is refused."""
+    async def take_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to `claims`, each with `excess`: null, or why the claim is refused."""
+        return await _many(self._take, request, fields)
+
+    async def settle_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to `claims`, each with `listed` and `reported`."""
+        return await _many(self._settle, request, fields)
+
+    async def cancel_claims(self, request: web.Request, fields: Answer) -> Answer:
+        """`answers` to `claims`, each empty."""
+        return await _many(self._cancel, request, fields)
+
+    async def _take(self, request: web.Request, fields: Answer) -> Answer:
         claim, bounds, life_s = claims_wire.claim_from_wire(fields)
         excess = await self._of(request).take(*_place(request), claim, bounds, life_s)
         return claims_wire.excess_to_wire(excess)
 
-    async def settle_claim(self, request: web.Request, fields: Answer) -> Answer:
-        """`listed` and `reported`."""
+    async def _settle(self, request: web.Request, fields: Answer) -> Answer:
         row = checked_name(fields.get("row"), "the row's name")
         id, stamp, report = claims_wire.claim_id(fields), timestamp(fields, "timestamp"), flag(fields, "report")
         partition, name = _place(request)
         return asdict(await self._of(request).settle(partition, name, id, row, stamp, report))
 
-    async def cancel_claim(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+    async def _cancel(self, request: web.Request, fields: Answer) -> Answer:
         await self._of(request).cancel(*_place(request), claims_wire.claim_id(fields))
         return {}
-
-    async def take_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to several `claims`, each as alone."""
-        return await _many(self.take_claim, request, fields)
-
-    async def settle_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to several `claims`, each as alone."""
-        return await _many(self.settle_claim, request, fields)
-
-    async def cancel_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to several `claims`, each as alone."""
-        return await _many(self.cancel_claim, request, fields)
 
     def _of(self, request: web.Request) -> Claims:
         device = request.match_info["device"]

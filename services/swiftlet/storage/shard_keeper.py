@@ -264,8 +264,7 @@ class ShardKeeper:
     async def _understood(self, id: DatabaseId, name: DatabaseName, point: str) -> None:
         """Errors unless all holders of the container, and of the new shard, answer requests about shards.
 
-        A program from before shards refuses such a request as one that it does not know (NodeError); one that knows it
-        and has no such database says NotFound.
+        A holder of the new shard that has no such database yet says NotFound.
         """
         transport = self._replicas.transport
         partition, holders = self._replicas.shard_holders(id, name, point)

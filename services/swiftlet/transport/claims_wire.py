@@ -66,7 +66,7 @@ def settled_from_wire(fields: Mapping[str, Any]) -> Settled:
 
 
 def many_to_wire(requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several requests of one kind in one message."""
+    """Requests of one kind in one message."""
     return {"claims": list(requests)}
 
 
@@ -81,7 +81,7 @@ def many_from_wire(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def answers_to_wire(answers: Sequence[dict[str, Any] | SwiftletError]) -> dict[str, Any]:
-    """The answers, errors among them as in answers of their own: `[status, fields]` each."""
+    """The answers, errors among them: `[status, fields]` each."""
     return {"answers": [error_to_wire(one) if isinstance(one, SwiftletError) else (200, one) for one in answers]}
 
 

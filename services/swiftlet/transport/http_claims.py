@@ -43,14 +43,12 @@ class HttpClaims(ABC):
     async def _send_claims(
         self, place: _Place, bodies: Sequence[dict[str, Any]]
     ) -> Sequence[dict[str, Any] | SwiftletError]:
-        """One message: as it is if there is but one request, which servers of older versions know, too."""
+        """One message with all of them, and the answer to each."""
         device, partition, name, below = place
         kind = "accounts" if name.container is None else "containers"
         path = f"/v1/{kind}/{device.device}/{partition}/claims{below}"
         query = {"account": name.account, "container": name.container}
-        if len(bodies) == 1:
-            return [await self._call(device, "POST", path, query, bodies[0])]
-        answer = await self._call(device, "POST", f"{path}/many", query, wire.many_to_wire(bodies))
+        answer = await self._call(device, "POST", path, query, wire.many_to_wire(bodies))
         with well_formed(device):
             return wire.answers_from_wire(answer, len(bodies))
 

@@ -1,7 +1,6 @@
 """What container servers do for the rounds of replicators over HTTP: their part of `ListingSyncTransport`.
 
-Fault model: as in `swiftlet.transport.http_listing`; a server of a version before answers that it knows no such
-request, which is a NodeError.
+Fault model: as in `swiftlet.transport.http_listing`.
 """
 
 from __future__ import annotations

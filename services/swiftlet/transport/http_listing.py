@@ -151,7 +151,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def list_text(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """See `ListingTransport.list_text`. A server of an older version does not know of it and answers with rows."""
+        """See `ListingTransport.list_text`."""
         names = {"account": account, "container": container}
         fields = wire.query_text({**names, **wire.listing_query_to_wire(query), wire.FORM: form.value})
         target = f"/v1/containers/{device.device}/{partition}/listing?{fields}"

@@ -1,7 +1,6 @@
 """Which containers of a storage policy a container server has, over HTTP.
 
-Fault model: as in `swiftlet.transport.http_listing`; a server of a version before answers that it knows no such
-request, which is a NodeError.
+Fault model: as in `swiftlet.transport.http_listing`.
 """
 
 from __future__ import annotations

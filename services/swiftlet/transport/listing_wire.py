@@ -244,7 +244,7 @@ def account_info_from_wire(fields: Mapping[str, Any]) -> AccountInfo:
         object_count=number(fields, "object_count"),
         bytes_used=number(fields, "bytes_used"),
         metadata=texts(fields, "metadata"),
-        policies=_totals_by_policy(fields) if "policies" in fields else {},
+        policies=_totals_by_policy(fields),
     )
 
 
@@ -288,11 +288,13 @@ def listing_query_from_wire(fields: Mapping[str, str]) -> ListingQuery:
 
 
 def form_from_wire(fields: Mapping[str, str]) -> PageForm | None:
-    """The form of text that a page is asked for in; None for rows, also where the form is not known."""
+    """The form of text that a page is asked for in; None for rows. WireError."""
+    if FORM not in fields:
+        return None
     try:
         return PageForm(fields[FORM])
-    except (KeyError, ValueError):
-        return None
+    except ValueError as error:
+        raise WireError(f"{FORM} {fields[FORM]!r} is no form of a page") from error
 
 
 def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:

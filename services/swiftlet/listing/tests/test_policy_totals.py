@@ -11,6 +11,7 @@ import pytest
 from swiftlet.errors import StoreFormatError
 from swiftlet.listing import policy_totals
 from swiftlet.listing.account_db import AccountDb
+from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.schema import create_database, open_database
@@ -82,24 +83,19 @@ def test_any_history_adds_up(database: AccountDb, seed: int) -> None:
     database.verify()
 
 
-def test_a_database_of_an_older_program(database: AccountDb) -> None:
-    update(database, row("c", 0, 1, 10), row("d", 1, 2, 20))
-    for name in ("replaced", "inserted", "deleted"):
-        database.connection.execute(f"DROP TRIGGER policy_{name}")
-    database.connection.execute("DROP TABLE policy_total")
-    # Counted until the next transaction.
-    assert database.info().policies == {0: Amounts(1, 1, 10), 1: Amounts(1, 2, 20)}
-    update(database, row("e", 1, 5, 50))
-    found = database.connection.execute("SELECT * FROM policy_total ORDER BY policy").fetchall()
-    assert found == [(0, 1, 1, 10), (1, 2, 7, 70)]
-    # A program that knows nothing of the table writes as it always did: other connection, no `ensure`.
-    [[_, _, path]] = database.connection.execute("PRAGMA database_list")
-    older = sqlite3.connect(path, isolation_level=None)
-    columns = older.execute("SELECT * FROM live WHERE name = 'e'").fetchone()
-    older.execute(f"INSERT OR REPLACE INTO live VALUES ({', '.join('?' * len(columns))})", ("e", *columns[1:]))
-    older.execute("DELETE FROM live WHERE name = 'c'")
-    older.close()
-    assert database.info().policies == {1: Amounts(2, 7, 70)}
+def test_a_new_account_has_totals_and_none_of_them_counts_anything(database: AccountDb) -> None:
+    assert policy_totals.read(database.connection) == {}
+    assert policy_totals.agree(database.connection)
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE policy_total SET objects = 7", "DELETE FROM policy_total", "DROP TABLE policy_total"]
+)
+def test_totals_that_are_wrong_or_missing_are_damage(database: AccountDb, damage: str) -> None:
+    update(database, row("c", 0, 1, 10))
+    database.connection.execute(damage)
+    with pytest.raises(DamagedDatabase, match="by policy"):
+        database.verify()
 
 
 async def test_totals_that_are_damaged_are_found(tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from swiftlet.errors import (
     Unauthorized,
 )
 from swiftlet.model import AccountInfo, Amounts
+from swiftlet.peers import PageForm
 from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.storage.object_put import parse_small
 from swiftlet.store.conformance import at, footer_of
 from swiftlet.transport import signing
-from swiftlet.transport.listing_wire import account_info_from_wire, account_info_to_wire
+from swiftlet.transport.listing_wire import account_info_from_wire, account_info_to_wire, form_from_wire
 from swiftlet.transport.object_messages import (
     delete_from,
     entry_from,
@@ -243,6 +244,13 @@ def test_totals_by_policy_of_another_shape(policies: object) -> None:
     assert account_info_from_wire(fields).policies == {0: Amounts(1, 2, 3)}
     with pytest.raises(WireError):
         account_info_from_wire({**fields, "policies": policies})
-    # A server of an older version knows nothing of them.
     del fields["policies"]
-    assert account_info_from_wire(fields).policies == {}
+    with pytest.raises(WireError, match="policies"):
+        account_info_from_wire(fields)
+
+
+def test_a_form_of_pages_that_is_not_known_is_refused() -> None:
+    assert form_from_wire({}) is None
+    assert form_from_wire({"form": "json"}) is PageForm.JSON
+    with pytest.raises(WireError, match="'xml' is no form"):
+        form_from_wire({"form": "xml"})
