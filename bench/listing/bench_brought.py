@@ -27,7 +27,7 @@ from pathlib import Path as Directory
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import RowFate, WriteReply
+from swiftlet.peers import RowOutcome, WriteReply
 from swiftlet.placement import metrics
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
@@ -101,7 +101,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
             stamp = clock.next()
             delivery = router.delivery(path, ObjectKey(0, 0, b"d" * 16), stamp, 3)
             for slot, device in enumerate(rings.devices):
-                delivery.replied(slot, device, WriteReply(RowFate.OWED))
+                delivery.replied(slot, device, WriteReply(RowOutcome.OWED))
             begun = time.perf_counter()
             assert not await delivery.finish(ObjectRow(path.obj or "", stamp, 10240, "0" * 32, "image/jpeg"))
             latencies.append((time.perf_counter() - begun) * 1000)

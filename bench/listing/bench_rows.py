@@ -25,7 +25,7 @@ from aiohttp.test_utils import TestServer
 
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import ListingTransport, RowFate, RowUpdate
+from swiftlet.peers import ListingTransport, RowOutcome, RowUpdate
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
 from swiftlet.ring.model import Device
@@ -70,7 +70,7 @@ class BringingServers(MemoryObjectTransport):
         row: RowUpdate | None,
         listed: Callable[[RowUpdate], ObjectRow],
         post: bool = False,
-    ) -> RowFate:
+    ) -> RowOutcome:
         return await self._servers[device.address]._reply(device, key, written, row, listed, post)
 
 

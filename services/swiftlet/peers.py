@@ -47,7 +47,7 @@ MAX_RUN = 1024
 """Parts of one run."""
 
 
-class RowFate(Enum):
+class RowOutcome(Enum):
     """What became of the listing row that a write owes to its container."""
 
     LISTED = "listed"
@@ -76,7 +76,7 @@ class RowUpdate:
 class WriteReply:
     """A write that is durable on the device."""
 
-    row: RowFate
+    row: RowOutcome
     existed: bool = True
     """For DELETE: whether there was an object to delete."""
 

@@ -36,7 +36,7 @@ LONGEST_UPLOAD_S = 86_400.0
 _log = structlog.get_logger("expirer")
 
 
-class Fate(Enum):
+class TaskOutcome(Enum):
     """What became of a task."""
 
     EXPIRED = "expired"
@@ -59,10 +59,10 @@ class ExpiryReport:
         """Whether there was nothing to do."""
         return not (self.expired or self.moot or self.failed)
 
-    def count(self, fate: Fate) -> None:
+    def count(self, outcome: TaskOutcome) -> None:
         """One more task."""
-        TASKS.labels(fate.value).inc()
-        setattr(self, fate.value, getattr(self, fate.value) + 1)
+        TASKS.labels(outcome.value).inc()
+        setattr(self, outcome.value, getattr(self, outcome.value) + 1)
 
 
 class Pace:
@@ -146,9 +146,9 @@ class Expirer:
         async def one(task: Task) -> None:
             async with gate:
                 await self._pace.wait()
-                fate = await self._judge(task)
-            report.count(fate)
-            if fate is not Fate.FAILED:
+                outcome = await self._judge(task)
+            report.count(outcome)
+            if outcome is not TaskOutcome.FAILED:
                 done.append(task)
 
         try:
@@ -159,21 +159,21 @@ class Expirer:
             if done:
                 await self._queue.remove(container, done)
 
-    async def _judge(self, task: Task) -> Fate:
+    async def _judge(self, task: Task) -> TaskOutcome:
         try:
             info = await self._objects.head(task.path, task.policy, newest=True)
             if delete_at_of(info.metadata) != task.delete_at:
-                return Fate.MOOT
+                return TaskOutcome.MOOT
             await self._objects.delete(task.path, task.policy, self._tombstone_of(info))
         except NotFound:
-            return Fate.MOOT
+            return TaskOutcome.MOOT
         except Superseded as error:
             _log.info("written meanwhile", object=task.path.quoted, error=str(error))
-            return Fate.FAILED
+            return TaskOutcome.FAILED
         except SwiftletError as error:
             _log.warning("not deleted yet", object=task.path.quoted, error=str(error))
-            return Fate.FAILED
-        return Fate.EXPIRED
+            return TaskOutcome.FAILED
+        return TaskOutcome.EXPIRED
 
     def _tombstone_of(self, info: ObjectInfo) -> Timestamp:
         return max(info.modified, Timestamp.at(max(0.0, self._now_s() - self._tombstone_age_s)))

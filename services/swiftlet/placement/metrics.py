@@ -6,10 +6,10 @@ from prometheus_client import Counter
 
 ROW_REQUESTS = Counter("swiftlet_row_requests_total", "Requests with listing rows to container servers.")
 ROWS_IN_REQUESTS = Counter("swiftlet_rows_sent_total", "Listing rows in requests to container servers.")
-ROW_FATES = Counter(
+ROW_OUTCOMES = Counter(
     "swiftlet_write_rows_total",
-    "Rows of writes whose object servers owe them, by fate: listed, queued (they go on owing), no-container.",
-    ["fate"],
+    "Rows of writes whose object servers owe them, by outcome: listed, queued (they go on owing), no-container.",
+    ["outcome"],
 )
 SETTLED = Counter(
     "swiftlet_settled_rows_total",

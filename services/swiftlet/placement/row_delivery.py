@@ -1,7 +1,7 @@
 """One write's row on its way to the container's replicas, and what is made of their answers.
 
 Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
-native ones answer that they owe it (`RowFate.OWED`). What nobody has told by then is told from here, once the write
+native ones answer that they owe it (`RowOutcome.OWED`). What nobody has told by then is told from here, once the write
 has its quorum and never before: a row must not be listed whose object may come to nothing. A device that owes the row
 is settled when the replicas of its share have answered that they have it for good; until then it stays owed, and the
 device brings it later. The write itself only waits until they list it: what they lose with their power comes back
@@ -24,8 +24,8 @@ import structlog
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowFate, RowUpdate, WriteReply
-from swiftlet.placement.metrics import ROW_FATES
+from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
+from swiftlet.placement.metrics import ROW_OUTCOMES
 from swiftlet.placement.plan import write_quorum
 from swiftlet.placement.row_lanes import RowLanes, Taken
 from swiftlet.ring.model import Device
@@ -53,9 +53,9 @@ class Answer(Enum):
 
 
 _ANSWERS = {
-    RowFate.LISTED: Answer.LISTED,
-    RowFate.QUEUED: Answer.SILENT,
-    RowFate.NO_CONTAINER: Answer.REFUSED,
+    RowOutcome.LISTED: Answer.LISTED,
+    RowOutcome.QUEUED: Answer.SILENT,
+    RowOutcome.NO_CONTAINER: Answer.REFUSED,
 }
 """Of all replicas that an object server over HTTP was to tell, by what it answered."""
 
@@ -81,11 +81,11 @@ def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int
     )
 
 
-def fate_of(answers: Mapping[int, Answer], replicas: int) -> RowFate:
+def outcome_of(answers: Mapping[int, Answer], replicas: int) -> RowOutcome:
     """What became of the row on the whole."""
     if container_missing(answers, replicas):
-        return RowFate.NO_CONTAINER
-    return RowFate.LISTED if _SHOWS.intersection(answers.values()) else RowFate.QUEUED
+        return RowOutcome.NO_CONTAINER
+    return RowOutcome.LISTED if _SHOWS.intersection(answers.values()) else RowOutcome.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class RowDelivery:
 
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
         """An object server has made the write durable; at any time, also after the write was answered."""
-        if reply.row is RowFate.OWED:
+        if reply.row is RowOutcome.OWED:
             self._owing.append((slot, device, self._share_of(slot).replicas))
         elif reply.row in _ANSWERS:
             for replica in self._share_of(slot).replicas:
@@ -172,7 +172,7 @@ class RowDelivery:
         if _SHOWS.intersection(self._answers.values()):
             self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
         if owed:
-            ROW_FATES.labels(fate_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
+            ROW_OUTCOMES.labels(outcome_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
         return self._is_missing()
 
     def _is_missing(self) -> bool:

@@ -27,7 +27,7 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowFate, RowUpdate, RunEnd, RunPart, Verdict, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowOutcome, RowUpdate, RunEnd, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.doubts import judge
 from swiftlet.storage.memory_owed import MemoryOwed
@@ -133,30 +133,30 @@ class MemoryObjectTransport:
         row: RowUpdate | None,
         listed: Callable[[RowUpdate], ObjectRow],
         post: bool = False,
-    ) -> RowFate:
+    ) -> RowOutcome:
         """Owe or deliver the rows of what was `written` (when, and under which name), as an object server would."""
         if row is None or not row.replicas:
-            return RowFate.NONE
+            return RowOutcome.NONE
         owed = self._owed.get(device.address)
         if owed is not None:
             row_name(written[1], row)
             owed.owe(key, *written, row.replicas, post)
-            return RowFate.OWED
+            return RowOutcome.OWED
         if self._rows is None:
-            return RowFate.LISTED
-        fates = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
-        if all(fate is RowFate.NO_CONTAINER for fate in fates):
-            return RowFate.NO_CONTAINER
-        return RowFate.LISTED if RowFate.LISTED in fates else RowFate.QUEUED
+            return RowOutcome.LISTED
+        outcomes = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
+        if all(outcome is RowOutcome.NO_CONTAINER for outcome in outcomes):
+            return RowOutcome.NO_CONTAINER
+        return RowOutcome.LISTED if RowOutcome.LISTED in outcomes else RowOutcome.QUEUED
 
-    async def _send(self, rows: RowReceiver, update: RowUpdate, replica: int, row: ObjectRow) -> RowFate:
+    async def _send(self, rows: RowReceiver, update: RowUpdate, replica: int, row: ObjectRow) -> RowOutcome:
         try:
             await rows.send(update.account, update.container, replica, row)
         except NotFound:
-            return RowFate.NO_CONTAINER
+            return RowOutcome.NO_CONTAINER
         except NodeError:
-            return RowFate.QUEUED
-        return RowFate.LISTED
+            return RowOutcome.QUEUED
+        return RowOutcome.LISTED
 
     async def put(
         self,
@@ -319,14 +319,14 @@ class MemoryObjectTransport:
 
         self._admit(device, row)
         existed = await self._call(device, operation)
-        fate = await self._reply(
+        outcome = await self._reply(
             device,
             key,
             (timestamp, name),
             row,
             lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True),
         )
-        return WriteReply(fate, existed)
+        return WriteReply(outcome, existed)
 
     async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         """See `ObjectTransport.settle`."""

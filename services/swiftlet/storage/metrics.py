@@ -51,7 +51,7 @@ OWED_OLDEST = Gauge(
     ["device"],
 )
 ROWS = Counter(
-    "swiftlet_object_rows_total", "Listing rows by their fate: listed, queued, no-container, dropped.", ["fate"]
+    "swiftlet_object_rows_total", "Listing rows by outcome: listed, queued, no-container, dropped.", ["outcome"]
 )
 STORE_COUNTERS = {
     "batches": Counter("swiftlet_object_batches_total", "Groups of writes made durable by one sync.", ["device"]),

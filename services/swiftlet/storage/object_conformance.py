@@ -26,7 +26,7 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, GetStream, ObjectTransport, RowFate, RowUpdate, WriteReply
+from swiftlet.peers import MAX_SETTLED, GetStream, ObjectTransport, RowOutcome, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.owed_rows import OwedRow, OwedRows
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
@@ -66,9 +66,9 @@ class Peer:
     """What the device may have missed."""
 
     @property
-    def fate(self) -> RowFate:
+    def outcome(self) -> RowOutcome:
         """What becomes of a row when nothing is wrong."""
-        return RowFate.LISTED if self.owed is None else RowFate.OWED
+        return RowOutcome.LISTED if self.owed is None else RowOutcome.OWED
 
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
         """The last write's row was brought to both replicas of `ROW`, or is owed to them."""
@@ -144,7 +144,7 @@ class ObjectTransportConformance(ABC):
     async def test_small(self, peer: Peer, size: int) -> None:
         """One round trip each way."""
         data = some_bytes(size)
-        assert await peer.put(key_of(1), 1, data, color="blüe") == WriteReply(peer.fate)
+        assert await peer.put(key_of(1), 1, data, color="blüe") == WriteReply(peer.outcome)
         assert await peer.content(key_of(1)) == data
         info = await peer.transport.head(peer.device, key_of(1))
         assert info == peer.store.stat(key_of(1))
@@ -156,7 +156,7 @@ class ObjectTransportConformance(ABC):
         """A stream, with and without a size."""
         data = some_bytes(size)
         reply = await peer.stream(key_of(1), 1, data, size if known else None, step=300_001)
-        assert reply == WriteReply(peer.fate)
+        assert reply == WriteReply(peer.outcome)
         peer.check_told(key_of(1), ObjectRow("object", at(1), size, footer_of(data).etag, "text/plain"))
         assert await peer.content(key_of(1)) == data
 
@@ -188,7 +188,7 @@ class ObjectTransportConformance(ABC):
                 await ask(peer.device, key_of(1))
             assert caught.value.timestamp is None
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)
-        assert reply == WriteReply(peer.fate, existed=False)
+        assert reply == WriteReply(peer.outcome, existed=False)
         with pytest.raises(NotFound) as caught:
             await peer.transport.get(peer.device, key_of(1))
         assert caught.value.timestamp == at(3)
@@ -240,7 +240,7 @@ class ObjectTransportConformance(ABC):
         posted = ObjectRow("object", at(1), 4, footer_of(b"data").etag, "image/png", False, at(2), at(2))
         peer.check_told(key_of(1), posted)
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)
-        assert reply == WriteReply(peer.fate, existed=True)
+        assert reply == WriteReply(peer.outcome, existed=True)
         peer.check_told(key_of(1), ObjectRow("object", at(3), deleted=True))
 
     async def test_a_post_settles_its_own_row_alone(self, peer: Peer) -> None:
@@ -259,17 +259,17 @@ class ObjectTransportConformance(ABC):
         """No row asked for, none sent."""
         data = b"data"
         put = peer.transport.put(peer.device, key_of(1), record(1), data, footer_of(data), None)
-        assert await put == WriteReply(RowFate.NONE)
-        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(RowFate.NONE)
+        assert await put == WriteReply(RowOutcome.NONE)
+        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(RowOutcome.NONE)
         peer.check_untold()
 
-    async def test_row_fates(self, peer: Peer) -> None:
+    async def test_row_outcomes(self, peer: Peer) -> None:
         """A missing container is told apart from one that can't be asked; who owes the row asks none."""
         owes = peer.owed is not None
         peer.rows.error = NotFound("no such container")
-        assert (await peer.put(key_of(1), 1, b"data")).row is (RowFate.OWED if owes else RowFate.NO_CONTAINER)
+        assert (await peer.put(key_of(1), 1, b"data")).row is (RowOutcome.OWED if owes else RowOutcome.NO_CONTAINER)
         peer.rows.error = NodeUnreachable("down")
-        assert (await peer.put(key_of(1), 2, b"data")).row is (RowFate.OWED if owes else RowFate.QUEUED)
+        assert (await peer.put(key_of(1), 2, b"data")).row is (RowOutcome.OWED if owes else RowOutcome.QUEUED)
 
     async def test_settled_again_and_unasked(self, peer: Peer) -> None:
         """Settling what is owed by nobody harms nobody, be it none or as many as may be named at a time."""

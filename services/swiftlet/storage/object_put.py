@@ -17,7 +17,7 @@ from aiohttp import web
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow, PutFooter, PutRecord
-from swiftlet.peers import RowFate, RowUpdate, WriteReply
+from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
@@ -244,7 +244,7 @@ async def _receive(device: ObjectDevice, body: BodyReader, writer: ObjectWriter)
 async def _list(device: ObjectDevice, record: PutRecord, footer: PutFooter, row: RowUpdate | None) -> WriteReply:
     """Bring the new version's row to its container."""
     if row is None:
-        return WriteReply(RowFate.NONE)
+        return WriteReply(RowOutcome.NONE)
     name = row_name(record.name, row)
     listed = ObjectRow(name, record.timestamp, footer.size, footer.etag, record.content_type)
     return WriteReply(await device.rows.send(row, listed))

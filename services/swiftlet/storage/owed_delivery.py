@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow
-from swiftlet.peers import MAX_SETTLED, RowFate
+from swiftlet.peers import MAX_SETTLED, RowOutcome
 from swiftlet.storage.metrics import ROWS
 from swiftlet.storage.owed_rows import OwedRow, OwedRows
 from swiftlet.storage.pauses import Group, Pauses
@@ -60,7 +60,7 @@ class _Attempt:
     timestamp: Timestamp
     account: str
     container: str
-    done: dict[int, RowFate] = field(default_factory=dict)
+    done: dict[int, RowOutcome] = field(default_factory=dict)
     """Replicas that have it or refused it."""
     row: ObjectRow | None = None
     """As the object was read last."""
@@ -183,13 +183,13 @@ class OwedDelivery:
             async with asyncio.timeout(self._times.send_s):
                 await self._sink.send(tried.account, tried.container, replica, tried.row)
         except NotFound:
-            tried.done[replica] = RowFate.NO_CONTAINER
+            tried.done[replica] = RowOutcome.NO_CONTAINER
             return False
         except (TimeoutError, SwiftletError) as error:
             _log.info("row stays owed: container=/%s/%s error=%r", tried.account, tried.container, error)
             return False
-        tried.done[replica] = RowFate.LISTED
-        ROWS.labels(RowFate.LISTED.value).inc()
+        tried.done[replica] = RowOutcome.LISTED
+        ROWS.labels(RowOutcome.LISTED.value).inc()
         return True
 
     def _is_through(self, row: OwedRow) -> bool:
@@ -197,7 +197,7 @@ class OwedDelivery:
         tried = self._attempts.get(row.key)
         if tried is None or any(replica not in tried.done for replica in row.replicas):
             return False
-        if RowFate.LISTED in tried.done.values():
+        if RowOutcome.LISTED in tried.done.values():
             return True
         if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
             return False
@@ -208,4 +208,4 @@ class OwedDelivery:
 
 def _left(row: OwedRow, tried: _Attempt) -> list[int]:
     """Replicas that do not have the row yet; one that refused it is asked again."""
-    return [replica for replica in row.replicas if tried.done.get(replica) is not RowFate.LISTED]
+    return [replica for replica in row.replicas if tried.done.get(replica) is not RowOutcome.LISTED]

@@ -20,7 +20,7 @@ from swiftlet.sync.copies_wire import (
     Wanted,
     copies_from,
     copy_bytes,
-    fates_bytes,
+    outcomes_bytes,
     wanted_from,
 )
 from swiftlet.transport.wire import WireError
@@ -74,7 +74,7 @@ def take_copies(store: Store, copies: bytes) -> bytes:
 
 def take_each(store: Store, copies: bytes) -> bytes:
     """The same, each copy by calls of its own."""
-    return fates_bytes([_take(store, copy) for copy in copies_from(copies)])
+    return outcomes_bytes([_take(store, copy) for copy in copies_from(copies)])
 
 
 def _take(store: Store, copy: Copy) -> SwiftletError | None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.copies_wire import Wanted, fates_from, given_from, run_bytes, tombstone_bytes, wanted_bytes
+from swiftlet.sync.copies_wire import Wanted, given_from, outcomes_from, run_bytes, tombstone_bytes, wanted_bytes
 from swiftlet.sync.session.answers import PushRun, needs_of
 from swiftlet.sync.session.compare import Need, Push
 
@@ -53,9 +53,9 @@ async def bring_many(
         copies += tombstones
         deleted, tombstones = [], b""
         if going:
-            fates = fates_from(await transport.take_copies(target, copies), len(going))
-            for (index, size), fate in zip(going, fates, strict=True):
-                outcomes[index] = size if fate is None else fate
+            errors = outcomes_from(await transport.take_copies(target, copies), len(going))
+            for (index, size), error in zip(going, errors, strict=True):
+                outcomes[index] = size if error is None else error
             await moved(sum(size for index, size in going if isinstance(outcomes[index], int)))
     return outcomes
 

@@ -262,36 +262,36 @@ class Changed(SwiftletError):
     """The device has something newer, or nothing any more of what was to be changed."""
 
 
-def fates_bytes(fates: Iterable[SwiftletError | None]) -> bytes:
+def outcomes_bytes(outcomes: Iterable[SwiftletError | None]) -> bytes:
     """What became of copies: None for what is durable, `Changed`, or why it was refused."""
     out = bytearray()
-    for fate in fates:
-        if fate is None:
+    for outcome in outcomes:
+        if outcome is None:
             out.append(_TAKEN)
-        elif isinstance(fate, Changed):
+        elif isinstance(outcome, Changed):
             out.append(_CHANGED)
         else:
-            fields = error_to_wire(fate)[1]
+            fields = error_to_wire(outcome)[1]
             out.append(_REFUSED)
             _put_bytes(out, raw(fields["error"]))
             _put_bytes(out, raw(fields["message"]))
     return bytes(out)
 
 
-def fates_from(data: bytes, copies: int) -> list[SwiftletError | None]:
-    """The inverse of `fates_bytes`, of so many copies; WireError."""
+def outcomes_from(data: bytes, copies: int) -> list[SwiftletError | None]:
+    """The inverse of `outcomes_bytes`, of so many copies; WireError."""
     if data == bytes(copies):
         return [None] * copies
     cursor = _Cursor(data, _WHAT)
-    fates: list[SwiftletError | None] = []
+    outcomes: list[SwiftletError | None] = []
     for _ in range(copies):
         code = cursor.take(1)[0]
         if code > _REFUSED:
             raise WireError(f"{code} is nothing that can become of a copy")
         if code == _REFUSED:
-            fates.append(error_from_wire(500, {"error": cursor.text(), "message": cursor.text()}))
+            outcomes.append(error_from_wire(500, {"error": cursor.text(), "message": cursor.text()}))
         else:
-            fates.append(Changed("it was overtaken") if code == _CHANGED else None)
+            outcomes.append(Changed("it was overtaken") if code == _CHANGED else None)
     if not cursor.done:
         raise WireError(f"{_WHAT} has bytes behind its end")
-    return fates
+    return outcomes

@@ -37,7 +37,7 @@ from swiftlet.sync.replica_kind import ReplicaKind
 from swiftlet.sync.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, RoundReport
 from swiftlet.sync.session.answers import needs_of, partitions_of
 from swiftlet.sync.session.compare import Need, Push
-from swiftlet.sync.session.effects import Fate
+from swiftlet.sync.session.effects import MoveOutcome
 from swiftlet.sync.session_result import Outdated, SessionResult, as_node_error
 
 MOVES_PER_SLOT = 4
@@ -70,7 +70,7 @@ class Mover:
 
     async def move_many(
         self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
-    ) -> list[Fate]:
+    ) -> list[MoveOutcome]:
         """All objects (with their partitions), some at a time; what ends the session ends it once all are through."""
         partitions = Counter(partitions_of(objects))
         if pull:
@@ -86,7 +86,7 @@ class Mover:
             own.roots.pop(partition, None)
         if work.ended:
             raise work.ended[0]
-        return work.fates
+        return work.outcomes
 
     async def _carry_all(
         self, work: _Work, spots: Sequence[int], bring: Callable[[_Work, int], Awaitable[None]]
@@ -125,7 +125,7 @@ class Mover:
             return
         sizes = [outcome for outcome in outcomes if isinstance(outcome, int)]
         if len(sizes) == len(batch):
-            work.fates[start : start + len(batch)] = [Fate.MOVED] * len(batch)
+            work.outcomes[start : start + len(batch)] = [MoveOutcome.MOVED] * len(batch)
             self._moved(work, batch, sizes)
             return
         came: list[tuple[int, Push]] = []
@@ -134,10 +134,10 @@ class Mover:
                 if outcome is None:
                     work.alone.append(index)
                 elif isinstance(outcome, int):
-                    work.fates[index] = Fate.MOVED
+                    work.outcomes[index] = MoveOutcome.MOVED
                     came.append(work.objects[index])
                 else:
-                    work.fates[index] = self._became(work, index, outcome)
+                    work.outcomes[index] = self._became(work, index, outcome)
         finally:
             self._moved(work, came, sizes)
 
@@ -164,26 +164,26 @@ class Mover:
             raise
         except SwiftletError as error:
             outcome = error
-        work.fates[index] = self._became(work, index, outcome)
+        work.outcomes[index] = self._became(work, index, outcome)
 
-    def _became(self, work: _Work, index: int, outcome: int | SwiftletError) -> Fate:
-        """An object's fate by the bytes that went or by what kept it; raises when there was too much of that."""
+    def _became(self, work: _Work, index: int, outcome: int | SwiftletError) -> MoveOutcome:
+        """A move's outcome by the bytes that went or by what kept it; raises when there was too much of that."""
         result, (partition, push) = work.result, work.objects[index]
         if isinstance(outcome, int):
             self._moved(work, [(partition, push)], [outcome])
-            return Fate.MOVED
+            return MoveOutcome.MOVED
         key = push.entry.digest.hex()
         if isinstance(outcome, Superseded | NotFound | Changed):
             _log.debug("overtaken", peer=work.peer, key=key, reason=str(outcome))
             if work.pull:
                 result.lacking[partition] -= 1
                 work.own.standing.lacks_many(result.lacking, (partition,))
-            return Fate.OVERTAKEN
+            return MoveOutcome.OVERTAKEN
         _log.warning("object refused", peer=work.peer, pull=work.pull, key=key, error=str(outcome))
         result.unsent[work.peer] += 1
         if isinstance(outcome, NodeError | DeviceFailed) and result.unsent[work.peer] > MAX_REFUSED:
             raise as_node_error(outcome) from outcome
-        return Fate.REFUSED
+        return MoveOutcome.REFUSED
 
     def _moved(self, work: _Work, came: Sequence[tuple[int, Push]], sizes: Sequence[int]) -> None:
         """Count objects that arrived, and the bytes of each."""
@@ -213,7 +213,7 @@ class _Work:
         self.peer = peer
         self.objects = objects
         self.pull = pull
-        self.fates = [Fate.OVERTAKEN] * len(objects)
+        self.outcomes = [MoveOutcome.OVERTAKEN] * len(objects)
         self.alone: list[int] = []
         """What no batch could bring."""
         self.ended: list[SwiftletError] = []

@@ -29,7 +29,7 @@ from swiftlet.native_values import (
     raw_pairs,
     settled_parts,
 )
-from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowFate, RowUpdate, Run, RunPart, Verdict, WriteReply
+from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowOutcome, RowUpdate, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import Reading, Writing
@@ -239,7 +239,7 @@ def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
 
 def _written(device: Device, header: bytes) -> WriteReply:
     owed, existed = _parsed(device, ObjectWire.written, header)
-    return WriteReply(RowFate.OWED if owed else RowFate.NONE, existed)
+    return WriteReply(RowOutcome.OWED if owed else RowOutcome.NONE, existed)
 
 
 class NativePutStream:

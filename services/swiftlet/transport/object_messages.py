@@ -14,7 +14,7 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
-from swiftlet.peers import MAX_PLACES, Pending, RowFate, RowUpdate, Verdict, WriteReply
+from swiftlet.peers import MAX_PLACES, Pending, RowOutcome, RowUpdate, Verdict, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
@@ -204,10 +204,10 @@ def reply_json(reply: WriteReply) -> dict[str, Any]:
 def reply_from(fields: dict[str, Any]) -> WriteReply:
     """The inverse of `reply_json`."""
     try:
-        fate = RowFate(text(fields, "row"))
+        outcome = RowOutcome(text(fields, "row"))
     except ValueError as error:
-        raise WireError(f"unknown row fate: {error}") from error
-    return WriteReply(fate, flag(fields, "existed"))
+        raise WireError(f"unknown row outcome: {error}") from error
+    return WriteReply(outcome, flag(fields, "existed"))
 
 
 def info_json(info: ObjectInfo) -> dict[str, Any]:

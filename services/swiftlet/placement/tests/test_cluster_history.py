@@ -75,7 +75,7 @@ class History:
         self.ailing: list[Device] = []
         self.refused = self.checked = 0
 
-    def fate(self) -> None:
+    def fault(self) -> None:
         """Heal somebody or let somebody fall ill."""
         if self.ailing and (len(self.ailing) == self.most_down or self.random.random() < 0.5):
             self.heal(self.ailing.pop(self.random.randrange(len(self.ailing))))
@@ -104,9 +104,11 @@ class History:
         """One thing that happens."""
         self.second += 1
         path = self.random.choice(PATHS)
-        kind = self.random.choices(("put", "upload", "post", "delete", "read", "fate", "sync"), (6, 4, 3, 3, 6, 6, 0.3))
-        if kind == ["fate"]:
-            self.fate()
+        kind = self.random.choices(
+            ("put", "upload", "post", "delete", "read", "fault", "sync"), (6, 4, 3, 3, 6, 6, 0.3)
+        )
+        if kind == ["fault"]:
+            self.fault()
         elif kind == ["read"]:
             await self.check(path)
         elif kind == ["sync"]:

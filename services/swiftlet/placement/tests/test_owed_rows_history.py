@@ -46,16 +46,16 @@ class RowHistory:
     async def step(self) -> None:
         """One thing that happens."""
         self.second += 1
-        kind = self.random.choices(("write", "killed", "fate", "deliver"), (10, 2, 4, 1))[0]
-        if kind == "fate":
-            self.fate()
+        kind = self.random.choices(("write", "killed", "fault", "deliver"), (10, 2, 4, 1))[0]
+        if kind == "fault":
+            self.fault()
         elif kind == "deliver":
             await self.cluster.deliver_owed(OWED_FOR_S + 1)
         else:
             await self.write(killed=kind == "killed")
         self.most_owed = max(self.most_owed, sum(map(self.cluster.debts, self.cluster.devices)))
 
-    def fate(self) -> None:
+    def fault(self) -> None:
         """Object servers and container servers fall ill or get well."""
         self.heal()
         for device in self.random.sample(self.cluster.devices, 2):

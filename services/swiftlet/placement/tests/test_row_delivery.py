@@ -10,8 +10,8 @@ import pytest
 
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowFate, RowUpdate
-from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, fate_of, through
+from swiftlet.peers import RowOutcome, RowUpdate
+from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
 from swiftlet.placement.row_lanes import RowLanes, Taken
 from swiftlet.timestamp import Timestamp
 
@@ -24,34 +24,34 @@ def answers(text: str) -> dict[int, Answer]:
 
 
 @pytest.mark.parametrize(
-    ("said", "fate", "settled"),
+    ("said", "outcome", "settled"),
     [
-        ("LLL", RowFate.LISTED, {0, 1, 2}),
-        ("L..", RowFate.LISTED, {0}),
-        ("LS.", RowFate.LISTED, {0}),
-        ("LR.", RowFate.LISTED, {0, 1}),
-        ("LRS", RowFate.LISTED, {0, 1}),
-        ("R..", RowFate.QUEUED, set()),
-        ("RSS", RowFate.QUEUED, set()),
-        ("SSS", RowFate.QUEUED, set()),
-        ("...", RowFate.QUEUED, set()),
-        ("RRR", RowFate.NO_CONTAINER, {0, 1, 2}),
-        ("RRS", RowFate.NO_CONTAINER, {0, 1, 2}),
-        ("RRL", RowFate.NO_CONTAINER, {0, 1, 2}),
-        ("L", RowFate.LISTED, {0}),
-        ("R", RowFate.NO_CONTAINER, {0}),
-        ("RL", RowFate.LISTED, {0, 1}),
-        ("RS", RowFate.QUEUED, set()),
-        ("RR", RowFate.NO_CONTAINER, {0, 1}),
-        ("RRLL", RowFate.LISTED, {0, 1, 2, 3}),
-        ("RRRL", RowFate.NO_CONTAINER, {0, 1, 2, 3}),
+        ("LLL", RowOutcome.LISTED, {0, 1, 2}),
+        ("L..", RowOutcome.LISTED, {0}),
+        ("LS.", RowOutcome.LISTED, {0}),
+        ("LR.", RowOutcome.LISTED, {0, 1}),
+        ("LRS", RowOutcome.LISTED, {0, 1}),
+        ("R..", RowOutcome.QUEUED, set()),
+        ("RSS", RowOutcome.QUEUED, set()),
+        ("SSS", RowOutcome.QUEUED, set()),
+        ("...", RowOutcome.QUEUED, set()),
+        ("RRR", RowOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("RRS", RowOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("RRL", RowOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("L", RowOutcome.LISTED, {0}),
+        ("R", RowOutcome.NO_CONTAINER, {0}),
+        ("RL", RowOutcome.LISTED, {0, 1}),
+        ("RS", RowOutcome.QUEUED, set()),
+        ("RR", RowOutcome.NO_CONTAINER, {0, 1}),
+        ("RRLL", RowOutcome.LISTED, {0, 1, 2, 3}),
+        ("RRRL", RowOutcome.NO_CONTAINER, {0, 1, 2, 3}),
     ],
 )
-def test_the_fate_of_a_row_and_who_is_settled(said: str, fate: RowFate, settled: set[int]) -> None:
+def test_the_outcome_of_a_row_and_who_is_settled(said: str, outcome: RowOutcome, settled: set[int]) -> None:
     replicas = len(said)
-    assert fate_of(answers(said), replicas) is fate
+    assert outcome_of(answers(said), replicas) is outcome
     assert {replica for replica in range(replicas) if through({replica}, answers(said), replicas)} == settled
-    assert container_missing(answers(said), replicas) is (fate is RowFate.NO_CONTAINER)
+    assert container_missing(answers(said), replicas) is (outcome is RowOutcome.NO_CONTAINER)
 
 
 def test_a_device_of_several_replicas_is_settled_when_all_of_them_have_answered() -> None:

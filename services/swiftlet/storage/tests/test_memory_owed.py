@@ -6,7 +6,7 @@ import pytest
 
 from swiftlet.errors import NodeBusy
 from swiftlet.model import PostRecord
-from swiftlet.peers import RowFate, WriteReply
+from swiftlet.peers import RowOutcome, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.memory_owed import MemoryOwed
@@ -84,16 +84,16 @@ async def test_a_device_that_owes_answers_so_until_it_owes_too_much() -> None:
     transport = MemoryObjectTransport({DEVICE.address: MemoryStore()}, owed={DEVICE.address: owed})
     body = b"data"
     reply = await transport.put(DEVICE, key_of(1), record(1), body, footer_of(body), ROW)
-    assert reply == WriteReply(RowFate.OWED)
+    assert reply == WriteReply(RowOutcome.OWED)
     assert owed.owed(0.0, 10) == [OwedRow(key_of(1), at(1), ROW.replicas)]
     with pytest.raises(NodeBusy):
         await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), ROW)
     with pytest.raises(NodeBusy):
         await transport.delete(DEVICE, key_of(1), at(2), NAME, ROW)
     without = await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), None)
-    assert without == WriteReply(RowFate.NONE)
+    assert without == WriteReply(RowOutcome.NONE)
     await transport.settle(DEVICE, [(key_of(1), at(1))])
-    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).row is RowFate.OWED
+    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).row is RowOutcome.OWED
     assert owed.owed(0.0, 10) == [OwedRow(key_of(1), at(2), ROW.replicas)]
     transport.link(DEVICE).deaf_to_settling = True
     await transport.settle(DEVICE, [(key_of(1), at(2))])

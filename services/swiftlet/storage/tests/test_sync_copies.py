@@ -22,9 +22,9 @@ from swiftlet.sync.copies_wire import (
     Changed,
     Wanted,
     copies_from,
-    fates_bytes,
-    fates_from,
     given_from,
+    outcomes_bytes,
+    outcomes_from,
     run_bytes,
     tombstone_bytes,
     wanted_bytes,
@@ -98,13 +98,13 @@ def test_what_is_given_is_taken_whole(native: NativeStore, store: Store, tmp_pat
     given = given_from(read(source, wanted(*keys)), len(keys))
     assert given.sizes == [n * 37 for n in range(20)]
     before = native.counters()["batches"]
-    assert fates_from(take_copies(store, given.copies), len(keys)) == [None] * 20
+    assert outcomes_from(take_copies(store, given.copies), len(keys)) == [None] * 20
     if store is native:
         assert native.counters()["batches"] - before <= 3, "puts share a sync, and so do the POSTs behind them"
     for key in keys:
         assert (info(store, key), body(store, key)) == (info(source, key), body(source, key))
         assert store.entries(0, key.partition, key.hex[-3:]) == source.entries(0, key.partition, key.hex[-3:])
-    assert fates_from(take_copies(store, given.copies), len(keys)) == [None] * 20, "twice is once"
+    assert outcomes_from(take_copies(store, given.copies), len(keys)) == [None] * 20, "twice is once"
 
 
 def test_metadata_and_tombstones_alone(store: Store) -> None:
@@ -115,12 +115,12 @@ def test_metadata_and_tombstones_alone(store: Store) -> None:
     posted = [key for number, key in enumerate(keys) if number % 3]
     given = given_from(read_copies(source, wanted(*posted, metadata_alone=True)), len(posted))
     assert given.sizes == [0] * len(posted)
-    assert fates_from(take_copies(store, given.copies), len(posted)) == [None] * len(posted)
+    assert outcomes_from(take_copies(store, given.copies), len(posted)) == [None] * len(posted)
     assert [info(store, key).metadata for key in posted] == [info(source, key).metadata for key in posted]
     assert [info(store, key).content_type for key in posted] == [info(source, key).content_type for key in posted]
     missing = key_of(500)
     deleted = [tombstone_bytes(key.partition, key.digest, Timestamp.at(9)) for key in (keys[0], missing)]
-    assert fates_from(take_copies(store, run_bytes(0, deleted)), 2) == [None, None]
+    assert outcomes_from(take_copies(store, run_bytes(0, deleted)), 2) == [None, None]
     with pytest.raises(NotFound) as gone:
         store.stat(missing)
     assert gone.value.timestamp == Timestamp.at(9)
@@ -137,12 +137,12 @@ def test_what_is_newer_here_stays(store: Store) -> None:
     copies = given_from(read_copies(source, wanted(*keys)), 4).copies + tombstone_bytes(
         keys[3].partition, keys[3].digest, Timestamp.at(7)
     )
-    fates = fates_from(take_copies(store, copies), 5)
-    assert [type(fate) for fate in fates] == [Changed, Changed, type(None), Changed, Changed]
+    outcomes = outcomes_from(take_copies(store, copies), 5)
+    assert [type(outcome) for outcome in outcomes] == [Changed, Changed, type(None), Changed, Changed]
     assert body(store, keys[0]) == body(store, keys[3]) == b"newer"
     assert body(store, keys[2]) == b"old"
     posted = given_from(read_copies(source, wanted(keys[3], metadata_alone=True)), 1).copies
-    assert isinstance(fates_from(take_copies(MemoryStore(), posted), 1)[0], Changed), "nothing to post to"
+    assert isinstance(outcomes_from(take_copies(MemoryStore(), posted), 1)[0], Changed), "nothing to post to"
 
 
 def test_a_post_to_older_data_comes_to_newer_data_that_came_first(store: Store) -> None:
@@ -151,8 +151,8 @@ def test_a_post_to_older_data_comes_to_newer_data_that_came_first(store: Store) 
     for key, second in zip(keys, (9, 7), strict=True):
         source.post(key, PostRecord(Timestamp.at(second), {"of": "post"}))
         put(store, keys.index(key), 8, b"newer", of="put")
-    fates = fates_from(take_copies(store, given_from(read_copies(source, wanted(*keys)), 2).copies), 2)
-    assert [type(fate) for fate in fates] == [Changed, Changed]
+    outcomes = outcomes_from(take_copies(store, given_from(read_copies(source, wanted(*keys)), 2).copies), 2)
+    assert [type(outcome) for outcome in outcomes] == [Changed, Changed]
     assert [info(store, key).metadata for key in keys] == [{"of": "post"}, {"of": "put"}]
     assert [body(store, key) for key in keys] == [b"newer", b"newer"]
 
@@ -161,10 +161,10 @@ def test_damage_on_the_way_spoils_one_object_alone(store: Store) -> None:
     source = MemoryStore()
     keys = [put(source, number, 5, b"body number %d" % number) for number in range(3)]
     copies = given_from(read_copies(source, wanted(*keys)), 3).copies.replace(b"body number 1", b"body number X")
-    fates = fates_from(take_copies(store, copies), 3)
-    assert fates[0] is None
-    assert isinstance(fates[1], ChecksumMismatch)
-    assert fates[2] is None
+    outcomes = outcomes_from(take_copies(store, copies), 3)
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], ChecksumMismatch)
+    assert outcomes[2] is None
     with pytest.raises(NotFound):
         store.stat(keys[1])
 
@@ -186,11 +186,11 @@ def test_a_device_that_fails_refuses_each_and_a_full_one_takes_tombstones() -> N
     copies = given_from(read_copies(source, wanted(key)), 1).copies
     store.faults.full = True
     both = copies + tombstone_bytes(7, bytes(16), Timestamp.at(9))
-    full, deleted = fates_from(take_copies(store, both), 2)
+    full, deleted = outcomes_from(take_copies(store, both), 2)
     assert isinstance(full, DiskFull)
     assert deleted is None
     store.faults.broken = True
-    assert isinstance(fates_from(take_copies(store, copies), 1)[0], DeviceFailed)
+    assert isinstance(outcomes_from(take_copies(store, copies), 1)[0], DeviceFailed)
     source.faults.broken = True
     assert given_from(read_copies(source, wanted(key)), 1).sizes == [None], "asked for alone it tells why"
 
@@ -243,14 +243,14 @@ def test_any_bytes_are_a_message_or_a_wire_error(native: NativeStore) -> None:
                 assert outcomes[0] == outcomes[1]
 
 
-def test_fates_say_what_they_are() -> None:
-    fates: list[SwiftletError | None] = [None, Changed("newer"), DiskFull("no room"), None]
-    found = fates_from(fates_bytes(fates), 4)
-    assert [type(fate) for fate in found] == [type(fate) for fate in fates]
+def test_outcomes_say_what_they_are() -> None:
+    outcomes: list[SwiftletError | None] = [None, Changed("newer"), DiskFull("no room"), None]
+    found = outcomes_from(outcomes_bytes(outcomes), 4)
+    assert [type(outcome) for outcome in found] == [type(outcome) for outcome in outcomes]
     assert str(found[2]) == "no room"
     for bad in (b"", b"\x00", b"\x00" * 3, b"\x03\x00", b"\x00\x00\x00"):
         with pytest.raises(WireError):
-            fates_from(bad, 2)
+            outcomes_from(bad, 2)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x01", b"\x02\x00\x00", b"\x02\x00\x02x", b"\x03\x02\x02\x02"])

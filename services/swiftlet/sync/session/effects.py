@@ -23,7 +23,7 @@ from swiftlet.sync.session.topology import BATCHED, Mode
 from swiftlet.transport.wire import WireError
 
 
-class Fate(Enum):
+class MoveOutcome(Enum):
     """What became of an object on its way."""
 
     MOVED = "moved"
@@ -100,7 +100,7 @@ class ReadEntriesOf:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bring objects to a neighbour, or from it (`pull`). Observed: a `Fate` for each, in order."""
+    """Bring objects to a neighbour, or from it (`pull`). Observed: a `MoveOutcome` for each, in order."""
 
     peer: int
     partition: int
@@ -110,9 +110,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveMany:
-    """Bring objects of several partitions, each given with its own, those of one together. Observed: a `Fate` for each.
+    """Bring objects of several partitions, each given with its own, those of one together.
 
-    Who does simple effects alone brings up to `limit` of one partition at a time.
+    Observed: a `MoveOutcome` for each. Who does simple effects alone brings up to `limit` of one partition at a time.
     """
 
     peer: int
@@ -309,12 +309,12 @@ def _one_by_one(effect: Effect) -> Steps[object]:
     return (yield effect)
 
 
-def move_each(effect: MoveMany) -> Steps[list[Fate]]:
+def move_each(effect: MoveMany) -> Steps[list[MoveOutcome]]:
     """One partition after the other."""
-    fates: list[Fate] = []
+    outcomes: list[MoveOutcome] = []
     for partition, objects in groupby(effect.objects, itemgetter(0)):
-        fates += yield from move(effect.peer, partition, [push for _, push in objects], effect.pull, effect.limit)
-    return fates
+        outcomes += yield from move(effect.peer, partition, [push for _, push in objects], effect.pull, effect.limit)
+    return outcomes
 
 
 def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]:
@@ -368,9 +368,9 @@ def read_entries(partition: int, suffixes: tuple[str, ...], after: bytes | None,
     return page
 
 
-def move(peer: int, partition: int, objects: Sequence[Push], pull: bool, limit: int) -> Steps[list[Fate]]:
+def move(peer: int, partition: int, objects: Sequence[Push], pull: bool, limit: int) -> Steps[list[MoveOutcome]]:
     """Bring objects, a bounded number at a time."""
-    fates: list[Fate] = []
+    outcomes: list[MoveOutcome] = []
     for start in range(0, len(objects), limit):
-        fates += yield Move(peer, partition, tuple(objects[start : start + limit]), pull)
-    return fates
+        outcomes += yield Move(peer, partition, tuple(objects[start : start + limit]), pull)
+    return outcomes

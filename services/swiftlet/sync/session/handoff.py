@@ -24,9 +24,9 @@ from swiftlet.store import sethash
 from swiftlet.sync.session.compare import Need, Push, is_due, is_returned, pushes
 from swiftlet.sync.session.effects import (
     Drop,
-    Fate,
     HandoffReturned,
     Moment,
+    MoveOutcome,
     Page,
     Session,
     Steps,
@@ -115,8 +115,10 @@ def _return_page(
             due = _due(terms, moment, unproved, held)
             moved: set[Entry] = set()
             if due and there.shown[peer].primary:
-                fates = yield from move(peer, partition, due, False, terms.limits.moves)
-                moved = {push.entry for push, fate in zip(due, fates, strict=True) if fate is Fate.MOVED}
+                outcomes = yield from move(peer, partition, due, False, terms.limits.moves)
+                moved = {
+                    push.entry for push, outcome in zip(due, outcomes, strict=True) if outcome is MoveOutcome.MOVED
+                }
                 held = yield from ask_for(terms, peer, partition, touched, unproved_page)
         except (NodeError, WireError):
             there.lost(peer)

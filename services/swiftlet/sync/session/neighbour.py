@@ -23,9 +23,9 @@ from swiftlet.sync.session.batches import differing_of, due, due_of, fitting, la
 from swiftlet.sync.session.compare import Push, differing_suffixes
 from swiftlet.sync.session.effects import (
     Ask,
-    Fate,
     Moment,
     MoveMany,
+    MoveOutcome,
     Proved,
     ReadEntriesOf,
     ReadRoots,
@@ -195,10 +195,10 @@ def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pul
     """Bring objects of several partitions; how many were refused, by partition."""
     if not objects:
         return Counter()
-    fates: Sequence[Fate] = yield MoveMany(peer, objects, pull, terms.limits.moves)
-    if Fate.REFUSED not in fates:
+    outcomes: Sequence[MoveOutcome] = yield MoveMany(peer, objects, pull, terms.limits.moves)
+    if MoveOutcome.REFUSED not in outcomes:
         return Counter()
-    return Counter(one[0] for one, fate in zip(objects, fates, strict=True) if fate is Fate.REFUSED)
+    return Counter(one[0] for one, outcome in zip(objects, outcomes, strict=True) if outcome is MoveOutcome.REFUSED)
 
 
 def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> Sequence[SuffixHashes]:
@@ -249,12 +249,12 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
     """Push what the neighbour lacks, then pull what is lacking here."""
     there = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=False))
     if both.primary:
-        fates = yield from move(peer, partition, there, False, terms.limits.moves)
-        tally.unsent += fates.count(Fate.REFUSED)
+        outcomes = yield from move(peer, partition, there, False, terms.limits.moves)
+        tally.unsent += outcomes.count(MoveOutcome.REFUSED)
     else:
         tally.unsent += len(there)
         tally.withheld += len(there)
     if terms.mode.pull:
         here = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=True))
-        fates = yield from move(peer, partition, here, True, terms.limits.moves)
-        tally.behind += fates.count(Fate.REFUSED)
+        outcomes = yield from move(peer, partition, here, True, terms.limits.moves)
+        tally.behind += outcomes.count(MoveOutcome.REFUSED)

@@ -1,7 +1,7 @@
 """Drives one session of a simulated node to its end: does what it wants, over the network where it has to.
 
 What an asyncio driver would do one `await` after the other happens here by callbacks. Fault model: a neighbour's errors
-are told from the local device's; of several objects on their way each meets its own fate; after a crash of the node
+are told from the local device's; of several objects on their way each has its own outcome; after a crash of the node
 nothing is heard any more.
 """
 
@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, Superseded, SwiftletError
 from swiftlet.ring.lookup import Ring
 from swiftlet.sync.session.compare import Need, Push
-from swiftlet.sync.session.effects import Ask, Drop, Effect, Fate, HandoffReturned, Move, Proved, Session, Settled
+from swiftlet.sync.session.effects import (
+    Ask,
+    Drop,
+    Effect,
+    HandoffReturned,
+    Move,
+    MoveOutcome,
+    Proved,
+    Session,
+    Settled,
+)
 from swiftlet.sync.session.messages import Request, decode_reply, encode
 from swiftlet.sync.sim.network import Outcome
 from swiftlet.sync.sim.store import Parcel
@@ -108,7 +118,7 @@ class Drive:
 
     def _move(self, effect: Move) -> None:
         node, peer = self._node, self._node.peers[effect.peer]
-        fates: list[Fate | None] = [None] * len(effect.objects)
+        outcomes: list[MoveOutcome | None] = [None] * len(effect.objects)
         waiting = [len(effect.objects)]
         errors: list[SwiftletError] = []
 
@@ -116,7 +126,7 @@ class Drive:
             if node.life != self._life:
                 return
             try:
-                fates[index] = _fate(outcome, remote)
+                outcomes[index] = _move_outcome(outcome, remote)
             except SwiftletError as error:
                 errors.append(error)
             waiting[0] -= 1
@@ -125,8 +135,8 @@ class Drive:
             if errors:
                 self._fail(errors[0])
                 return
-            node.witness.moved(fates.count(Fate.MOVED))
-            self._resume(fates)
+            node.witness.moved(outcomes.count(MoveOutcome.MOVED))
+            self._resume(outcomes)
 
         for index, push in enumerate(effect.objects):
             if push.need is Need.ROWS:
@@ -174,15 +184,15 @@ class Drive:
         node.network.call(node.id, peer.id, lambda: peer.parcel(partition, push), done)
 
 
-def _fate(outcome: Outcome, remote: bool) -> Fate:
+def _move_outcome(outcome: Outcome, remote: bool) -> MoveOutcome:
     """What became of an object; raises what ends the session."""
     if isinstance(outcome, Superseded | NotFound):
-        return Fate.OVERTAKEN
+        return MoveOutcome.OVERTAKEN
     if isinstance(outcome, DiskFull):
-        return Fate.REFUSED
+        return MoveOutcome.REFUSED
     if isinstance(outcome, SwiftletError):
         raise _as_peers(outcome) if remote else outcome
-    return Fate.MOVED
+    return MoveOutcome.MOVED
 
 
 def _as_peers(outcome: Outcome) -> SwiftletError:

@@ -22,8 +22,8 @@ from swiftlet.sync.session.effects import (
     Ask,
     Drop,
     Effect,
-    Fate,
     Move,
+    MoveOutcome,
     ReadEntries,
     ReadRoots,
     ReadSuffixes,
@@ -105,12 +105,12 @@ class Driver:
             return slice_page(entries, effect.after, effect.limit)
         return None
 
-    async def _bring(self, source: Device, target: Device, partition: int, push: Push) -> Fate:
+    async def _bring(self, source: Device, target: Device, partition: int, push: Push) -> MoveOutcome:
         try:
             await bring(self.transport, source, target, ObjectKey(0, partition, push.entry.digest), push)
         except (Superseded, NotFound):
-            return Fate.OVERTAKEN
-        return Fate.MOVED
+            return MoveOutcome.OVERTAKEN
+        return MoveOutcome.MOVED
 
 
 def put(store: FaultyStore, digest: bytes, body: bytes, seconds: float) -> None:

@@ -16,7 +16,7 @@ import swiftlet_native
 
 from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError, NodeTimeout, NodeUnreachable, NotFound
-from swiftlet.peers import RowFate
+from swiftlet.peers import RowOutcome
 from swiftlet.ring.model import Device
 from swiftlet.storage.native_owed import NativeOwed
 from swiftlet.storage.object_conformance import ROW, ObjectTransportConformance, Peer, RowRecorder, drain, record
@@ -337,7 +337,7 @@ async def test_a_server_that_leaves_finishes_what_it_has_and_takes_no_more() -> 
                         except NotMade:
                             break
                 await stream.write(data[1_000_000:])
-                assert (await stream.commit(footer_of(data))).row is RowFate.NONE
+                assert (await stream.commit(footer_of(data))).row is RowOutcome.NONE
                 assert store.stat(key_of(1)).size == len(data)
     finally:
         store.close()
@@ -398,7 +398,7 @@ async def test_rows_are_owed_and_settled_and_the_request_id_travels() -> None:
                 request_id.set("tx" + "é" * 100)
                 body = b"data"
                 reply = await transport.put(device, key_of(1), record(1), body, footer_of(body), ROW)
-                assert reply.row is RowFate.OWED
+                assert reply.row is RowOutcome.OWED
                 assert (owed.count(), owed.name(key_of(1)), owed.name(key_of(2))) == (1, record(1).name, None)
                 assert 0.0 <= owed.oldest_s() < 60.0
                 await transport.settle(device, [(key_of(1), record(1).timestamp)])

@@ -8,7 +8,7 @@ import pytest
 
 from swiftlet.errors import NodeTimeout
 from swiftlet.model import Kind
-from swiftlet.sync.session.effects import Ask, Drop, Fate, HandoffReturned, Limits, Move, Terms
+from swiftlet.sync.session.effects import Ask, Drop, HandoffReturned, Limits, Move, MoveOutcome, Terms
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import AskEntries, AskSuffixes, Message, Suffixes
 from swiftlet.sync.session.tests.world import NOW_S, Peers, at, digest
@@ -79,7 +79,7 @@ def test_what_a_primary_refuses_or_loses_on_the_way_is_kept() -> None:
     peers = Peers()
     peers.put((ME,), 1, 1)
     peers.put((ME, *HOME), 2, 1)
-    peers.on_move = lambda move: [Fate.REFUSED] if move.peer == 2 else None
+    peers.on_move = lambda move: [MoveOutcome.REFUSED] if move.peer == 2 else None
     assert add_returns(peers) == HandoffReturned(0, dropped=1, kept=1)
     assert [entry.digest for entry in peers.entries(ME)] == [digest(1)]
 

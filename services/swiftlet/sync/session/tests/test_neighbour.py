@@ -8,7 +8,7 @@ import pytest
 
 from swiftlet.errors import DeviceFailed, NodeTimeout
 from swiftlet.model import Entry, Kind, PostRecord
-from swiftlet.sync.session.effects import Fate, Limits, Move, Proved, Settled, Terms
+from swiftlet.sync.session.effects import Limits, Move, MoveOutcome, Proved, Settled, Terms
 from swiftlet.sync.session.messages import (
     AskEntries,
     AskManyEntries,
@@ -157,8 +157,8 @@ def test_what_is_refused_is_counted_and_keeps_nothing_else_back() -> None:
         peers.put((ME,), number, 1)
         peers.put((PEER,), number + 2, 1)
 
-    def refuse(move: Move) -> list[Fate]:
-        return [Fate.REFUSED, Fate.OVERTAKEN]
+    def refuse(move: Move) -> list[MoveOutcome]:
+        return [MoveOutcome.REFUSED, MoveOutcome.OVERTAKEN]
 
     peers.on_move = refuse
     round_of(peers)

@@ -12,9 +12,9 @@ from swiftlet.sync.session.effects import (
     Ask,
     Drop,
     Effect,
-    Fate,
     HandoffReturned,
     Move,
+    MoveOutcome,
     Proved,
     ReadEntries,
     ReadRoots,
@@ -49,7 +49,7 @@ class Peers:
     said: list[tuple[int, Message, int]] = field(default_factory=list)
     told: list[Effect] = field(default_factory=list)
     moves: list[tuple[int, Move]] = field(default_factory=list)
-    on_move: Callable[[Move], list[Fate] | None] = lambda move: None
+    on_move: Callable[[Move], list[MoveOutcome] | None] = lambda move: None
     most_held: int = 0
     """The most entries that one observation or answer had."""
 
@@ -117,20 +117,20 @@ class Peers:
         self.most_held = max(self.most_held, len(page.entries))
         return page
 
-    def _move(self, local: int, effect: Move) -> list[Fate]:
+    def _move(self, local: int, effect: Move) -> list[MoveOutcome]:
         self.moves.append((local, effect))
-        fates = self.on_move(effect)
-        if fates is not None:
-            return fates
+        outcomes = self.on_move(effect)
+        if outcomes is not None:
+            return outcomes
         source, target = (effect.peer, local) if effect.pull else (local, effect.peer)
         return [self._bring(self.device(source), self.device(target), effect.partition, p) for p in effect.objects]
 
-    def _bring(self, source: SimStore, target: SimStore, partition: int, push: Push) -> Fate:
+    def _bring(self, source: SimStore, target: SimStore, partition: int, push: Push) -> MoveOutcome:
         parcel = source.parcel(partition, push.entry.digest)
         if push.need is Need.META:
             parcel = replace(parcel, data=None)
         try:
             target.receive(partition, parcel, "move")
         except Superseded:
-            return Fate.OVERTAKEN
-        return Fate.MOVED
+            return MoveOutcome.OVERTAKEN
+        return MoveOutcome.MOVED
