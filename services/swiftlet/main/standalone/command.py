@@ -13,6 +13,7 @@ import click
 
 from swiftlet.errors import SettingsError
 from swiftlet.main.standalone.banner import banner
+from swiftlet.main.standalone.fork import preload
 from swiftlet.main.standalone.lock import running_here, stop_running
 from swiftlet.main.standalone.plan import DRAIN_S, HOST, POLICIES, Layout, ObjectTransportKind, Options, Plan, make_plan
 from swiftlet.main.standalone.prepare import (
@@ -127,6 +128,7 @@ def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool, 
         if parent_pid is not None:
             end_with_parent(parent_pid)
         plan = prepare(options)
+        preload()
         supervisor = Supervisor(
             plan.services,
             signals,

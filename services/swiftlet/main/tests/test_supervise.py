@@ -48,22 +48,26 @@ def signals() -> Iterator[Signals]:
         yield signals
 
 
+class Program:
+    """A process that runs `PROGRAM` in the place of a service."""
+
+    def __init__(self, plan: ServicePlan) -> None:
+        command = [sys.executable, "-c", PROGRAM, str(plan.port), plan.settings["mode"], str(plan.log.parent / "trace")]
+        with plan.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
+        self.pid = self._process.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._process.poll()
+
+
 @pytest.fixture
-def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ServicePlan]]:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    modes: dict[str, str] = {}
-
-    def command(plan: ServicePlan) -> list[str]:
-        return [sys.executable, str(program), str(plan.port), modes[plan.name], str(tmp_path / "trace")]
-
-    monkeypatch.setattr(supervise, "command_of", command)
-
+def plans(tmp_path: Path) -> Callable[..., list[ServicePlan]]:
     def make(**kinds: str) -> list[ServicePlan]:
-        modes.update(kinds)
         return [
-            ServicePlan(name, name, port, tmp_path / f"{name}.yaml", tmp_path / f"{name}.log", {}, port)
-            for name, port in ((name, _free_port()) for name in kinds)
+            ServicePlan(name, name, port, tmp_path / f"{name}.yaml", tmp_path / f"{name}.log", {"mode": mode}, port)
+            for name, mode, port in ((name, mode, _free_port()) for name, mode in kinds.items())
         ]
 
     return make
@@ -91,7 +95,7 @@ def test_services_start_and_end_in_the_reverse_order(
     plans: Callable[..., list[ServicePlan]], signals: Signals, tmp_path: Path
 ) -> None:
     services = plans(storage="works", proxy="works")
-    supervisor = Supervisor(services, signals)
+    supervisor = Supervisor(services, signals, start=Program)
     assert supervisor.start()
     pids = supervisor.pids()
     assert set(pids) == {"storage", "proxy"}
@@ -102,7 +106,7 @@ def test_services_start_and_end_in_the_reverse_order(
 
 def test_a_dead_service_comes_back(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
     said: list[str] = []
-    supervisor = Supervisor(plans(storage="works"), signals, say=said.append)
+    supervisor = Supervisor(plans(storage="works"), signals, start=Program, say=said.append)
     assert supervisor.start()
     first = supervisor.pids()["storage"]
     os.kill(first, signal.SIGKILL)
@@ -115,7 +119,7 @@ def test_a_dead_service_comes_back(plans: Callable[..., list[ServicePlan]], sign
 
 def test_a_dead_service_stays_dead_when_told_so(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
     said: list[str] = []
-    supervisor = Supervisor(plans(a="works", b="works"), signals, restart=False, say=said.append)
+    supervisor = Supervisor(plans(a="works", b="works"), signals, start=Program, restart=False, say=said.append)
     assert supervisor.start()
     os.kill(supervisor.pids()["a"], signal.SIGKILL)
     thread = ask_to_end(lambda: bool(said))
@@ -126,7 +130,7 @@ def test_a_dead_service_stays_dead_when_told_so(plans: Callable[..., list[Servic
 
 
 def test_a_service_that_can_not_start_is_quoted(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
-    supervisor = Supervisor(plans(good="works", bad="fails"), signals)
+    supervisor = Supervisor(plans(good="works", bad="fails"), signals, start=Program)
     with pytest.raises(StartFailed, match=r"bad ended with 1(.|\n)*no disk today"):
         supervisor.start()
     supervisor.stop(10)
@@ -136,14 +140,14 @@ def test_a_service_that_is_never_ready_is_named(
     plans: Callable[..., list[ServicePlan]], signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervise, "READY_WITHIN_S", 1.5)
-    supervisor = Supervisor(plans(slow="unready"), signals)
+    supervisor = Supervisor(plans(slow="unready"), signals, start=Program)
     with pytest.raises(StartFailed, match=r"slow is not ready: (waiting for rings|no answer)"):
         supervisor.start()
     supervisor.stop(10)
 
 
 def test_asking_during_the_start_ends_it(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
-    supervisor = Supervisor(plans(slow="unready"), signals)
+    supervisor = Supervisor(plans(slow="unready"), signals, start=Program)
     thread = ask_to_end(lambda: bool(supervisor.pids()))
     assert not supervisor.start()
     thread.join()
@@ -152,7 +156,7 @@ def test_asking_during_the_start_ends_it(plans: Callable[..., list[ServicePlan]]
 
 
 def test_what_does_not_end_is_killed(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
-    supervisor = Supervisor(plans(deaf="stubborn"), signals)
+    supervisor = Supervisor(plans(deaf="stubborn"), signals, start=Program)
     assert supervisor.start()
     pid = supervisor.pids()["deaf"]
     began = time.monotonic()
