@@ -159,7 +159,10 @@ def test_the_label_that_alerts_pick_by_is_the_clusters_name() -> None:
     assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= ports
 
 
-@pytest.mark.parametrize("page", ["operators-guide.md", "runbooks.md"])
+GUIDE = sorted(f"guide/{page.name}" for page in (ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", [*GUIDE, "runbooks.md"])
 def test_metrics_in_the_documents_are_exported(page: str) -> None:
     known = {name.removesuffix("_count") for name in exported()} | exported().keys()
     families = [name for name in known if name.startswith("swiftlet_")]

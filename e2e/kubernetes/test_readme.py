@@ -27,11 +27,11 @@ HERE = Namespace("default")
 
 
 def commands(document: str) -> str:
-    """The first console block of the section, as a script that ends at the first command that fails."""
-    section = (ROOT / document).read_text().split(f"{SECTION}\n", 1)[1].split("\n## ", 1)[0]
-    block = re.search(r"```console\n(.*?)```", section, re.DOTALL)
-    assert block, f"{document} has commands in its section {SECTION}"
-    lines = [line.removeprefix("$ ") for line in block[1].splitlines()]
+    """The section's console blocks before its first subsection, as a script that ends at the first command that fails."""
+    section = re.split(r"\n##+ ", (ROOT / document).read_text().split(f"{SECTION}\n", 1)[1], maxsplit=1)[0]
+    blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    assert blocks, f"{document} has commands in its section {SECTION}"
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     return "\n".join(["set -euo pipefail", *lines])
 
 
@@ -97,6 +97,6 @@ def test_the_readme_s_commands_store_a_file(fresh: None) -> None:
 
 
 def test_the_guide_s_commands_make_a_store(fresh: None) -> None:
-    wrote = typed(commands("docs/operators-guide.md"), COMMANDS_WITHIN_S)
+    wrote = typed(commands("docs/guide/install.md"), COMMANDS_WITHIN_S)
     assert re.search(r"storagecluster\S*/photos condition met", wrote), wrote
     assert re.search(r"Name: +photos", wrote), wrote

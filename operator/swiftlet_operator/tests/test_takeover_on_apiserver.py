@@ -32,7 +32,7 @@ __all__ = ["kube"]
 
 pytestmark = pytest.mark.apiserver
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "operators-guide.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "install.md"
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ async def test_the_guide_s_way_out_without_an_operator_works(
 ) -> None:
     cluster = await _abandoned(apiserver, kube, middlemen[0], tmp_path / "log")
     await _takes_nothing_new(cluster)
-    section = GUIDE.read_text("utf-8").split("### Uninstalling", 1)[1].split("\n### ", 1)[0]
+    section = GUIDE.read_text("utf-8").split("\n## Uninstalling", 1)[1].split("\n## ", 1)[0]
     found = re.search(r"^\$ (kubectl -n blue get (?:.*\\\n)*.*)$", section, re.MULTILINE)
     assert found is not None, "the guide has no command for it"
     command = found[1].replace("-n blue", f"-n {cluster.namespace}")

@@ -328,7 +328,7 @@ class QuotaSection(Section):
 
     file: Path | None = Field(
         default=None,
-        description="YAML file with levels of limits and which account has which; docs/operators-guide.md shows one. "
+        description="YAML file with levels of limits and which account has which; docs/guide/configure.md shows one. "
         "Read again when it changes. Not set: no limits.",
     )
     check_interval_s: Seconds = Field(
