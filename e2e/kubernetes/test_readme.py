@@ -27,7 +27,7 @@ HERE = Namespace("default")
 
 
 def commands(document: str) -> str:
-    """The section's console blocks before its first subsection, as a script that ends at the first command that fails."""
+    """The console blocks before the first subsection, as a script that ends at the first command that fails."""
     section = re.split(r"\n##+ ", (ROOT / document).read_text().split(f"{SECTION}\n", 1)[1], maxsplit=1)[0]
     blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     assert blocks, f"{document} has commands in its section {SECTION}"
