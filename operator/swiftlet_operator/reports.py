@@ -121,7 +121,7 @@ class Report:
     `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
     `workers`: those of the users files that the processes of a proxy use, None in it for a process that does not say.
     `accounts`, `policies`: None where nobody has counted yet. `redis`: a replicator's alone.
-    `encryption`: None from services that know nothing of it.
+    `encryption`: None from a service that does not say.
     `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none.
     """
 

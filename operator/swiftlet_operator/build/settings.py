@@ -105,9 +105,7 @@ def restart_digest(site: Site, *services: str) -> str:
 def build_settings(site: Site) -> Manifest:
     """The ConfigMap."""
     policies = [
-        # Services of the version before don't know the word, so it is written only where it is needed.
-        {"index": policy.index, "name": policy.name, "default": policy.default}
-        | ({"deprecated": True} if policy.deprecated else {})
+        {"index": policy.index, "name": policy.name, "default": policy.default, "deprecated": policy.deprecated}
         for policy in site.policies
     ]
     data = {

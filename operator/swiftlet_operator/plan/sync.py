@@ -15,9 +15,6 @@ from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, na
 from swiftlet_operator.reports import SERVICES, SERVING, DeviceReport, RingReport
 from swiftlet_operator.world import World
 
-_DATABASE_RINGS = frozenset({"account", "container"})
-_TELLING = {False: ("replicator",), True: ("replicator", "container")}
-"""Who says how a device stands in a ring: of databases (True) container servers did, in the version before."""
 _ROUTING = frozenset({STORAGE, CONTAINER, PROXY, METADATA})
 """Components whose pods use rings."""
 _OVER = frozenset({"Failed", "Succeeded"})
@@ -41,23 +38,17 @@ def pod_of(device: str) -> str:
 
 
 def ring_report(world: World, device: str, ring: str) -> RingReport | None:
-    """How a device says that it stands in a ring."""
-    pod, _, name = device.partition("/")
-    for service in _TELLING[ring in _DATABASE_RINGS]:
-        report = world.report(pod, service)
-        found = report and (report.devices.get(device) or report.devices.get(name))
-        if found and ring in found.rings:
-            return found.rings[ring]
-    return None
+    """How a device stands in a ring, by the replicator of its pod."""
+    report = world.report(pod_of(device), "replicator")
+    found = report and report.devices.get(device)
+    return found.rings.get(ring) if found else None
 
 
 def device_report(world: World, device: str) -> DeviceReport | None:
     """What the server that owns a device says of it."""
     pod, _, name = device.partition("/")
     report = world.report(pod, "container" if name == DATABASE_DEVICE else "object")
-    if report is None:
-        return None
-    return report.devices.get(name) or report.devices.get(device)
+    return report.devices.get(name) if report is not None else None
 
 
 def in_order(report: RingReport | None, version: int, since_s: float) -> bool:

@@ -115,20 +115,10 @@ def explained_degraded(fact: Fact, reasons: Why, *, has_data: bool) -> Fact:
 
 
 def first_ready_time(world: World) -> str | None:
-    """When the cluster was Ready for the first time, None when it never was; what the status has forgotten, roughly.
-
-    A cluster of an earlier version has no such field. Its conditions all began with the first look at it, so that a
-    Ready that changed later than another one has been True.
-    """
+    """When the cluster was Ready for the first time, by its status; None when it never was."""
     own = world.own.get((CLUSTER.kind, world.cluster.meta.name)) or {}
     known = (own.get("status") or {}).get(FIRST_READY)
-    if isinstance(known, str) and known:
-        return known
-    if since := _since(world, "Ready", "True"):
-        return since[0]
-    times = [one.last_transition_time for one in world.cluster.conditions]
-    changed = [since for since in _since(world, "Ready", "False") if seconds(since) > min(map(seconds, times))]
-    return changed[0] if changed else None
+    return known if isinstance(known, str) and known else None
 
 
 def remembered(world: World, ready: Fact) -> dict[str, object]:

@@ -13,7 +13,6 @@ from typing import Any
 from swiftlet.ring import Ring
 from swiftlet_operator.plugin.picture import Object, Picture
 
-DATABASES = frozenset({"account", "container"})
 FULL_PARTS = (0.95, 0.90, 0.85)
 """Parts of a device in use from which it counts as full, too full to be filled up, and nearly full."""
 
@@ -141,23 +140,16 @@ def _report(picture: Picture, device: str, ring: str) -> Object | None:
     return _reports_of(picture, ring, device.split("/")[0]).get(device)
 
 
-def reporters(ring: str) -> tuple[str, ...]:
-    """The services that say how devices stand in a ring; of databases so did container servers of earlier versions."""
-    return ("container", "replicator") if ring in DATABASES else ("replicator",)
-
-
 def _reports_of(picture: Picture, ring: str, pod: str | None = None) -> dict[str, Object]:
-    """What is reported of a ring, by `<pod>/<device>`."""
+    """What replicators report of a ring, by `<pod>/<device>`."""
     found = {}
-    # What a replicator says stands.
     for (name, one), report in sorted(picture.reports.items()):
-        if one not in reporters(ring) or (pod is not None and name != pod):
+        if one != "replicator" or (pod is not None and name != pod):
             continue
         for device, facts in _mapping(report.get("devices")).items():
-            own = device if "/" in device else f"{name}/{device}"
             about = _mapping(facts.get("rings")).get(ring)
             if about is not None:
-                found[own] = about
+                found[device] = about
     return found
 
 

@@ -30,7 +30,7 @@ class Kubelets:
         self.scene = scene
         self.modes: dict[str, str] = {}
         self.unable: set[str] = set()
-        """Pods whose services take no TLS: of an older version, or with RDMA."""
+        """Pods whose services take no TLS, such as those with RDMA."""
         self.old: set[str] = set()
         """Pods whose services are of a version that says nothing of it."""
         self.digests: dict[str, str] = {}

@@ -326,8 +326,8 @@ async def test_a_first_policy_of_ones_own_leaves_the_implicit_one_the_default() 
     assert scene.condition("SpecValid") == ("True", "Valid")
     policies = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["policies.yaml"])
     assert policies == [
-        {"index": 0, "name": "Policy-0", "default": True},
-        {"index": 1, "name": "wide", "default": False},
+        {"index": 0, "name": "Policy-0", "default": True, "deprecated": False},
+        {"index": 1, "name": "wide", "default": False, "deprecated": False},
     ]
 
 

@@ -121,7 +121,7 @@ async def test_a_deprecated_policy_goes_on_and_is_announced_as_such(scene: Polic
     assert not scene.gone()
     scene.policy()["spec"]["deprecated"] = False
     await scene.settle()
-    assert "deprecated" not in scene.settings()[1]
+    assert scene.settings()[1]["deprecated"] is False
     assert scene.told_of("Ready")[:2] == ("True", "Accepted")
     assert scene.told_of("InUse")[:2] == ("Unknown", "NotCounted")
     assert scene.condition("PoliciesRetired") == ("False", "NotWanted")
@@ -343,13 +343,13 @@ class TestTheDefault:
         await scene.settle()
         assert scene.told_of("InUse", "main")[:2] == ("True", "IsDefault")
         assert "set default: true on another StoragePolicy" in scene.told_of("Ready", "main")[2]
-        assert scene.settings()[0] == {"index": 0, "name": "main", "default": True}
+        assert scene.settings()[0] == {"index": 0, "name": "main", "default": True, "deprecated": False}
         scene.policy("gold")["spec"]["default"] = True
         await scene.settle()
         assert scene.condition("SpecValid") == ("True", "Valid")
         assert scene.settings() == [
             {"index": 0, "name": "main", "default": False, "deprecated": True},
-            {"index": 1, "name": "gold", "default": True},
+            {"index": 1, "name": "gold", "default": True, "deprecated": False},
         ]
         for server in SERVERS:
             scene.use(replace(NOTHING, empty_since_s=scene.now_s - 3 * SKEW_S), 0, servers=[server])
@@ -357,7 +357,7 @@ class TestTheDefault:
         for _ in range(4):
             await scene.step()
         assert scene.kube.names("StoragePolicy") == {"gold"}
-        assert scene.settings() == [{"index": 1, "name": "gold", "default": True}]
+        assert scene.settings() == [{"index": 1, "name": "gold", "default": True, "deprecated": False}]
 
     async def test_an_implicit_policy_can_be_named_and_retired(self, scene: Policies) -> None:
         scene.policy()["spec"]["default"] = True
@@ -368,14 +368,14 @@ class TestTheDefault:
         scene.hold(0, 0, empty_since_s=scene.now_s - 2 * SKEW_S)
         for _ in range(4):
             await scene.step()
-        assert scene.settings() == [{"index": 1, "name": "gold", "default": True}]
+        assert scene.settings() == [{"index": 1, "name": "gold", "default": True, "deprecated": False}]
         assert scene.condition("SpecValid") == ("True", "Valid")
 
     async def test_it_cannot_be_deprecated(self, scene: Policies) -> None:
         scene.policy()["spec"] |= {"default": True, "deprecated": True}
         await scene.step()
         assert scene.condition("SpecValid") == ("False", "DefaultDeprecated")
-        assert scene.settings()[1] == {"index": 1, "name": "gold", "default": False}
+        assert scene.settings()[1] == {"index": 1, "name": "gold", "default": False, "deprecated": False}
 
 
 async def test_while_something_else_is_wrong_a_deletion_is_not_taken_back(scene: Policies) -> None:

@@ -157,7 +157,7 @@ async def test_what_was_taken_away_by_hand_is_made_again_and_deleted_properly(cl
     await made(cluster, POLICY, "gold", GOLD)
     await cluster.settle()
     assert (await told(cluster, CLUSTER, "store", "SpecValid"))[:2] == ("True", "Valid")
-    assert (await settings(cluster))[1] == {"default": False, "index": 1, "name": "gold"}
+    assert (await settings(cluster))[1] == {"default": False, "deprecated": False, "index": 1, "name": "gold"}
     assert POLICY_FINALIZER in (await found(cluster, POLICY, "gold"))["metadata"]["finalizers"]
 
 
