@@ -123,18 +123,18 @@ def render() -> str:
         lines += ["", f"## {section['title']}", ""]
         if "text" in section:
             lines += [section["text"].rstrip(), ""]
-        lines += ["| limit | value | where | when it is met | why |", "|---|---|---|---|---|"]
+        lines += ["| limit | value | where | when it is exceeded | reason |", "|---|---|---|---|---|"]
         for row in section["limits"]:
             limit = known[row["key"]]
             told.add(limit.key)
             lines.append(f"| {row['what']} | {limit.value} | {_where(limit.key)} | {row['met']} | {row['why']} |")
     lines += [
         "",
-        "## Between the services",
+        "## Internal limits",
         "",
         texts["inner"].rstrip(),
         "",
-        "| where | value | what for |",
+        "| where | value | what it limits |",
         "|---|---|---|",
     ]
     reasons = texts.get("reasons", {})

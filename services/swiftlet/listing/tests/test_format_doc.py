@@ -35,7 +35,7 @@ def documented_totals(database: str) -> list[str]:
     """Columns of the table of totals by policy."""
     if database != "account":
         return []
-    [text] = re.findall(r"`policy_total`, with a row of (.*) for each", PAGE.read_text("utf-8"))
+    [text] = re.findall(r"`policy_total`, with a row of (.*?) for each", " ".join(PAGE.read_text("utf-8").split()))
     return re.findall(r"`(\w+)`", text)
 
 
