@@ -23,22 +23,22 @@ class TempUrlSection(Section):
     enabled: bool = Field(default=True, description="Whether temporary URLs are accepted.")
     methods: tuple[Method, ...] = Field(
         default=("GET", "HEAD", "PUT", "POST", "DELETE"),
-        description="Methods that a temporary URL may allow; HEAD comes with GET, PUT and POST.",
+        description="Methods that a temporary URL may allow; HEAD is included in GET, PUT and POST.",
     )
     allowed_digests: tuple[Digest, ...] = Field(
         default=("sha1", "sha256", "sha512"),
         min_length=1,
-        description="Hash functions of signatures. sha1 is what many clients sign with; leave it out to forbid it.",
+        description="Hash functions of signatures. Many clients sign with sha1; omit it to forbid it.",
     )
     incoming_remove_headers: tuple[HeaderPattern, ...] = Field(
         default=("X-Timestamp",),
-        description="Headers of requests that are dropped unread; a name that ends with * means all that begin so.",
+        description="Request headers that are dropped; a name that ends with * matches all headers that begin with it.",
     )
     incoming_allow_headers: tuple[HeaderPattern, ...] = Field(
         default=(), description="Exceptions to incoming_remove_headers."
     )
     outgoing_remove_headers: tuple[HeaderPattern, ...] = Field(
-        default=("X-Object-Meta-*",), description="Headers left out of answers; a name may end with *."
+        default=("X-Object-Meta-*",), description="Response headers that are removed; a name may end with *."
     )
     outgoing_allow_headers: tuple[HeaderPattern, ...] = Field(
         default=("X-Object-Meta-Public-*",), description="Exceptions to outgoing_remove_headers."
@@ -52,7 +52,7 @@ class FormPostSection(Section):
     allowed_digests: tuple[Digest, ...] = Field(
         default=("sha1", "sha256", "sha512"),
         min_length=1,
-        description="Hash functions of signatures. sha1 is what many sites sign with; leave it out to forbid it.",
+        description="Hash functions of signatures. Many sites sign with sha1; omit it to forbid it.",
     )
 
 
@@ -61,16 +61,17 @@ class CorsSection(Section):
 
     allow_origin: tuple[Origin, ...] = Field(
         default=(),
-        description="Origins allowed in every container, such as https://www.example.org, beside those of "
-        "X-Container-Meta-Access-Control-Allow-Origin; * for all.",
+        description="Origins allowed in every container, such as https://www.example.org, in addition to those of "
+        "X-Container-Meta-Access-Control-Allow-Origin; * allows all.",
     )
     expose_headers: tuple[HeaderName, ...] = Field(
-        default=(), description="Headers that scripts may read, beside the usual ones and those that a container names."
+        default=(),
+        description="Headers that scripts may read, in addition to the usual ones and those that a container names.",
     )
     strict: bool = Field(
         default=True,
-        description="Whether answers carry CORS headers only for allowed origins (strict_cors_mode in OpenStack "
-        "Swift). Otherwise they do for all, and only pre-flights are refused.",
+        description="Whether responses have CORS headers only for allowed origins (strict_cors_mode in OpenStack "
+        "Swift). Otherwise they have them for all origins, and only preflight requests are refused.",
     )
 
 
@@ -78,42 +79,43 @@ class RateStep(Section):
     """From a container's size on, how many requests a second."""
 
     size: int = Field(ge=0, description="Objects in the container.")
-    rate: Rate = Field(description="Requests a second; between two steps the rate changes evenly.")
+    rate: Rate = Field(description="Requests per second; between two sizes the rate is interpolated linearly.")
 
 
 class RateLimitsSection(Section):
     """How often each account and container may be written to. Counted by each proxy process for itself."""
 
     account_ratelimit: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
-        default=0.0, description="PUT and DELETE of containers a second, per account; 0 sets no limit."
+        default=0.0, description="PUT and DELETE of containers per second and account; 0 sets no limit."
     )
     container_ratelimits: tuple[RateStep, ...] = Field(
         default=(),
-        description="PUT, POST, DELETE and COPY of objects a second, per container, by the number of its objects: a "
-        "list of size and rate. Below the first size there is no limit; empty for none at all.",
+        description="PUT, POST, DELETE and COPY of objects per second and container, by the number of its objects: "
+        "a list of size and rate. Containers below the first size have no limit; an empty list sets no limits.",
     )
     container_listing_ratelimits: tuple[RateStep, ...] = Field(
-        default=(), description="Listings a second, per container, in the same form."
+        default=(), description="Listings per second and container, in the same form."
     )
     max_sleep_time_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=60.0,
-        description="Seconds that a request is held back until its turn comes; one that would wait longer is refused.",
+        description="Seconds for which a request may be delayed until its turn; one that would be delayed longer "
+        "is refused.",
     )
     rate_buffer_s: Annotated[float, Field(ge=0, le=3600)] = Field(
-        default=5.0, description="Seconds of unused rate that may be caught up with at once."
+        default=5.0, description="Seconds of unused rate that clients may use up at once."
     )
     refuse_with: Literal[498, 429] = Field(
         default=498,
-        description="Status of refused requests: 498 as in OpenStack Swift, or 429 for clients that know only that. "
-        "Retry-After says when to come back.",
+        description="Status of refused requests: 498 as in OpenStack Swift, or 429 for clients that know only "
+        "that. Retry-After says when to try again.",
     )
     account_whitelist: tuple[str, ...] = Field(default=(), description="Accounts without limits, such as AUTH_backup.")
-    account_blacklist: tuple[str, ...] = Field(default=(), description="Accounts that are refused everything (497).")
+    account_blacklist: tuple[str, ...] = Field(default=(), description="Accounts whose every request is refused (497).")
     max_tracked: int = Field(
         default=10_000,
         ge=1,
         le=10_000_000,
-        description="Accounts and containers whose use is remembered; the one not used for longest is forgotten first.",
+        description="Accounts and containers whose rate is remembered; the least recently used one is forgotten first.",
     )
 
     @field_validator("container_ratelimits", "container_listing_ratelimits")

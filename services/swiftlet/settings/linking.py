@@ -13,7 +13,7 @@ class SymlinkSection(Section):
     """Objects that lead to other objects."""
 
     symloop_max: Annotated[int, Field(ge=1, le=10)] = Field(
-        default=2, description="Symbolic links that are followed one after the other; a longer chain is refused (409)."
+        default=2, description="Symbolic links that are followed in a row; a longer chain is refused (409)."
     )
 
 
@@ -22,16 +22,17 @@ class VersioningSection(Section):
 
     allow_object_versioning: bool = Field(
         default=True,
-        description="Whether X-Versions-Enabled is accepted. Containers that have it keep versions in any case.",
+        description="Whether X-Versions-Enabled is accepted. Containers that have it already keep versions in any "
+        "case.",
     )
     allow_versioned_writes: bool = Field(
         default=True,
-        description="Whether X-Versions-Location and X-History-Location are accepted, and containers that have them "
-        "copy what is overwritten to their archive.",
+        description="Whether X-Versions-Location and X-History-Location are accepted, and containers that have "
+        "them copy overwritten objects to their archive container.",
     )
     agreement_s: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)] = Field(
         default=1.0,
-        description="Seconds after which all proxies know that a container's versioning has changed; the request that "
-        "changes it takes so long. Each process asks for a container that it writes to once in that time; 0 asks "
-        "before every write.",
+        description="Seconds after which all proxies know that a container's versioning has changed; the request "
+        "that changes it takes this long. Each process checks a container that it writes to once in this time; 0 "
+        "checks before every write.",
     )

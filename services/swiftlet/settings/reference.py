@@ -86,8 +86,9 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 _PAGE_HEAD = """# Settings
 
-Every setting of every service with its default, unit and reason, as `swiftlet settings SERVICE` prints it. One file
-may serve all services. Made by `make docs`; the text is in `services/swiftlet/settings/`.
+This page lists every setting of every service with its default, unit and reason, as
+`swiftlet settings SERVICE` prints them. One settings file may serve all services. `make docs` makes
+this page; the texts are in `services/swiftlet/settings/`.
 """
 
 

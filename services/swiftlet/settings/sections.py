@@ -18,7 +18,7 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached fro
 
 
 class ClusterSection(Section):
-    """What every service of one cluster must agree on."""
+    """Settings that must be the same for all services of a cluster."""
 
     name: str = Field(
         default="swiftlet",
@@ -27,17 +27,18 @@ class ClusterSection(Section):
     )
     hash_path_prefix: SecretStr = Field(
         default=SecretStr(""),
-        description="Secret text hashed before every name. Fixed for the cluster's life: a change loses all data. "
-        "Keeps clients from choosing names that all fall into one partition. "
-        "At least one of prefix, suffix and the suffix's file must be set.",
+        description="Secret text that is hashed before every name. It prevents clients from choosing names that "
+        "all fall into one partition. It is fixed for the cluster's life: changing it makes all data "
+        "unreachable. At least one of prefix, suffix and the suffix's file must be set.",
     )
     hash_path_suffix: SecretStr = Field(
-        default=SecretStr(""), description="Secret text hashed behind every name; see hash_path_prefix."
+        default=SecretStr(""), description="Secret text that is hashed after every name; see hash_path_prefix."
     )
     hash_path_suffix_file: Path | None = Field(
         default=None,
-        description="File with the text described at hash_path_suffix, in its place: it keeps the text out of "
-        "environments and process listings. White space around it is not part of it. Read once, at the start.",
+        description="File with the text described at hash_path_suffix, which is used instead of that setting: a "
+        "file keeps the text out of environments and process listings. Surrounding white space is not part of "
+        "the text. Read once, at the start.",
     )
     key: SecretStr | None = Field(
         default=None,
@@ -46,98 +47,102 @@ class ClusterSection(Section):
     )
     key_file: Path | None = Field(
         default=None,
-        description="File with the secret described at key, or with several, one per line: the first one signs, all "
-        "are accepted, so that a key can be changed without a pause. White space around a key is not part of it. "
-        "Read again when it changes.",
+        description="File with the secret described at key, or with several, one per line. The first one signs and "
+        "all are accepted, so a key can be changed without an interruption. White space around a key is not part "
+        "of it. Read again when it changes.",
     )
     key_check_interval_s: Seconds = Field(
-        default=5.0, description="Seconds between looks at key_file; changed keys take effect within this time."
+        default=5.0, description="Seconds between checks of key_file; changed keys take effect within this time."
     )
     sealed_keys: Path | None = Field(
         default=None,
-        description="Directory with sealed copies of the keys, as the operator makes them (age files that no service "
-        "can open). Servers of devices keep the newest on each device and hand it out. With it a service whose key "
-        "files are not there, or whose hash suffix is another than its devices', waits for the right ones instead of "
-        "ending. Not set: no copies are kept.",
+        description="Directory with sealed copies of the keys, as the operator makes them (age files that no "
+        "service can open). Object and container servers keep the newest copy on each device and serve it. With "
+        "it, a service without its key files, or whose hash suffix differs from that of its devices, waits for "
+        "the right ones instead of exiting. Not set: no copies are kept.",
     )
     rings: Path = Field(
         default=Path("/etc/swiftlet/rings"),
-        description="Directory with account.ring, container.ring and object-<policy index>.ring, or with the chunks of "
-        "each as <name>.ring.0, .1 and so on, as ConfigMaps hold them; read again when they change.",
+        description="Directory with account.ring, container.ring and object-<policy index>.ring, or with the "
+        "chunks of each as <name>.ring.0, .1 and so on, as in ConfigMaps. Read again when they change.",
     )
     policies_file: Path | None = Field(
         default=None,
-        description="File with the list described at policies, in its place: looked at as often as the rings, so that "
-        "policies can be added without a restart. A new one takes effect once its ring is there.",
+        description="File with the list described at policies, which is used instead of that setting. It is "
+        "checked as often as the rings, so that policies can be added without a restart. A new policy takes "
+        "effect once its ring exists.",
     )
     ring_cache: Path | None = Field(
         default=None,
-        description="Directory that keeps the last good rings, in a directory per service; made when missing, if what "
-        "is above is there. With it a service can start while a ring is half-updated or can't be read. It may be on a "
-        "device, as .rings. Not set: such a service waits for good rings.",
+        description="Directory in which each service keeps its last good rings, in a directory of its own; created "
+        "if it is missing and its parent exists. With it, a service can start while a ring is half-updated or "
+        "unreadable. It may be on a device, as .rings. Not set: such a service waits for good rings.",
     )
     ring_check_interval_s: Seconds = Field(
         default=5.0,
-        description="Seconds between looks at the ring files. A look is a few stat calls; a new ring takes effect "
-        "within this time.",
+        description="Seconds between checks of the ring files. A check is a few stat calls; a new ring takes "
+        "effect within this time.",
     )
     reclaim_age_s: Seconds = Field(
         default=7 * 86_400.0,
-        description="Seconds that deletions are remembered, everywhere. Must be longer than any device may stay away: "
-        "what was deleted meanwhile would come back with it otherwise.",
+        description="Seconds for which all services remember deletions (tombstones). It must be longer than any "
+        "device may be offline: otherwise objects that were deleted meanwhile reappear when the device returns.",
     )
 
     object_transport: Literal["auto", "http", "native"] = Field(
         default="auto",
-        description="How objects move between services. auto: natively where a server's native port answers, else "
-        "over HTTP, decided per server and looked at again; http: no native port is opened or used; native: never over "
-        "HTTP, so only where all devices are native stores. What replicators compare goes over HTTP in any case.",
+        description="How objects are transferred between services. auto: over the native transport if the server's "
+        "native port answers, otherwise over HTTP; this is decided per server and checked again later. http: no "
+        "native port is opened or used. native: never over HTTP, so only for clusters whose devices are all "
+        "native stores. Comparisons by replicators use HTTP in any case.",
     )
     native_port_offset: int = Field(
         default=1000,
         ge=1,
         le=60_000,
-        description="An object server's native port is its HTTP port plus this.",
+        description="Number added to an object server's HTTP port to get its native port.",
     )
     native_pool_bytes: int = Field(
         default=128 * MIB,
         ge=16 * MIB,
         le=1 << 40,
-        description="Memory of each process for bodies on their way over the native transport; taken as it is needed. "
-        "A transfer that finds it full waits.",
+        description="Bytes of memory in each process for bodies in transfer over the native transport; allocated "
+        "as needed. A transfer waits while all of it is in use.",
     )
     native_socket_directory: Path | None = Field(
         default=None,
-        description="Directory in which services on the same machine meet, to hand each other bytes in shared memory "
-        "instead of over TCP. Not set: they don't.",
+        description="Directory for the sockets by which services on one machine pass each other bytes in shared "
+        "memory instead of over TCP. Not set: they use TCP.",
     )
 
     rdma: Literal["auto", "required", "off"] = Field(
         default="auto",
-        description="Whether bodies go between services by RDMA, per connection, where both ends have it, else "
-        "by TCP. auto: if this installation was built with RDMA and there is a device that works; required: a service "
-        "that has none does not start, and says what is missing; off: no device is opened. `swiftlet rdma check` tells "
-        "what there is. Each process with RDMA keeps native_pool_bytes locked in memory.",
+        description="Whether bodies are transferred between services by RDMA, on each connection whose two ends "
+        "support it, and otherwise by TCP. auto: if this installation was built with RDMA and has a device that "
+        "works. required: a service without such a device does not start, and reports what is missing. off: no "
+        "device is opened. `swiftlet rdma check` shows what is available. Each process with RDMA keeps "
+        "native_pool_bytes locked in memory.",
     )
 
     encryption: Literal["none", "accepted", "required"] = Field(
         default="none",
-        description="Whether what services say to each other is encrypted (TLS 1.3, both sides show certificates that "
-        "follow from the cluster key): object bytes, names, metadata, rows and listings. none: nobody encrypts, though "
-        "servers take connections that do; accepted: all encrypt what they ask, and servers still take both; required: "
-        "servers refuse peers that don't. Go from none to required by accepted, and each time restart all services, so "
-        "that no request is refused. Does not encrypt what clients ask of the API (proxy.tls_cert_file), Redis "
-        "(redis.url), and the pages that anybody may read (/healthz, /readyz, /metrics, /statusz, /rings). Memory that "
-        "services on one machine share stays as it is. Nothing goes by RDMA unless it is none.",
+        description="Whether traffic between services is encrypted (TLS 1.3; both sides present certificates "
+        "derived from the cluster key): object bytes, names, metadata, rows and listings. none: no client "
+        "encrypts, but servers accept encrypted connections. accepted: all clients encrypt, and servers still "
+        "accept both. required: servers refuse peers that do not encrypt. Go from none to required by way of "
+        "accepted, and restart all services at each step, so that no request is refused. This does not encrypt "
+        "requests of the API (proxy.tls_cert_file), Redis (redis.url), and the pages that are open to everybody "
+        "(/healthz, /readyz, /metrics, /statusz, /rings). Memory that services on one machine share is not "
+        "encrypted. RDMA is used only with none.",
     )
 
     peer_silence_s: float = Field(
         default=1.5,
         ge=1.0,
         le=60.0,
-        description="Seconds for which a peer of the native transport may be silent, or an RDMA read from it make no "
-        "progress, before its connection and the requests on it are given up. The default finds a dead machine within "
-        "2 s; longer is for machines that stand still by themselves, such as overcommitted virtual ones.",
+        description="Seconds for which a peer of the native transport may be silent, or an RDMA read from it may "
+        "make no progress, before its connection is closed and the requests on it fail. The default detects a "
+        "dead machine within 2 s; use more for machines that stall, such as overcommitted virtual machines.",
     )
 
     @model_validator(mode="after")
@@ -203,19 +208,19 @@ class PolicySection(Section):
     index: int = Field(
         ge=0,
         le=255,
-        description="Number of the policy, fixed for its life: it is stored with every object and container, and "
-        "names the ring file object-<index>.ring.",
+        description="Number of the policy. It is fixed for the policy's life, since it is stored with every object "
+        "and container and names the ring file object-<index>.ring.",
     )
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
-        description="Name in X-Storage-Policy and /info. Letters, digits and '-'; compared without regard to case.",
+        description="Name in X-Storage-Policy and /info: letters, digits and '-', compared case-insensitively.",
     )
     default: bool = Field(
         default=False, description="Whether containers created without X-Storage-Policy get this policy."
     )
     deprecated: bool = Field(
         default=False,
-        description="Whether no new containers get this policy, and /info leaves it out; those that have it go on.",
+        description="Whether new containers are refused this policy, and /info omits it; existing containers keep it.",
     )
 
 
@@ -226,7 +231,7 @@ class LimitsSection(Section):
         default=5_368_709_122,
         ge=1,
         le=1 << 62,
-        description="Largest single object in bytes; larger ones go in segments.",
+        description="Bytes of the largest single object; larger ones have to be stored in segments.",
     )
     max_meta_name_length: int = Field(
         default=128, ge=1, description="Bytes of one metadata item's name without its prefix."
@@ -240,10 +245,10 @@ class LimitsSection(Section):
         default=8192, ge=1024, le=MIB, description="Bytes of one header line, and of the request line, that are read."
     )
     container_listing_limit: int = Field(
-        default=10_000, ge=1, description="Most rows in one page of a container's listing."
+        default=10_000, ge=1, description="Maximum number of rows in one page of a container's listing."
     )
     account_listing_limit: int = Field(
-        default=10_000, ge=1, description="Most rows in one page of an account's listing."
+        default=10_000, ge=1, description="Maximum number of rows in one page of an account's listing."
     )
     slo_max_manifest_segments: int = Field(
         default=1000, ge=1, le=100_000, description="Objects that one static large object's manifest may name."
@@ -252,8 +257,8 @@ class LimitsSection(Section):
         default=2000,
         ge=0,
         le=200_000,
-        description="Segments of one static large object's manifest that hold their bytes themselves (`data`). "
-        "Neighbours can be put together, so twice the objects is plenty.",
+        description="Segments of one static large object's manifest that contain their bytes themselves (`data`). "
+        "Adjacent ones can be joined, so twice the number of objects is enough.",
     )
     slo_max_manifest_size: int = Field(
         default=8 * MIB, ge=2, le=64 * MIB, description="Bytes of a manifest as clients send it, inline data included."
@@ -265,17 +270,18 @@ class LimitsSection(Section):
         default=8,
         ge=1,
         le=256,
-        description="Segments of one manifest looked at, or deleted, at a time. More answers sooner and loads more.",
+        description="Segments of one manifest that are checked or deleted at a time. A higher value answers sooner "
+        "and causes more load.",
     )
     slo_yield_frequency_s: Seconds = Field(
         default=10.0,
-        description="Seconds between white space sent to a client that waits for a manifest to be checked or deleted, "
-        "so that nothing in between takes the connection for dead.",
+        description="Seconds between pieces of white space that are sent to a client while its manifest is checked "
+        "or deleted, so that nothing in between considers the connection dead.",
     )
 
 
 class AuthSection(Section):
-    """Who may use the API."""
+    """Authentication."""
 
     users_file: Path = Field(
         default=Path("/etc/swiftlet/users.yaml"),
@@ -283,31 +289,31 @@ class AuthSection(Section):
         "(argon2id). Read again when it changes.",
     )
     users_check_interval_s: Seconds = Field(
-        default=5.0, description="Seconds between looks at users_file; a changed user takes effect within this time."
+        default=5.0, description="Seconds between checks of users_file; a changed user takes effect within this time."
     )
     revocations_check_interval_s: Seconds = Field(
         default=5.0,
-        description="Seconds between looks at the tokens that other processes have revoked; the process that is asked "
-        "to revoke one refuses it at once. A look is one page of a listing.",
+        description="Seconds between checks for tokens that other processes have revoked; the process that revokes "
+        "a token refuses it at once. A check reads one page of a listing.",
     )
     token_life_s: int = Field(
         default=86_400,
         ge=60,
         le=31 * 86_400,
-        description="Seconds that a token is valid. A day, as in OpenStack Swift.",
+        description="Seconds for which a token is valid. The default is a day, as in OpenStack Swift.",
     )
     max_failures: int = Field(
         default=10,
         ge=1,
-        description="Failed logins of one user at one address within failure_window_s after which more are refused "
-        "(429); all users at one address together may fail 20 times as often. Each process counts its own. Enough for "
-        "typing errors, too few for guessing.",
+        description="Failed logins of one user from one address within failure_window_s after which further ones "
+        "are refused (429); all users from one address together may fail 20 times as often. Each process counts "
+        "for itself. The default allows for typing errors, but not for guessing.",
     )
     failure_window_s: Seconds = Field(default=60.0, description="Seconds over which failed logins are counted.")
     trusted_proxies: list[str] = Field(
         default=[],
-        description="Networks (CIDR) of load balancers whose X-Forwarded-For says which address a login comes from. Of "
-        "anybody else's header nothing is believed.",
+        description="Networks (CIDR) of load balancers whose X-Forwarded-For header is trusted to name the address "
+        "of a login. The header is ignored in requests from other addresses.",
     )
 
     @field_validator("trusted_proxies")
@@ -324,15 +330,15 @@ class AuthSection(Section):
 
 
 class QuotaSection(Section):
-    """The limits of accounts and containers."""
+    """Quotas of accounts and containers."""
 
     file: Path | None = Field(
         default=None,
-        description="YAML file with levels of limits and which account has which; docs/guide/configure.md shows one. "
+        description="YAML file with quota levels and the level of each account; docs/guide/configure.md shows one. "
         "Read again when it changes. Not set: no limits.",
     )
     check_interval_s: Seconds = Field(
-        default=5.0, description="Seconds between looks at file; changed limits take effect within this time."
+        default=5.0, description="Seconds between checks of file; changed limits take effect within this time."
     )
 
 
@@ -341,11 +347,11 @@ class NodeTimeouts(Section):
 
     connect_timeout_s: Seconds = Field(
         default=0.5,
-        description="Seconds to connect to a storage node. Nodes are in the same network: one that takes longer is "
-        "down or overloaded, and another replica is asked.",
+        description="Seconds to connect to a storage node. Nodes are in the same network: a node that takes longer "
+        "is down or overloaded, and another replica is used.",
     )
     answer_timeout_s: Seconds = Field(
-        default=10.0, description="Seconds to wait for a storage node's answer, or for the next piece of it."
+        default=10.0, description="Seconds to wait for a storage node's answer, or for the next part of it."
     )
 
 
@@ -356,68 +362,71 @@ class ProxySection(NodeTimeouts):
     port: Port = Field(default=8080, description="TCP port of the API.")
     management_port: Port = Field(
         default=8081,
-        description="TCP port of `/metrics` and `/statusz`, always in plain HTTP. They name servers, keys and rates, "
-        "so let only those who run the store reach it.",
+        description="TCP port of `/metrics` and `/statusz`, always in plain HTTP. These pages name servers, keys "
+        "and rates, so make the port reachable only for administrators of the store.",
     )
     workers: int = Field(
         default=1,
         ge=1,
         le=256,
-        description="Processes that share the port. One per core the proxy may use; 1 starts no extra process.",
+        description="Processes that share the port. Use one per core that the proxy may use; 1 starts no extra "
+        "process.",
     )
     client_timeout_s: Seconds = Field(
-        default=60.0, description="Seconds to wait for the next bytes from a client, or for it to take some."
+        default=60.0, description="Seconds to wait until a client sends or receives the next bytes."
     )
     small_object_bytes: int = Field(
         default=MIB,
         ge=0,
         le=64 * MIB,
-        description="Objects up to this many bytes are buffered and stored in one round trip per replica; larger "
-        "ones are streamed. Each such upload in flight holds this much memory at most.",
+        description="Objects of up to this many bytes are buffered and stored in one round trip per replica; "
+        "larger ones are streamed. Each such upload in progress holds at most this much memory.",
     )
     post_quorum_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=0.5,
-        description="Seconds to wait for the remaining replicas once a quorum has answered. Lets slow replicas "
-        "finish so that the replicator need not bring them the object.",
+        description="Seconds to wait for the remaining replicas once a quorum has answered, so that slow replicas "
+        "can finish and the replicator need not copy the object to them.",
     )
     row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
-        description="Seconds that a write waits for its row in the container's listing, so that a client sees what it "
-        "just wrote. After that the object servers bring it; this is for rows that they leave to the proxy.",
+        description="Seconds for which a write waits for its container update, so that a listing shows the new "
+        "object. After that time the object servers deliver the update; this setting applies to updates that "
+        "they leave to the proxy.",
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
-        description="Seconds that a worker remembers a container's policy and existence. ACLs, keys and quotas are "
-        "asked for once a second while they are used, and remembered this long only while nobody can be asked; 0 asks "
-        "for every request.",
+        description="Seconds for which a worker caches a container's policy and existence. ACLs, keys and quotas "
+        "are checked once a second while they are used, and are cached for this long only while no container "
+        "server can be reached; 0 checks at every request.",
     )
     hot_path: bool = Field(
         default=True,
-        description="Answer GET and HEAD of small plain objects in a native thread, by what Python decided a moment "
-        "ago; all other requests as always. With TLS, and with object servers that are spoken to over HTTP, Python "
-        "answers everything; `hot_path` at /statusz says so. false: Python accepts connections itself.",
+        description="Whether a native thread answers GET and HEAD of small plain objects, using what Python "
+        "decided a moment ago; Python answers all other requests. With TLS, and with object servers that are "
+        "reached over HTTP, Python answers all requests; `hot_path` at /statusz reports this. false: Python "
+        "accepts connections itself.",
     )
     hot_put: bool = Field(
         default=True,
-        description="With hot_path: also store objects of up to 64 KiB in that thread, where no quota, version or rate "
-        "limit has a say, and answer when all replicas are durable and the row is listed as always.",
+        description="With hot_path: whether that thread also stores objects of up to 64 KiB that no quota, "
+        "versioning or rate limit applies to. It answers when all replicas are durable and the row is listed.",
     )
     storage_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$",
-        description="Base URL of the API as clients reach it, such as https://objects.example.org; stands in "
+        description="Base URL of the API as clients reach it, such as https://objects.example.org; returned in "
         "X-Storage-Url. Not set: taken from the request's Host header.",
     )
     tls_cert_file: Path | None = Field(
         default=None,
-        description="PEM file with the certificate of the API and its chain: the port then speaks HTTPS (TLS 1.2 or "
-        "later) and nothing else. Needs tls_key_file. Read again when it changes; open connections keep the old one. "
-        "Not set: plain HTTP.",
+        description="PEM file with the certificate of the API and its chain: the port then serves only HTTPS (TLS "
+        "1.2 or later). Needs tls_key_file. Read again when it changes; open connections keep the old one. Not "
+        "set: plain HTTP.",
     )
     tls_key_file: Path | None = Field(
         default=None, description="PEM file with the certificate's key, without a password; see tls_cert_file."
     )
-    tls_check_interval_s: Seconds = Field(default=5.0, description="Seconds between looks at the certificate's files.")
+    tls_check_interval_s: Seconds = Field(default=5.0, description="Seconds between checks of the certificate's files.")
     backlog: int = Field(
         default=1024,
         ge=1,
@@ -426,9 +435,9 @@ class ProxySection(NodeTimeouts):
     )
     idle_drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
-        description="Of drain_s: seconds after SIGTERM for which connections stay open on which nothing is asked, so "
-        "that the next request on each is answered, and its client told to ask elsewhere. Without such connections "
-        "the process does not wait. 0 closes them at once.",
+        description="Part of drain_s: seconds after SIGTERM for which idle connections stay open, so that the next "
+        "request on each is answered and its client is told to connect elsewhere. Without idle connections the "
+        "process does not wait. 0 closes them at once.",
     )
 
     @model_validator(mode="after")
@@ -447,72 +456,76 @@ class ObjectSection(NodeTimeouts):
     """The object server: the devices of one pod or node."""
 
     host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
-    port: Port = Field(default=6200, description="TCP port; part of the devices' addresses in the ring.")
+    port: Port = Field(default=6200, description="TCP port. It is part of the devices' addresses in the ring.")
     devices_dir: Path = Field(
         default=Path("/srv/swiftlet"), description="Directory below which each device is mounted under its name."
     )
     devices: tuple[DeviceName, ...] = Field(
-        min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
+        min_length=1, description="Names of the served devices, as in the ring. Only one process may own a device."
     )
     ring_host: Host | None = Field(
         default=None,
-        description="Host of this server as it stands in the rings: who comes over the native transport says whom it "
-        "means. Not set: the address to listen on if that is not all addresses, otherwise this machine's host name.",
+        description="Host of this server as it is in the rings. Clients of the native transport say which server "
+        "they mean by this name. Not set: the address to listen on if that is not all addresses, otherwise this "
+        "machine's host name.",
     )
     store: Literal["native", "plain"] = Field(
         default="native",
-        description="How objects lie on the devices: native packs small ones into volumes and commits those of many "
-        "clients at once; plain keeps a file per version, which people can look at. A device stays with the kind that "
-        "first wrote it: to change it, begin with an empty device and let replication fill it.",
+        description="How objects are stored on the devices. native: small objects are packed into volumes, and "
+        "writes of many clients are committed together. plain: each version is a file, which people can inspect. "
+        "A device stays with the kind that first wrote to it: to change it, start with an empty device and let "
+        "replication fill it.",
     )
     compact_bytes_per_s: int = Field(
         default=50 * MIB,
         ge=0,
-        description="Bytes per second and device that the native store copies to get back the room of what was "
-        "deleted; 0 for as many as the device takes.",
+        description="Bytes per second and device that the native store copies to reclaim the space of deleted "
+        "objects; 0 sets no limit.",
     )
     audit_bytes_per_s: int = Field(
         default=10 * MIB,
         ge=0,
-        description="Bytes per second and device that the native store reads to find damage before a client does; 0 "
-        "for none. At 10 MiB a device of 4 TB is read in five days.",
+        description="Bytes per second and device that the native store reads to find damage before a client does; "
+        "0 turns this off. At 10 MiB/s, a device of 4 TB is read in five days.",
     )
     reserve_bytes: int = Field(
         default=0,
         ge=0,
-        description="Bytes kept free on each device; writes are refused (507) below. The larger of this and "
+        description="Bytes kept free on each device; below them writes are refused (507). The larger of this and "
         "reserve_percent counts.",
     )
     reserve_percent: Annotated[float, Field(ge=0, lt=100)] = Field(
         default=1.0,
-        description="Per cent of each device kept free: deletes, compaction and repair need room on a full device.",
+        description="Percentage of each device that is kept free: deletes, compaction and repair need space on a "
+        "full device.",
     )
     threads_per_device: int = Field(
         default=4,
         ge=1,
         le=256,
-        description="Threads that work on one device. A slow device blocks its own threads only; more helps fast "
-        "devices with deep queues.",
+        description="Threads that work on one device. A slow device blocks only its own threads; a higher value "
+        "helps fast devices with deep queues.",
     )
     max_requests_per_device: int = Field(
         default=256,
         ge=1,
         le=65_536,
-        description="Requests at work on one device at a time; more are turned away (503) so that another replica is "
-        "asked instead of waiting in line at a slow one.",
+        description="Requests in progress on one device at a time. Further ones are refused (503), so that another "
+        "replica is used instead of waiting for a slow device.",
     )
     require_mount: bool = Field(
         default=False,
-        description="Whether a device's directory must be a mount point; keeps data off the root file system when a "
-        "device is not mounted.",
+        description="Whether a device's directory must be a mount point. This keeps data off the root file system "
+        "when a device is not mounted.",
     )
     row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
-        description="Seconds that a write waits for its row in the container's listing, so that a client sees what it "
-        "just wrote. After that the row follows from the outbox.",
+        description="Seconds for which a write waits for its container update, so that a listing shows the new "
+        "object. After that time the update is delivered from the outbox.",
     )
     outbox_interval_s: Seconds = Field(
-        default=5.0, description="Seconds between deliveries of rows that a container server could not take at once."
+        default=5.0,
+        description="Seconds between deliveries of container updates that a container server could not accept at once.",
     )
 
 
@@ -520,33 +533,33 @@ class ContainerSection(NodeTimeouts):
     """The account and container server: the databases on one pod or node."""
 
     host: Host = Field(default=ALL_INTERFACES, description="Address to listen on; '::' for all, IPv6 included.")
-    port: Port = Field(default=6300, description="TCP port; part of the devices' addresses in the ring.")
+    port: Port = Field(default=6300, description="TCP port. It is part of the devices' addresses in the ring.")
     devices_dir: Path = Field(
         default=Path("/srv/swiftlet"), description="Directory below which each device is mounted under its name."
     )
     devices: tuple[DeviceName, ...] = Field(
-        min_length=1, description="Names of the devices served, as in the ring. One process owns a device."
+        min_length=1, description="Names of the served devices, as in the ring. Only one process may own a device."
     )
     threads_per_device: int = Field(
         default=4,
         ge=1,
         le=256,
-        description="Threads that work on one device's databases; SQLite blocks while it syncs.",
+        description="Threads that work on one device's databases; SQLite blocks a thread while it syncs.",
     )
     ring_host: Host | None = Field(
         default=None,
-        description="Host of this server as it stands in the rings, so that it knows its own devices there. Not set: "
-        "the address to listen on if that is not all addresses, otherwise any name that begins with this machine's "
-        "host name, as the pods of a StatefulSet have it.",
+        description="Host of this server as it is in the rings, so that it recognizes its own devices there. Not "
+        "set: the address to listen on if that is not all addresses, otherwise any name that begins with this "
+        "machine's host name, as for the pods of a StatefulSet.",
     )
     reserve_bytes: int = Field(
-        default=64 * MIB, ge=0, description="Bytes kept free on each device; databases do not grow below."
+        default=64 * MIB, ge=0, description="Bytes kept free on each device; databases do not grow when less is free."
     )
     open_databases: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="Databases kept open per device; each costs a few descriptors and some memory.",
+        description="Databases kept open per device; each needs a few descriptors and some memory.",
     )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."
@@ -554,31 +567,32 @@ class ContainerSection(NodeTimeouts):
     recount_interval_s: float = Field(
         default=7 * 86_400.0,
         ge=0.0,
-        description="Seconds between two passes that count the rows of all databases and put right totals that differ; "
-        "0 for none.",
+        description="Seconds between two passes that count the rows of all databases and correct totals that "
+        "differ; 0 turns this off.",
     )
     usage_interval_s: Seconds = Field(
         default=60.0,
-        description="Seconds between walks over the account databases that find out which accounts hold most, for the "
-        "status of StorageQuota and StorageUser objects; how often that is written says the StorageQuota's "
-        "usageSeconds.",
+        description="Seconds between walks over the account databases that determine which accounts hold most, for "
+        "the status of StorageQuota and StorageUser objects. The StorageQuota's usageSeconds determines how "
+        "often that status is written.",
     )
     deprecated_policy_grace_s: Seconds = Field(
         default=300.0,
-        description="Seconds after which containers of a policy that was deprecated are refused here as well as by the "
-        "proxies, which hear of it later than this server or earlier.",
+        description="Seconds after which this server refuses new containers of a deprecated policy too. Until then "
+        "the proxies refuse them; they may learn of the change later or earlier than this server.",
     )
     shard_above_rows: int = Field(
         default=1_000_000,
         ge=0,
         le=1_000_000_000,
-        description="Objects in one container's database beyond which it is split into ranges of names, each in a "
-        "database of its own on other devices; the same on all container servers. 0: containers are never split, and "
-        "those that were split stay so. Nothing is split while one of its holders is away.",
+        description="Objects in one container's database above which it is split into ranges of names, each in a "
+        "database of its own on other devices. The value must be the same on all container servers. 0: "
+        "containers are never split, and split ones stay split. Nothing is split while one of its holders is "
+        "unreachable.",
     )
     shard_takeover_s: Seconds = Field(
         default=60.0,
-        description="Seconds after which another holder of a container splits it if the one before it has not.",
+        description="Seconds after which the next holder of a container splits it if the previous one has not.",
     )
 
 
@@ -594,13 +608,13 @@ class MetadataSection(NodeTimeouts):
         default=1, ge=1, le=256, description="Processes that share the port; 1 starts no extra process."
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
-        default=10.0, description="Seconds that a worker remembers a container's policy; 0 asks for every request."
+        default=10.0, description="Seconds for which a worker caches a container's policy; 0 checks at every request."
     )
     idle_drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
-        description="Of drain_s: seconds after SIGTERM for which connections stay open on which nothing is asked, so "
-        "that the next request on each is answered, and its client told to ask elsewhere. Without such connections "
-        "the process does not wait. 0 closes them at once.",
+        description="Part of drain_s: seconds after SIGTERM for which idle connections stay open, so that the next "
+        "request on each is answered and its client is told to connect elsewhere. Without idle connections the "
+        "process does not wait. 0 closes them at once.",
     )
 
     @model_validator(mode="after")
@@ -629,55 +643,58 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
     )
     databases: tuple[DeviceAddress, ...] = Field(
         default=(),
-        description="Instead of devices: those of container servers, whose account and container databases this "
-        "replicator compares; one process does either the one or the other. Each device of a container server has to "
-        "be named by some replicator: container servers do not compare by themselves.",
+        description="Devices of container servers, instead of devices: this replicator then compares their account "
+        "and container databases. One process handles either kind, not both. Some replicator must name each "
+        "device of a container server, since container servers do not compare by themselves.",
     )
     interval_s: Seconds = Field(
         default=10.0,
-        description="Seconds between the starts of two rounds; a round that takes longer is followed at once.",
+        description="Seconds between the starts of two rounds; after a round that takes longer, the next one "
+        "starts at once.",
     )
     database_interval_s: Seconds = Field(
         default=5.0,
-        description="The same of rounds over databases: how long a listing may lack what only another replica has.",
+        description="The same for rounds over databases. It determines how long a listing may lack rows that only "
+        "another replica has.",
     )
     listing_audit_interval_s: float = Field(
         default=3600.0,
         ge=0.0,
-        description="Seconds between two passes of the listing audit, which compares containers' rows with objects in "
-        "both directions and puts right what differs; 0 for none. Databases that have not changed are looked at once "
-        "a week.",
+        description="Seconds between two passes of the listing audit, which compares containers' rows with objects "
+        "in both directions and corrects differences; 0 turns it off. Databases that have not changed are "
+        "audited once a week.",
     )
     listing_audit_rows_per_s: float = Field(
         default=100.0,
         ge=0.0,
-        description="Rows, or objects, that the listing audit looks at in a second at most; 0 for no limit.",
+        description="Rows or objects that the listing audit checks per second at most; 0 for no limit.",
     )
     listing_audit_share: float = Field(
         default=0.1,
         gt=0.0,
         le=1.0,
-        description="The largest share of its time in which the listing audit works or waits for answers, so that it "
-        "goes slower when servers are busy; 1 for no limit.",
+        description="The largest share of its time for which the listing audit works or waits for answers, so that "
+        "it slows down when servers are busy; 1 for no limit.",
     )
     listing_audit_settle_s: float = Field(
         default=60.0,
         ge=0.0,
-        description="Seconds for which the listing audit leaves alone what was written: its row may still be on its "
-        "way. Shorter than owed rows and rounds need, it counts as wrong what is only late.",
+        description="Seconds for which the listing audit skips new writes, whose row may still be on its way. If "
+        "this is shorter than pending container updates and rounds need, the audit counts late rows as wrong.",
     )
     concurrency: int = Field(
         default=4,
         ge=1,
         le=256,
-        description="Partitions compared at a time. More finds differences sooner and loads disks more.",
+        description="Partitions compared at a time. A higher value finds differences sooner and causes more disk load.",
     )
     mode: Literal["batched", "lightsync", "all_to_all", "star", "chain"] = Field(
         default="batched",
         description="How rounds compare. batched: each peer is asked once about all partitions shared with it, and "
-        "both sides are brought into agreement. The others are there to be measured against it, and only push: "
-        "lightsync (a root at a time to the next replica), all_to_all (all suffix hashes to all), star, chain. In a "
-        "mode that does not ask all other replicas a device never reports to be in sync, which the operator waits for.",
+        "differences are resolved in both directions. The other modes exist for measurements, and only push: "
+        "lightsync (one root at a time to the next replica), all_to_all (all suffix hashes to all), star, chain. "
+        "In a mode that does not compare with all other replicas a device never reports to be in sync, which the "
+        "operator waits for.",
     )
 
     @model_validator(mode="after")
@@ -691,8 +708,8 @@ class LogSection(Section):
     """What is logged, and how it is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level that is written; the access log is at info."
+        default="info", description="Lowest level that is written; the access log has level info."
     )
     format: Literal["json", "console"] = Field(
-        default="json", description="json: one object a line, for machines. console: aligned text, for eyes."
+        default="json", description="json: one JSON object per line, for programs. console: aligned text, for people."
     )

@@ -37,17 +37,18 @@ class ServiceSettings(Section):
     service: ClassVar[str]
     """The service's name on the command line, in logs and metrics."""
 
-    cluster: ClusterSection = Field(description="What every service of one cluster must agree on.")
+    cluster: ClusterSection = Field(description="Settings that must be the same for all services of a cluster.")
     policies: tuple[PolicySection, ...] = Field(
         default=DEFAULT_POLICIES,
         min_length=1,
-        description="Storage policies of the cluster. Exactly one has default: true; add, never renumber.",
+        description="Storage policies of the cluster. Exactly one has default: true. Policies may be added, but "
+        "never renumbered.",
     )
-    log: LogSection = Field(default=LogSection(), description="What is logged, and how.")
+    log: LogSection = Field(default=LogSection(), description="Logging.")
     drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=25.0,
-        description="Seconds that requests in flight may take to finish after SIGTERM. Below Kubernetes' default "
-        "terminationGracePeriodSeconds of 30.",
+        description="Seconds for which requests in progress may continue after SIGTERM. Less than Kubernetes' "
+        "default terminationGracePeriodSeconds of 30.",
     )
 
     @field_validator("policies")
@@ -73,18 +74,20 @@ class ProxySettings(ServiceSettings):
 
     service: ClassVar[str] = "proxy"
     limits: LimitsSection = Field(default=LimitsSection(), description="Limits of the API.")
-    auth: AuthSection = Field(default=AuthSection(), description="Who may use the API.")
-    quota: QuotaSection = Field(default=QuotaSection(), description="The limits of accounts and containers.")
+    auth: AuthSection = Field(default=AuthSection(), description="Authentication.")
+    quota: QuotaSection = Field(default=QuotaSection(), description="Quotas of accounts and containers.")
     tempurl: TempUrlSection = Field(default=TempUrlSection(), description="Temporary URLs.")
     formpost: FormPostSection = Field(default=FormPostSection(), description="Uploads from signed HTML forms.")
-    cors: CorsSection = Field(default=CorsSection(), description="Requests from scripts of other sites.")
+    cors: CorsSection = Field(default=CorsSection(), description="Cross-origin requests (CORS).")
     rate_limits: RateLimitsSection = Field(
-        default=RateLimitsSection(), description="How often accounts and containers may be used; off by default."
+        default=RateLimitsSection(), description="Rate limits of accounts and containers; off by default."
     )
     symlink: SymlinkSection = Field(default=SymlinkSection(), description="Symbolic links.")
-    versioning: VersioningSection = Field(default=VersioningSection(), description="Versions of objects.")
-    bulk: BulkSection = Field(default=BulkSection(), description="Many objects in one request.")
-    static_web: StaticWebSection = Field(default=StaticWebSection(), description="Containers as web sites.")
+    versioning: VersioningSection = Field(default=VersioningSection(), description="Object versioning.")
+    bulk: BulkSection = Field(default=BulkSection(), description="Bulk operations.")
+    static_web: StaticWebSection = Field(
+        default=StaticWebSection(), description="Static web: containers served as web sites."
+    )
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 
@@ -106,8 +109,8 @@ class MetadataSettings(ServiceSettings):
     """The metadata server."""
 
     service: ClassVar[str] = "metadata"
-    auth: AuthSection = Field(default=AuthSection(), description="Who may use the API.")
-    quota: QuotaSection = Field(default=QuotaSection(), description="The limits of accounts and containers.")
+    auth: AuthSection = Field(default=AuthSection(), description="Authentication.")
+    quota: QuotaSection = Field(default=QuotaSection(), description="Quotas of accounts and containers.")
     metadata: MetadataSection = Field(default=MetadataSection(), description="The metadata server.")
 
 
@@ -116,9 +119,11 @@ class ReplicatorSettings(ServiceSettings):
 
     service: ClassVar[str] = "replicator"
     replicator: ReplicatorSection = Field(description="The replicator.")
-    redis: RedisSection = Field(default=RedisSection(), description="What replicators tell each other of failed nodes.")
-    expirer: ExpirerSection = Field(default=ExpirerSection(), description="Deleting what has expired.")
-    reaper: ReaperSection = Field(default=ReaperSection(), description="Removing what deleted accounts held.")
+    redis: RedisSection = Field(
+        default=RedisSection(), description="The failure table, by which replicators inform each other of failed nodes."
+    )
+    expirer: ExpirerSection = Field(default=ExpirerSection(), description="The object expirer.")
+    reaper: ReaperSection = Field(default=ReaperSection(), description="The account reaper.")
 
 
 SERVICES: dict[str, type[ServiceSettings]] = {

@@ -131,7 +131,7 @@ def test_clients_and_operators_have_ports_of_their_own(
 def test_missing_values_say_what_is_missing(tmp_path: Path) -> None:
     message = refusal(ObjectSettings, write(tmp_path, object={}))
     assert "object.devices: missing" in message
-    assert "Names of the devices served" in message
+    assert "Names of the served devices" in message
     assert "cluster: missing in defaults" in refusal(ProxySettings, None)
 
 
