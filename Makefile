@@ -96,12 +96,12 @@ AUDIT_SEED ?= 0
 listing-histories: setup ## AUDIT_SEEDS random histories of writes with kills from AUDIT_SEED on: listings equal objects, damaged rows are mended
 	@AUDIT_SEEDS=$(AUDIT_SEEDS) AUDIT_SEED=$(AUDIT_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_listing_audit_history.py
 
-# make rows ROW_SEEDS=200 ROW_SEED=1000
-ROW_SEEDS ?= 200
-ROW_SEED ?= 0
-.PHONY: rows
-rows: setup ## random histories of PUT, POST, DELETE and COPY with failing servers: listings say what objects there are
-	@ROW_SEEDS=$(ROW_SEEDS) ROW_SEED=$(ROW_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_owed_rows_history.py
+# make pending-updates UPDATE_SEEDS=200 UPDATE_SEED=1000
+UPDATE_SEEDS ?= 200
+UPDATE_SEED ?= 0
+.PHONY: pending-updates
+pending-updates: setup ## random histories of PUT, POST, DELETE and COPY with failing servers: listings say what objects there are
+	@UPDATE_SEEDS=$(UPDATE_SEEDS) UPDATE_SEED=$(UPDATE_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_pending_updates_history.py
 
 # make stale-reads READS=100000
 READS ?= 20000

@@ -214,10 +214,10 @@ POOL = Dashboard(
             "Damage set aside",
             [(f"sum by (pod, device) (swiftlet_object_quarantined_total{{{_POOL}}})", "{{pod}}/{{device}}")],
         ),
-        Panel("Rows owed to listings", [(f"swiftlet_object_owed_rows{{{_POOL}}}", "{{pod}}/{{device}}")]),
+        Panel("Pending updates of listings", [(f"swiftlet_object_pending_updates{{{_POOL}}}", "{{pod}}/{{device}}")]),
         Panel(
-            "Age of the oldest owed row",
-            [(f"swiftlet_object_owed_oldest_seconds{{{_POOL}}}", "{{pod}}/{{device}}")],
+            "Age of the oldest pending update",
+            [(f"swiftlet_object_pending_oldest_seconds{{{_POOL}}}", "{{pod}}/{{device}}")],
             "s",
         ),
     ],
@@ -265,8 +265,8 @@ SYNC = Dashboard(
         ),
         Panel("Redis answers", [(f"swiftlet_replicator_redis_up{{{_CLUSTER}}}", "{{pod}}")]),
         Panel(
-            "Age of the oldest owed row",
-            [(f"max by (pod) (swiftlet_object_owed_oldest_seconds{{{_CLUSTER}}})", "{{pod}}")],
+            "Age of the oldest pending update",
+            [(f"max by (pod) (swiftlet_object_pending_oldest_seconds{{{_CLUSTER}}})", "{{pod}}")],
             "s",
         ),
         Panel(

@@ -1,4 +1,4 @@
-"""What rows of writes cost container servers and the proxy: three servers, each a process, and rows that devices owe.
+"""What rows of writes cost container servers and the proxy: three servers, each a process, and pending updates.
 
     PYTHONPATH=services .venv/bin/python -m bench.listing.bench_brought [--writers 20] [--workers 2] [--containers 1]
 
@@ -29,9 +29,9 @@ from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
 from swiftlet.peers import RowOutcome, WriteReply
 from swiftlet.placement import metrics
+from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
-from swiftlet.placement.settling import Settling
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp, TimestampClock
@@ -47,11 +47,11 @@ class Told:
     """Object servers that hear which rows are through."""
 
     def __init__(self) -> None:
-        self.settled = 0
+        self.acknowledged = 0
 
-    async def settle(self, _device: Device, written: object) -> None:
+    async def acknowledge(self, device: Device, written: object) -> None:
         """Count them."""
-        self.settled += len(written)  # type: ignore[arg-type]
+        self.acknowledged += len(written)  # type: ignore[arg-type]
 
 
 class Rings:
@@ -84,7 +84,8 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
         for device in rings.devices:
             await transports[0].put_container(device, partition, ACCOUNT, name, Timestamp(1), {}, None, 0)
     routers = [
-        RowRouter(rings, RowLanes(rings.container, one, HASH_PATH), Settling(told), HASH_PATH) for one in transports
+        RowRouter(rings, RowLanes(rings.container, one, HASH_PATH), Acknowledgements(told), HASH_PATH)
+        for one in transports
     ]
     before, began_s = sum(map(used_s, pids)), time.perf_counter()
     await asyncio.sleep(3)
@@ -101,7 +102,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
             stamp = clock.next()
             delivery = router.delivery(path, ObjectKey(0, 0, b"d" * 16), stamp, 3)
             for slot, device in enumerate(rings.devices):
-                delivery.replied(slot, device, WriteReply(RowOutcome.OWED))
+                delivery.replied(slot, device, WriteReply(RowOutcome.PENDING))
             begun = time.perf_counter()
             assert not await delivery.finish(ObjectRow(path.obj or "", stamp, 10240, "0" * 32, "image/jpeg"))
             latencies.append((time.perf_counter() - begun) * 1000)
@@ -114,7 +115,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
     took_s = time.perf_counter() - began_s
     servers, workers = sum(map(used_s, pids)) - before - idle * took_s, time.process_time() - own
     writes = len(latencies)
-    assert told.settled == 3 * writes, (told.settled, writes)
+    assert told.acknowledged == 3 * writes, (told.acknowledged, writes)
     each = (metrics.ROWS_IN_REQUESTS._value.get() - rows) / (metrics.ROW_REQUESTS._value.get() - requests)
     median_ms = statistics.median(latencies)
     print(

@@ -1,4 +1,4 @@
-"""Rows of many writes into one container: brought by every object server, or by the proxy for servers that owe them.
+"""Rows of many writes into one container: brought by every object server, or by the proxy while they are pending.
 
 Objects are in memory; container servers are real ones over HTTP with databases on disk, in this process. Says writes
 per second, CPU time of all of it (container servers included), and requests with rows to container servers per write.
@@ -78,7 +78,7 @@ def lanes_to(cluster: MemoryCluster, listing: CountedListing) -> RowLanes:
     return RowLanes(cluster.rings.container, cast(ListingTransport, listing), HASH_PATH)
 
 
-async def measure(root: Directory, owing: bool, writes: int, writers: int, devices: int) -> str:
+async def measure(root: Directory, pending: bool, writes: int, writers: int, devices: int) -> str:
     """One way of bringing rows."""
     async with AsyncExitStack() as stack:
         cluster = MemoryCluster(root, devices=devices, replicas=3, suppress_after=1_000_000)
@@ -92,8 +92,8 @@ async def measure(root: Directory, owing: bool, writes: int, writers: int, devic
         transport = HttpListingTransport(NodeClient())
         stack.push_async_callback(transport.close)
         listing = CountedListing(transport, places)
-        if owing:
-            cluster.make_owing()
+        if pending:
+            cluster.make_pending()
             cluster.router._lanes = lanes_to(cluster, listing)
         else:
             cluster.objects._transport = BringingServers(cluster, listing)
@@ -109,7 +109,7 @@ async def measure(root: Directory, owing: bool, writes: int, writers: int, devic
         seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
         await cluster.router.drain(10)
         assert listing.rows == 3 * writes
-        assert not cluster.owing()
+        assert not cluster.hosts_with_pending()
         assert (await cluster.listings.container_info(ACCOUNT, CONTAINER)).object_count == writes
         return (
             f"{writes / seconds:6.0f} writes/s  {cpu_s / writes * 1e6:5.0f} us of CPU per write  "
@@ -127,10 +127,10 @@ def main() -> None:
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     for _ in range(3):
-        for name, owing in (("object servers bring", False), ("proxy brings", True)):
+        for name, pending in (("object servers bring", False), ("proxy brings", True)):
             with tempfile.TemporaryDirectory() as root:
                 sizes = (arguments.writes, arguments.writers, arguments.objects)
-                print(f"{name:21}", asyncio.run(measure(Directory(root), owing, *sizes)), flush=True)
+                print(f"{name:21}", asyncio.run(measure(Directory(root), pending, *sizes)), flush=True)
 
 
 if __name__ == "__main__":

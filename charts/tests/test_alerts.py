@@ -92,9 +92,9 @@ def test_annotations_use_labels_that_are_there(rule: dict[str, Any]) -> None:
 def test_names_of_metrics_are_not_known_by_chance() -> None:
     known = exported()
     assert known["swiftlet_http_requests_total"] == {"service", "method", "status"}
-    assert known["swiftlet_object_owed_oldest_seconds"] == {"device"}
+    assert known["swiftlet_object_pending_oldest_seconds"] == {"device"}
     assert known["swiftlet_operator_condition"] == {"swiftlet_namespace", "swiftlet_cluster", "type"}
-    assert "swiftlet_object_owed_oldest" not in known
+    assert "swiftlet_object_pending_oldest" not in known
     with pytest.raises(ValueError, match="unclosed left parenthesis"):
         parsed("rate(swiftlet_http_requests_total[5m]")
 

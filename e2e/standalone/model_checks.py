@@ -1,7 +1,7 @@
 """After two rounds of everything: objects, each replica of each listing, totals and the audit, held to one another.
 
 Nothing here waits for replicas to become equal: rounds are begun by hand, and counted. What is waited for is what has
-no rounds: rows that devices owe, and the reports of containers to their account.
+no rounds: updates that devices have pending, and the reports of containers to their account.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ def report_of(cluster: Cluster, service: str, path: str = "/statusz") -> bytes:
         return bytes(answer.read())
 
 
-def owed(cluster: Cluster) -> int:
-    """Rows that any device owes to listings."""
+def pending(cluster: Cluster) -> int:
+    """Updates that any device has pending for listings."""
     servers = [name for name in cluster.services if name.startswith("object-")]
     devices = [one for name in servers for one in json.loads(report_of(cluster, name))["devices"].values()]
     return sum((device["owed"] or 0) + device["outbox"] for device in devices)
 
 
 def settle(cluster: Cluster) -> list[dict[str, int]]:
-    """Deliver what is owed, then two rounds of each replicator by hand; what they did."""
+    """Deliver what is pending, then two rounds of each replicator by hand; what they did."""
     quiet_at = time.monotonic() + IN_FLIGHT_S + 0.5
     wait_until(lambda: time.monotonic() > quiet_at, "the last writes to count as settled")
-    wait_until(lambda: owed(cluster) == 0, "owed rows to be delivered")
+    wait_until(lambda: pending(cluster) == 0, "pending updates to be delivered")
     did: list[dict[str, int]] = []
     with ThreadPoolExecutor(len(REPLICATORS)) as pool:
         for _ in range(ROUNDS):

@@ -83,7 +83,7 @@ class Writing:
 
 
 def check(cluster: Cluster, container: str, created: list[str]) -> None:
-    """Each has its bytes, and is listed; at once or by what devices owe."""
+    """Each has its bytes, and is listed; at once or by what devices have pending."""
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     for name in created:
         got = client.call("GET", f"{container}/{name}")

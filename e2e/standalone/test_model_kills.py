@@ -2,8 +2,8 @@
 
 Fault model: SIGKILL of one object server, container server or replicator at a time, in the long form also of workers of
 the proxy, at random moments, started again within seconds. While that goes on no read may show anything that the
-acknowledged operations do not allow; after what is owed was delivered and two rounds everything has to agree, on every
-replica, and the listing audit finds nothing.
+acknowledged operations do not allow; after what is pending was delivered and two rounds everything has to agree, on
+every replica, and the listing audit finds nothing.
 
 `SEED` chooses what is done and killed, `OPS` how many writes there are (`make model-kills`): after each `EPISODE`
 everything is checked, and the next one goes on from there.

@@ -109,7 +109,7 @@ def replicas_of(bits: int) -> tuple[int, ...]:
     return tuple(index for index in range(32) if bits >> index & 1)
 
 
-def settled_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
+def version_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
     """Versions whose rows are through."""
     return [(place(key), timestamp.value) for key, timestamp in written]
 

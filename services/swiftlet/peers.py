@@ -41,14 +41,14 @@ from swiftlet.model import (
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
-MAX_SETTLED = 1000
-"""Versions that one `ObjectTransport.settle` may name."""
+MAX_ACKNOWLEDGED = 1000
+"""Versions that one `ObjectTransport.acknowledge` may name."""
 MAX_RUN = 1024
 """Parts of one run."""
 
 
 class RowOutcome(Enum):
-    """What became of the listing row that a write owes to its container."""
+    """What became of the listing row of a write."""
 
     LISTED = "listed"
     """The container replica has it, durably."""
@@ -56,9 +56,10 @@ class RowOutcome(Enum):
     """The container replica could not be asked; the row is in the device's durable outbox."""
     NO_CONTAINER = "no-container"
     """The container replica answered that there is no such container; nothing was queued."""
-    OWED = "owed"
-    """The device has the row durably with its record and owes it. Whoever wrote brings it to the container's replicas
-    and settles it (`ObjectTransport.settle`); if nobody does, the device brings it by itself later."""
+    PENDING = "owed"
+    """The device has the row durably with its record: a pending update. Whoever wrote brings it to the container's
+    replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by itself
+    later."""
     NONE = "none"
     """None was asked for, or the write changed nothing."""
 
@@ -186,7 +187,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingDoubt:
     """A device may lack something that was acknowledged."""
 
     epoch: int
@@ -198,7 +199,7 @@ class Pending:
 class DoubtTransport(Protocol):
     """What devices have missed, and what is proved to be there again."""
 
-    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """Tell a device of its partitions; what is in doubt after that, None when nothing is."""
         ...
 
@@ -286,11 +287,11 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         """Store a tombstone; Superseded when a newer version is there."""
         ...
 
-    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """The rows of these versions are through: a device that answered OWED for them owes them no longer.
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """The rows of these versions are through: a device that answered PENDING for them keeps them no longer.
 
-        Up to `MAX_SETTLED` at a time. A newer version's row stays owed. May be repeated, and may be lost: then the
-        device delivers the row once more.
+        Up to `MAX_ACKNOWLEDGED` at a time. A newer version's row stays pending. May be repeated, and may be lost: then
+        the device delivers the row once more.
         """
         ...
 
@@ -391,7 +392,7 @@ class ListingTransport(Protocol):
     async def bring_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """As `update_rows`; with `later`, for rows that somebody owes until they are durable, it may return before.
+        """As `update_rows`; with `later`, for rows that are pending until they are durable, it may return before.
 
         Then it returns what is done when they are durable, or fails when that can't be known any more.
         """

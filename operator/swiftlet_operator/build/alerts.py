@@ -174,8 +174,8 @@ ALERTS = (
         "{{ $value | humanizePercentage }} of its comparisons with peers failed.",
     ),
     Alert(
-        "SwiftletOutboxOld",
-        "swiftlet_object_owed_oldest_seconds{$CLUSTER} > 300",
+        "SwiftletPendingUpdatesOld",
+        "swiftlet_object_pending_oldest_seconds{$CLUSTER} > 300",
         "10m",
         "warning",
         f"{_DEVICE} can't deliver rows to listings.",

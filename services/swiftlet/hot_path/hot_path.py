@@ -213,7 +213,7 @@ class HotPath:
         return running.front.grant(write, token, prefix, grant.container, grant.policy, rows, seen, grant.valid_s)
 
     def _rows(self, grant: Grant) -> list[int]:
-        """Which container replicas each replica of an object owes its row to, as bits."""
+        """Which container replicas each replica of an object has to update, as bits."""
         ring, slots = self._rings.container(), int(self._rings.objects(grant.policy).replica_count)
         path = grant.path
         partition = ring.partition_of(self._settings.hash_path(path.account, path.container))

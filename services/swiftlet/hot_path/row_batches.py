@@ -5,10 +5,10 @@ cost a good deal more than the objects. So what has been made waits a moment for
 clients of a batch are answered together and mostly ask again together: they come in step by that, and devices have more
 to write with one sync, too.
 
-Fault model: a container may be gone, or its servers silent. As after any other write the row then stays owed by the
+Fault model: a container may be gone, or its servers silent. As after any other write the row then stays pending at the
 devices, or what was stored is deleted again. The client's answer is Python's where it is not simply success: the
 request is handed over, and done again it makes a newer version of the same. This process may die at any moment: the
-rows stay owed by the devices, which bring them.
+rows stay pending at the devices, which bring them.
 """
 
 from __future__ import annotations

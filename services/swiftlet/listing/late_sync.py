@@ -1,8 +1,8 @@
 """Syncing databases' logs some time after commits that did not wait for it, once for all of them.
 
-A row of an object is owed to the listing by the device that stores the object, durably, until it is told otherwise
+An update of the listing is pending at the device that stores the object, durably, until it is told otherwise
 (`docs/design/2026-11-21-rows.md`). So such a row may be answered as taken once its transaction is committed, and as
-durable once the log was synced; only what is durable is settled.
+durable once the log was synced; only what is durable is acknowledged.
 
 SQLite writes such commits with `synchronous=NORMAL`: its log stays consistent whatever the disk keeps of it (each frame
 has a checksum over all before it, a reset log has another salt), and rows leave the log for the database only after
@@ -15,10 +15,10 @@ What must hold: while something waits to be durable, its log gathers for a round
 of that puts it into the next. Whoever waits is told once, also when handling the failure of a sync fails or is
 cancelled, and whether or not somebody else who waited for the same has gone away.
 
-Fault model: power may go at any moment: then rows that were only taken are gone, and who owes them brings them again.
-The process may be killed: nothing is lost, the log is in the kernel's hands. A sync that fails makes nobody's rows
-durable, and is the device's failure as anywhere else. The database may be removed meanwhile: then nothing of it is
-durable. A sync that hangs holds up its database, and those behind it in its thread; the others go on.
+Fault model: power may go at any moment: then rows that were only taken are gone, and whoever has them pending brings
+them again. The process may be killed: nothing is lost, the log is in the kernel's hands. A sync that fails makes
+nobody's rows durable, and is the device's failure as anywhere else. The database may be removed meanwhile: then nothing
+of it is durable. A sync that hangs holds up its database, and those behind it in its thread; the others go on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from swiftlet.listing.background_tasks import BackgroundTasks, report, resolve, 
 from swiftlet.listing.thread_pool import ThreadPool
 
 SYNC_AFTER_S = 0.05
-"""How long commits gather for one sync at most; object devices owe their rows so much longer."""
+"""How long commits gather for one sync at most; updates stay pending at object devices so much longer."""
 
 Fault = Callable[[BaseException], Coroutine[Any, Any, None]]
 """Deals with what a sync has failed with."""

@@ -10,6 +10,7 @@ from aiohttp import web
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.peers import ObjectTransport
+from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.lagging import Lagging
@@ -19,7 +20,6 @@ from swiftlet.placement.rings import Rings
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
-from swiftlet.placement.settling import Settling
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 
@@ -39,7 +39,7 @@ def use_cluster(
         rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging
     )
     lanes = RowLanes(rings.container, listing_transport, cluster.hash_path)
-    rows = RowRouter(rings, lanes, Settling(transport), cluster.hash_path, waits, lagging)
+    rows = RowRouter(rings, lanes, Acknowledgements(transport), cluster.hash_path, waits, lagging)
     objects = ClusterObjects(
         rings,
         transport,
@@ -59,7 +59,7 @@ def use_cluster(
 
 
 def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:
-    """When `app` ends, let the replicas finish that were slower than their write's quorum, then rows and settling.
+    """When `app` ends, let the replicas finish slower than their write's quorum, then rows and acknowledgements.
 
     They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
     to an application last ends first.

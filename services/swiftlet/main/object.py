@@ -22,7 +22,7 @@ from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.settings import ObjectSection, ObjectSettings
-from swiftlet.storage.native_owed import NativeOwed
+from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.native_server import NativeServer, NativeServerSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
@@ -74,10 +74,18 @@ def create_app(settings: ObjectSettings) -> web.Application:
     use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
     key = use_keys(app, cluster).signing
     key.answer_to(hosts_of(section))
-    owed = {name: NativeOwed(store) for name, store in native.items()}
+    pending = {name: NativePending(store) for name, store in native.items()}
     placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
     server = ObjectServer(
-        stores, outboxes, rows, server_settings(settings), key, unused=unused, owed=owed, placed=placed, doubts=doubts
+        stores,
+        outboxes,
+        rows,
+        server_settings(settings),
+        key,
+        unused=unused,
+        pending=pending,
+        placed=placed,
+        doubts=doubts,
     )
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of what placement does beside answering: rows to containers, and what is settled."""
+"""Prometheus metrics of what placement does beside answering: rows to containers, and what is acknowledged."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ ROW_REQUESTS = Counter("swiftlet_row_requests_total", "Requests with listing row
 ROWS_IN_REQUESTS = Counter("swiftlet_rows_sent_total", "Listing rows in requests to container servers.")
 ROW_OUTCOMES = Counter(
     "swiftlet_write_rows_total",
-    "Rows of writes whose object servers owe them, by outcome: listed, queued (they go on owing), no-container.",
+    "Rows of writes that object servers keep pending, by outcome: listed, queued (they stay pending), no-container.",
     ["outcome"],
 )
-SETTLED = Counter(
-    "swiftlet_settled_rows_total",
-    "Rows that object servers were to be told of as being through: settled, lost (they did not hear of it) or dropped "
-    "(too many at once). What is lost or dropped is delivered a second time.",
+ACKNOWLEDGED = Counter(
+    "swiftlet_acknowledged_updates_total",
+    "Pending updates that were to be acknowledged to object servers: acknowledged, lost (they did not hear of it) or "
+    "dropped (too many at once). What is lost or dropped is delivered a second time.",
     ["outcome"],
 )
 MOVED_READS = Counter(

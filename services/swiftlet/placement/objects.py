@@ -102,7 +102,7 @@ class ClusterObjects:
         return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
 
     async def list_stored(self, stored: StoredRows) -> bool:
-        """Bring rows of objects that all their devices have stored, and owe; whether their container is missing."""
+        """Bring pending rows of objects that all their devices have stored; whether their container is missing."""
         return await self._rows.bring(stored)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
@@ -132,7 +132,7 @@ class ClusterObjects:
         operation: Callable[[Device, RowUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
     ) -> Written:
-        """`row` None: it depends on what the devices hold, and is read from those that owe it."""
+        """`row` None: it depends on what the devices hold, and is read from those that have it pending."""
         plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
         delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
 

@@ -1,15 +1,16 @@
 """One write's row on its way to the container's replicas, and what is made of their answers.
 
 Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
-native ones answer that they owe it (`RowOutcome.OWED`). What nobody has told by then is told from here, once the write
-has its quorum and never before: a row must not be listed whose object may come to nothing. A device that owes the row
-is settled when the replicas of its share have answered that they have it for good; until then it stays owed, and the
-device brings it later. The write itself only waits until they list it: what they lose with their power comes back
-from the devices.
+native ones answer that it is pending (`RowOutcome.PENDING`). What nobody has told by then is told from here, once the
+write has its quorum and never before: a row must not be listed whose object may come to nothing. To a device with the
+row pending it is acknowledged when the replicas of its share have answered that they have it for good; until then it
+stays pending, and the device brings it later. The write itself only waits until they list it: what they lose with their
+power comes back from the devices.
 
-Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later
-still settle; a row that nobody took stays owed. This process may die at any moment: whatever it has not settled
-stays owed too. Object servers may answer after the write was answered, and are settled all the same.
+Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later are
+acknowledged still; a row that nobody took stays pending. This process may die at any moment: whatever it has not
+acknowledged stays pending too. Object servers may answer after the write was answered, and get an acknowledgement all
+the same.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _log = structlog.get_logger("placement")
 
 ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
 """Makes a row of what these devices hold."""
-Settle = Callable[[int, Device | None], None]
-"""Told of a slot, and of the device that owes the row in it, when it need not any longer."""
+Acknowledge = Callable[[int, Device | None], None]
+"""Told of a slot, and of the device with the row pending in it, when it need not keep it any longer."""
 
 
 class Answer(Enum):
@@ -69,10 +70,10 @@ def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
 
 
 def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int) -> bool:
-    """Whether a device need not owe the row any longer to the replicas of its share.
+    """Whether a device need not keep the row any longer for the replicas of its share.
 
     Each of them has it, or refused it while another one took it: it missed the container's creation, and gets the row
-    with it from the others. When most refused, nobody is owed anything.
+    with it from the others. When most refused, no device need keep it.
     """
     if container_missing(answers, replicas):
         return True
@@ -107,7 +108,7 @@ class RowDelivery:
     def __init__(
         self,
         lanes: RowLanes,
-        settle: Settle,
+        acknowledge: Acknowledge,
         waits: RowWaits,
         share_of: Callable[[int], RowUpdate],
         replicas: int,
@@ -118,60 +119,61 @@ class RowDelivery:
         `late` is told of the replicas that have not taken the row when the write is answered, while others have.
         """
         self._lanes = lanes
-        self._tell = settle
+        self._tell = acknowledge
         self._waits = waits
         self._share_of = share_of
         self._replicas = replicas
         self._late = late
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, asyncio.Future[Taken]] = {}
-        self._owing: list[tuple[int, Device | None, tuple[int, ...]]] = []
+        self._pending: list[tuple[int, Device | None, tuple[int, ...]]] = []
         self._waiting: asyncio.Future[None] | None = None
         self._ends: asyncio.TimerHandle | None = None
         self._mostly = False
         """Whether most have answered."""
 
     def share(self, slot: int) -> RowUpdate:
-        """The container replicas that a slot tells, or owes the row to."""
+        """The container replicas that a slot tells, or keeps the row for."""
         return self._share_of(slot)
 
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
         """An object server has made the write durable; at any time, also after the write was answered."""
-        if reply.row is RowOutcome.OWED:
-            self._owing.append((slot, device, self._share_of(slot).replicas))
+        if reply.row is RowOutcome.PENDING:
+            self._pending.append((slot, device, self._share_of(slot).replicas))
         elif reply.row in _ANSWERS:
             for replica in self._share_of(slot).replicas:
                 self._learn(replica, _ANSWERS[reply.row])
-        self._settle()
+        self._acknowledge()
 
     def begin(self, row: ObjectRow) -> None:
         """The write has its quorum: bring the row to replicas that nobody tells. Native devices first need this."""
-        if self._owing:
+        if self._pending:
             self._send((row,))
 
     async def finish_all(self, rows: Sequence[ObjectRow], slots: int) -> bool:
-        """Bring the rows of objects that devices in all slots have stored and owe; whether the container is missing."""
-        self._owing = [(slot, None, self._share_of(slot).replicas) for slot in range(slots)]
+        """Bring the pending rows of objects that devices in all slots have stored; whether the container is missing."""
+        self._pending = [(slot, None, self._share_of(slot).replicas) for slot in range(slots)]
         return await self._finish(rows)
 
     async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
         """All devices have answered that will be waited for: bring the row to whom nobody told, wait for the answers.
 
-        Without a `row` it is `read` from devices that owe it, if there are any. Whether the container is missing.
+        Without a `row` it is `read` from devices that have it pending, if there are any. Whether the container is
+        missing.
         """
-        if row is None and read is not None and self._owing and not self._is_missing():
+        if row is None and read is not None and self._pending and not self._is_missing():
             row = await self._read(read)
         return await self._finish(() if row is None else (row,))
 
     async def _finish(self, rows: Sequence[ObjectRow]) -> bool:
-        owed = bool(self._owing) or bool(self._asked)
+        pending = bool(self._pending) or bool(self._asked)
         if not self._is_missing():
             if rows:
                 self._send(rows)
             await self._wait()
         if _SHOWS.intersection(self._answers.values()):
             self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
-        if owed:
+        if pending:
             ROW_OUTCOMES.labels(outcome_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
         return self._is_missing()
 
@@ -180,20 +182,20 @@ class RowDelivery:
 
     async def _read(self, read: ReadRow) -> ObjectRow | None:
         try:
-            return await read([device for _, device, _ in self._owing if device is not None])
+            return await read([device for _, device, _ in self._pending if device is not None])
         except SwiftletError as error:
-            _log.info("row stays owed", error=str(error))
+            _log.info("row stays pending", error=str(error))
             return None
 
     def _send(self, rows: Sequence[ObjectRow]) -> None:
         place = self._share_of(0)
-        owed = {replica for _, _, share in self._owing for replica in share}
+        pending = {replica for _, _, share in self._pending for replica in share}
         for replica in range(self._replicas):
             if replica in self._answers or replica in self._asked:
                 continue
-            # What no device owes must be durable when it is answered.
+            # What no device has pending must be durable when it is answered.
             future = self._lanes.submit_all(
-                place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in owed
+                place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in pending
             )
             self._asked[replica] = future
             future.add_done_callback(functools.partial(self._answered, replica))
@@ -213,15 +215,17 @@ class RowDelivery:
             if durable is not None:
                 durable.add_done_callback(functools.partial(self._durable, replica))
         self._learn(replica, answer)
-        self._settle()
+        self._acknowledge()
 
     def _durable(self, replica: int, future: asyncio.Future[None]) -> None:
-        """A replica that has taken the row has it for good, or that can't be known; then the row stays owed."""
+        """A replica that has taken the row has it for good, or that can't be known; then the row stays pending."""
         if future.cancelled() or future.exception() is not None:
-            _log.info("row stays owed", replica=replica, error=str(None if future.cancelled() else future.exception()))
+            _log.info(
+                "row stays pending", replica=replica, error=str(None if future.cancelled() else future.exception())
+            )
             return
         self._learn(replica, Answer.LISTED)
-        self._settle()
+        self._acknowledge()
 
     def _learn(self, replica: int, answer: Answer) -> None:
         """Of two answers the one that says more counts."""
@@ -230,15 +234,15 @@ class RowDelivery:
             self._answers[replica] = answer
             self._look()
 
-    def _settle(self) -> None:
-        """Settle the devices that may be settled by now."""
+    def _acknowledge(self) -> None:
+        """Acknowledge the row to the devices that need not keep it any longer."""
         waiting: list[tuple[int, Device | None, tuple[int, ...]]] = []
-        for slot, device, share in self._owing:
+        for slot, device, share in self._pending:
             if through(share, self._answers, self._replicas):
                 self._tell(slot, device)
             else:
                 waiting.append((slot, device, share))
-        self._owing = waiting
+        self._pending = waiting
 
     async def _wait(self) -> None:
         """For the answers to what was sent, within the bounds."""

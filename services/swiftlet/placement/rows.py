@@ -1,4 +1,4 @@
-"""Which device tells which container replica of a write, or owes them the row, and who sees to it.
+"""Which device tells which container replica of a write, or keeps the row for it, and who sees to it.
 
 Each of a write's slots tells its share of the container's replicas, so that together they tell all. A slot that is
 lost (its device died in the middle of a streamed upload, or there was no spare left) leaves its share untold. The
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.peers import RowUpdate
+from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.row_delivery import RowDelivery, RowWaits, Settle
+from swiftlet.placement.row_delivery import Acknowledge, RowDelivery, RowWaits
 from swiftlet.placement.row_lanes import RowLanes
-from swiftlet.placement.settling import Settling
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
@@ -33,13 +33,13 @@ def share(path: Path, replicas: int, index: int, slots: int) -> RowUpdate:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Objects of one container that their devices have stored, and whose rows these owe."""
+    """Objects of one container that their devices have stored, and whose rows are pending there."""
 
     account: str
     container: str
     rows: Sequence[ObjectRow]
     shares: Sequence[tuple[int, ...]]
-    """The container replicas that the device in each slot owes the row to."""
+    """The container replicas that the device in each slot keeps the row for."""
     written: Sequence[tuple[ObjectKey, Timestamp]]
     """The objects' places and versions, in the order of the rows."""
     devices: Sequence[Sequence[Device]]
@@ -53,7 +53,7 @@ class RowRouter:
         self,
         rings: Rings,
         lanes: RowLanes,
-        settling: Settling,
+        acknowledgements: Acknowledgements,
         hash_path: HashPath,
         waits: RowWaits | None = None,
         lagging: Lagging | None = None,
@@ -61,7 +61,7 @@ class RowRouter:
         """`waits` bound the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
         self._rings = rings
         self._lanes = lanes
-        self._settling = settling
+        self._acknowledgements = acknowledgements
         self._hash_path = hash_path
         self._waits = waits or RowWaits()
         self._lagging = lagging or Lagging()
@@ -72,45 +72,47 @@ class RowRouter:
         holders = self._holders(path.account, path.container)
         shares = [share(path, len(holders), index, slots) for index in range(slots)]
 
-        def settle(_slot: int, device: Device | None) -> None:
+        def acknowledge(_slot: int, device: Device | None) -> None:
             assert device is not None
-            self._settling.add(device, key, timestamp)
+            self._acknowledgements.add(device, key, timestamp)
 
-        return self._delivery(shares, holders, settle)
+        return self._delivery(shares, holders, acknowledge)
 
     def _holders(self, account: str, container: str) -> Sequence[Device]:
         ring = self._rings.container()
         return ring.primaries(ring.partition_of(self._hash_path(account, container)))
 
-    def _delivery(self, shares: Sequence[RowUpdate], holders: Sequence[Device], settle: Settle) -> RowDelivery:
+    def _delivery(
+        self, shares: Sequence[RowUpdate], holders: Sequence[Device], acknowledge: Acknowledge
+    ) -> RowDelivery:
         account, container = shares[0].account, shares[0].container
 
         def late(replicas: Collection[int]) -> None:
             self._lagging.missed(f"/{account}/{container}", [holders[replica] for replica in replicas])
 
-        return RowDelivery(self._lanes, settle, self._waits, shares.__getitem__, len(holders), late)
+        return RowDelivery(self._lanes, acknowledge, self._waits, shares.__getitem__, len(holders), late)
 
     async def bring(self, stored: StoredRows) -> bool:
         """Bring rows, and wait as any write waits for its own; whether the container is missing.
 
-        Settled is later, too, whatever comes after that.
+        Acknowledged is later, too, whatever comes after that.
         """
         holders = self._holders(stored.account, stored.container)
         shares = [RowUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
 
-        def settle(slot: int, _device: Device | None) -> None:
+        def acknowledge(slot: int, _device: Device | None) -> None:
             told: dict[int, tuple[Device, list[tuple[ObjectKey, Timestamp]]]] = {}
             for devices, version in zip(stored.devices, stored.written, strict=True):
                 device = devices[slot]
                 told.setdefault(id(device), (device, []))[1].append(version)
             for device, versions in told.values():
-                self._settling.add_all(device, versions)
+                self._acknowledgements.add_all(device, versions)
 
-        return await self._delivery(shares, holders, settle).finish_all(stored.rows, len(shares))
+        return await self._delivery(shares, holders, acknowledge).finish_all(stored.rows, len(shares))
 
     async def drain(self, timeout_s: float) -> None:
         """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""
         clock = asyncio.get_running_loop().time
         ends_s = clock() + timeout_s
         await self._lanes.drain(timeout_s)
-        await self._settling.drain(max(0.0, ends_s - clock()))
+        await self._acknowledgements.drain(max(0.0, ends_s - clock()))

@@ -1,7 +1,7 @@
 """Containers' totals on their way to the accounts' listings.
 
-A container's database remembers what its account was told last; whatever differs from that is owed. So the
-database is the outbox: nothing is lost by a restart, and a scan at the start finds what is owed. A PUT or
+A container's database remembers what its account was told last; whatever differs from that is pending. So the
+database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. A PUT or
 DELETE of a container is reported before it is answered, for a bounded time; changed totals about a second
 later, many changes in one report.
 
@@ -35,7 +35,9 @@ from swiftlet.timestamp import TimestampClock
 from swiftlet.web.logs import get_logger
 
 REPORTS = Counter("swiftlet_account_reports_total", "Reports of containers to their accounts.", ["result"])
-OWED = Gauge("swiftlet_account_reports_owed", "Containers with news for their accounts.", multiprocess_mode="livesum")
+PENDING = Gauge(
+    "swiftlet_account_reports_pending", "Containers with news for their accounts.", multiprocess_mode="livesum"
+)
 _log = get_logger("account_reports")
 _Key = tuple[str, DatabaseId]
 
@@ -85,7 +87,7 @@ class AccountReporter:
         self._slots = asyncio.Semaphore(self._settings.concurrency)
 
     def start(self) -> None:
-        """Listen to the stores' changes, and look for what was owed before."""
+        """Listen to the stores' changes, and look for what was pending before."""
         for device, store in self._stores.items():
             store.on_unreported = lambda id, device=device: self.schedule(device, id)
         self._spawn(self.scan())
@@ -125,10 +127,10 @@ class AccountReporter:
         if key in self._failures:
             pause_s *= random.uniform(0.75, 1.25)  # noqa: S311
         self._timers[key] = asyncio.get_running_loop().call_later(pause_s, self._fire, key)
-        OWED.set(len(self._timers))
+        PENDING.set(len(self._timers))
 
     async def run_once(self) -> int:
-        """Report everything that is owed now; how many reports did not get through."""
+        """Report everything that is pending now; how many reports did not get through."""
         failed = 0
         for device, store in self._stores.items():
             for partition in await store.partitions(DatabaseKind.CONTAINER):
@@ -137,17 +139,17 @@ class AccountReporter:
         return failed
 
     async def scan(self) -> None:
-        """Schedule what is owed, found by looking at every container."""
+        """Schedule what is pending, found by looking at every container."""
         for device, store in self._stores.items():
             try:
                 await self._scan_device(device, store)
             except SwiftletError as error:
-                _log.warning("the scan for owed reports ended early", device=device, error=str(error))
+                _log.warning("the scan for pending reports ended early", device=device, error=str(error))
 
     async def _scan_device(self, device: str, store: ListingStore) -> None:
         for partition in await store.partitions(DatabaseKind.CONTAINER):
             for id in await store.databases(DatabaseKind.CONTAINER, partition):
-                if await _owes(store, id):
+                if await _is_pending(store, id):
                     self.schedule(device, id)
                 await asyncio.sleep(self._settings.scan_pause_s)
 
@@ -158,7 +160,7 @@ class AccountReporter:
 
     def _fire(self, key: _Key) -> None:
         self._timers.pop(key, None)
-        OWED.set(len(self._timers))
+        PENDING.set(len(self._timers))
         self._spawn(self._background(key))
 
     async def _background(self, key: _Key) -> None:
@@ -177,7 +179,7 @@ class AccountReporter:
             timer.cancel()
 
     async def _report(self, device: str, id: DatabaseId) -> bool:
-        """Tell the account what is new, and remember that; whether nothing is owed any more."""
+        """Tell the account what is new, and remember that; whether nothing is pending any more."""
         store = self._stores[device]
         try:
             news = await store.read(id, self._news)
@@ -229,7 +231,7 @@ def paired(accounts: Sequence[Device], index: int | None, containers: int) -> Se
     return accounts[index::containers]
 
 
-async def _owes(store: ListingStore, id: DatabaseId) -> bool:
+async def _is_pending(store: ListingStore, id: DatabaseId) -> bool:
     try:
         return await store.read(id, lambda database: database.head.unreported)
     except (NotFound, StoreFormatError):

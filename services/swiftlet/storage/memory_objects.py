@@ -1,10 +1,10 @@
 """`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
 
-For tests and simulators of what stands above the transport. Devices with a `MemoryOwed` answer as native object
-servers do: they owe the rows of their writes. The others bring them, as object servers over HTTP do. Each device has a
-`Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends, busy, or lost
-in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors, never as anything
-else.
+For tests and simulators of what stands above the transport. Devices with a `MemoryPending` answer as native object
+servers do: they keep the rows of their writes pending. The others bring them, as object servers over HTTP do. Each
+device has a `Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends,
+busy, or lost in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors,
+never as anything else.
 """
 
 from __future__ import annotations
@@ -27,10 +27,20 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowOutcome, RowUpdate, RunEnd, RunPart, Verdict, WriteReply
+from swiftlet.peers import (
+    MAX_ACKNOWLEDGED,
+    Marks,
+    PendingDoubt,
+    RowOutcome,
+    RowUpdate,
+    RunEnd,
+    RunPart,
+    Verdict,
+    WriteReply,
+)
 from swiftlet.ring.model import Device
 from swiftlet.storage.doubts import judge
-from swiftlet.storage.memory_owed import MemoryOwed
+from swiftlet.storage.memory_pending import MemoryPending
 from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.storage.sync_copies import read_copies, take_copies
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
@@ -65,8 +75,8 @@ class Link:
     """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
     calls: int = 0
     """Calls so far, refused ones too."""
-    deaf_to_settling: bool = False
-    """What is settled gets lost on its way."""
+    loses_acknowledgements: bool = False
+    """Acknowledgements get lost on their way."""
 
 
 class MemoryObjectTransport:
@@ -77,15 +87,15 @@ class MemoryObjectTransport:
         stores: Mapping[str, Store],
         rows: RowReceiver | None = None,
         patience_s: float = 0.05,
-        owed: Mapping[str, MemoryOwed] | None = None,
+        pending: Mapping[str, MemoryPending] | None = None,
     ) -> None:
         """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed.
 
-        Devices in `owed` (by address too) owe their rows instead of bringing them.
+        Devices in `pending` (by address too) keep their rows as pending updates instead of bringing them.
         """
         self._stores = stores
         self._rows = rows
-        self._owed = {} if owed is None else owed
+        self._pending = {} if pending is None else pending
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
         self.has_runs = False
@@ -121,9 +131,9 @@ class MemoryObjectTransport:
 
     def _admit(self, device: Device, row: RowUpdate | None) -> None:
         """NodeBusy when a row could not be kept."""
-        owed = self._owed.get(device.address)
-        if owed is not None and row is not None and owed.full:
-            raise NodeBusy(f"{device.address} owes too many listing rows")
+        pending = self._pending.get(device.address)
+        if pending is not None and row is not None and pending.full:
+            raise NodeBusy(f"{device.address} has too many pending updates of listings")
 
     async def _reply(
         self,
@@ -134,14 +144,14 @@ class MemoryObjectTransport:
         listed: Callable[[RowUpdate], ObjectRow],
         post: bool = False,
     ) -> RowOutcome:
-        """Owe or deliver the rows of what was `written` (when, and under which name), as an object server would."""
+        """Keep or deliver the rows of what was `written` (when, and under which name), as an object server would."""
         if row is None or not row.replicas:
             return RowOutcome.NONE
-        owed = self._owed.get(device.address)
-        if owed is not None:
+        pending = self._pending.get(device.address)
+        if pending is not None:
             row_name(written[1], row)
-            owed.owe(key, *written, row.replicas, post)
-            return RowOutcome.OWED
+            pending.add(key, *written, row.replicas, post)
+            return RowOutcome.PENDING
         if self._rows is None:
             return RowOutcome.LISTED
         outcomes = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
@@ -209,13 +219,13 @@ class MemoryObjectTransport:
 
         return MemoryPutStream(device, self.link(device), writer, record, listed)
 
-    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """Tell a device of its partitions."""
         await self._reach(device)
         doubts = self.doubts.setdefault(device.address, Doubts())
         judge(doubts, verdict)
         pending = doubts.pending()
-        return None if pending is None else Pending(*pending)
+        return None if pending is None else PendingDoubt(*pending)
 
     def _check_proved(self, device: Device, key: ObjectKey) -> None:
         """Unproved while the device may have missed a write of the partition."""
@@ -293,17 +303,17 @@ class MemoryObjectTransport:
     def _owe_handed_on(
         self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: RowUpdate | None
     ) -> None:
-        """Owe the row of a POST that came behind a newer one, if its content type is what counts from now on."""
-        owed, info = self._owed.get(device.address), store.stat(key)
+        """Keep the row of a POST that came behind a newer one, if its content type is what counts from now on."""
+        pending, info = self._pending.get(device.address), store.stat(key)
         typed = record.content_type is not None and info.content_type_timestamp == record.content_type_timestamp
         if (
-            owed is not None
+            pending is not None
             and row is not None
             and row.replicas
             and typed
             and info.content_type_timestamp > info.timestamp
         ):
-            owed.owe(key, info.meta_timestamp, info.name, row.replicas, post=True)
+            pending.add(key, info.meta_timestamp, info.name, row.replicas, post=True)
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
@@ -328,14 +338,14 @@ class MemoryObjectTransport:
         )
         return WriteReply(outcome, existed)
 
-    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """See `ObjectTransport.settle`."""
-        if len(written) > MAX_SETTLED:
-            raise ValueError(f"{len(written)} versions are more than {MAX_SETTLED} at a time")
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """See `ObjectTransport.acknowledge`."""
+        if len(written) > MAX_ACKNOWLEDGED:
+            raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
         await self._reach(device)
-        owed = self._owed.get(device.address)
-        if owed is not None and not self.link(device).deaf_to_settling:
-            owed.settle(written)
+        pending = self._pending.get(device.address)
+        if pending is not None and not self.link(device).loses_acknowledgements:
+            pending.acknowledge(written)
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""

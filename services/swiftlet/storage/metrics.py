@@ -44,10 +44,12 @@ DEVICE_UNPROVED = Gauge(
     ["device"],
 )
 OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for their container server.", ["device"])
-OWED_ROWS = Gauge("swiftlet_object_owed_rows", "Listing rows that a device owes to containers.", ["device"])
-OWED_OLDEST = Gauge(
-    "swiftlet_object_owed_oldest_seconds",
-    "For how long the oldest of them is owed; more than some seconds when containers can't be reached.",
+PENDING_UPDATES = Gauge(
+    "swiftlet_object_pending_updates", "Listing rows that a device keeps until containers have them.", ["device"]
+)
+PENDING_OLDEST = Gauge(
+    "swiftlet_object_pending_oldest_seconds",
+    "For how long the oldest of them is pending; more than some seconds when containers can't be reached.",
     ["device"],
 )
 ROWS = Counter(

@@ -26,9 +26,9 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_SETTLED, GetStream, ObjectTransport, RowOutcome, RowUpdate, WriteReply
+from swiftlet.peers import MAX_ACKNOWLEDGED, GetStream, ObjectTransport, RowOutcome, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
-from swiftlet.storage.owed_rows import OwedRow, OwedRows
+from swiftlet.storage.pending_updates import PendingUpdate, PendingUpdates
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
@@ -60,34 +60,34 @@ class Peer:
     device: Device
     store: FaultyStore
     rows: RowRecorder
-    owed: OwedRows | None = None
-    """What the device owes, if it owes its rows instead of bringing them."""
+    pending: PendingUpdates | None = None
+    """What is pending at the device, if it keeps its rows instead of bringing them."""
     doubts: Doubts = field(default_factory=Doubts)
     """What the device may have missed."""
 
     @property
     def outcome(self) -> RowOutcome:
         """What becomes of a row when nothing is wrong."""
-        return RowOutcome.LISTED if self.owed is None else RowOutcome.OWED
+        return RowOutcome.LISTED if self.pending is None else RowOutcome.PENDING
 
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
-        """The last write's row was brought to both replicas of `ROW`, or is owed to them."""
-        if self.owed is not None:
-            assert OwedRow(key, row.modified, ROW.replicas) in self.owed.owed(0.0, 1000)
+        """The last write's row was brought to both replicas of `ROW`, or is pending for them."""
+        if self.pending is not None:
+            assert PendingUpdate(key, row.modified, ROW.replicas) in self.pending.due(0.0, 1000)
             return
         told = sorted(self.rows.rows[-2:], key=lambda one: one[2])
         assert told == [("account", "container", replica, row) for replica in ROW.replicas]
 
     def check_untold(self) -> None:
-        """No row was brought, none is owed."""
+        """No row was brought, none is pending."""
         assert self.rows.rows == []
-        assert self.owed is None or self.owed.count() == 0
+        assert self.pending is None or self.pending.count() == 0
 
     def forget_rows(self) -> None:
         """As if nothing had been written yet."""
         self.rows.rows.clear()
-        if self.owed is not None:
-            self.owed.settle([(row.key, row.timestamp) for row in self.owed.owed(0.0, 1000)])
+        if self.pending is not None:
+            self.pending.acknowledge([(row.key, row.timestamp) for row in self.pending.due(0.0, 1000)])
 
     async def put(self, key: ObjectKey, moment: float, data: bytes, **metadata: str) -> WriteReply:
         """Store in one round trip."""
@@ -235,7 +235,7 @@ class ObjectTransportConformance(ABC):
     async def test_post_and_delete(self, peer: Peer) -> None:
         """Metadata replaced, then the object gone; the listing hears of both."""
         await peer.put(key_of(1), 1, b"data")
-        await peer.transport.settle(peer.device, [(key_of(1), at(1))])
+        await peer.transport.acknowledge(peer.device, [(key_of(1), at(1))])
         await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {"a": "b"}, "image/png", at(2)), ROW)
         posted = ObjectRow("object", at(1), 4, footer_of(b"data").etag, "image/png", False, at(2), at(2))
         peer.check_told(key_of(1), posted)
@@ -243,17 +243,17 @@ class ObjectTransportConformance(ABC):
         assert reply == WriteReply(peer.outcome, existed=True)
         peer.check_told(key_of(1), ObjectRow("object", at(3), deleted=True))
 
-    async def test_a_post_settles_its_own_row_alone(self, peer: Peer) -> None:
-        """Who brings a POST's row may not know of data that are owed here: they stay owed until newer data come."""
-        if peer.owed is None:
+    async def test_a_post_acknowledges_its_own_row_alone(self, peer: Peer) -> None:
+        """Who brings a POST's row may not know of data whose rows are pending: they stay so until newer data come."""
+        if peer.pending is None:
             return
         await peer.put(key_of(1), 1, b"data")
         await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {}), ROW)
-        await peer.transport.settle(peer.device, [(key_of(1), at(2))])
-        assert [row.replicas for row in peer.owed.owed(0.0, 1000)] == [ROW.replicas]
+        await peer.transport.acknowledge(peer.device, [(key_of(1), at(2))])
+        assert [row.replicas for row in peer.pending.due(0.0, 1000)] == [ROW.replicas]
         await peer.put(key_of(1), 3, b"newer")
-        await peer.transport.settle(peer.device, [(key_of(1), at(3))])
-        assert peer.owed.owed(0.0, 1000) == []
+        await peer.transport.acknowledge(peer.device, [(key_of(1), at(3))])
+        assert peer.pending.due(0.0, 1000) == []
 
     async def test_without_row(self, peer: Peer) -> None:
         """No row asked for, none sent."""
@@ -264,18 +264,18 @@ class ObjectTransportConformance(ABC):
         peer.check_untold()
 
     async def test_row_outcomes(self, peer: Peer) -> None:
-        """A missing container is told apart from one that can't be asked; who owes the row asks none."""
-        owes = peer.owed is not None
+        """A missing container is told apart from one that can't be asked; who keeps the row asks none."""
+        keeps = peer.pending is not None
         peer.rows.error = NotFound("no such container")
-        assert (await peer.put(key_of(1), 1, b"data")).row is (RowOutcome.OWED if owes else RowOutcome.NO_CONTAINER)
+        assert (await peer.put(key_of(1), 1, b"data")).row is (RowOutcome.PENDING if keeps else RowOutcome.NO_CONTAINER)
         peer.rows.error = NodeUnreachable("down")
-        assert (await peer.put(key_of(1), 2, b"data")).row is (RowOutcome.OWED if owes else RowOutcome.QUEUED)
+        assert (await peer.put(key_of(1), 2, b"data")).row is (RowOutcome.PENDING if keeps else RowOutcome.QUEUED)
 
-    async def test_settled_again_and_unasked(self, peer: Peer) -> None:
-        """Settling what is owed by nobody harms nobody, be it none or as many as may be named at a time."""
+    async def test_acknowledged_again_and_unasked(self, peer: Peer) -> None:
+        """Acknowledging what is pending nowhere harms nobody, be it none or as many as may be named at a time."""
         await peer.put(key_of(1), 1, b"data")
-        await peer.transport.settle(peer.device, [])
-        await peer.transport.settle(peer.device, [(key_of(1), at(1))] * MAX_SETTLED)
+        await peer.transport.acknowledge(peer.device, [])
+        await peer.transport.acknowledge(peer.device, [(key_of(1), at(1))] * MAX_ACKNOWLEDGED)
         assert await peer.content(key_of(1)) == b"data"
 
     @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ class ObjectTransportConformance(ABC):
             Entry(key_of(1).digest, Kind.DATA, at(1), at(2), at(2)),
             Entry(key_of(257).digest, Kind.TOMBSTONE, at(3)),
         ]
-        peer.forget_rows()  # a copy that owes a row is not forgotten
+        peer.forget_rows()  # a copy whose row is pending is not forgotten
         assert await peer.transport.remove(peer.device, key_of(1), entries[0])
         assert not await peer.transport.remove(peer.device, key_of(1), entries[0])
         assert await peer.transport.entries(peer.device, 0, 7, "fff") == []

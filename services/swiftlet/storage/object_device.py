@@ -18,11 +18,11 @@ from swiftlet.storage.metrics import (
     DEVICE_UNPROVED,
     DEVICE_UP,
     OUTBOX_LENGTH,
-    OWED_OLDEST,
-    OWED_ROWS,
+    PENDING_OLDEST,
+    PENDING_UPDATES,
     STORE_COUNTERS,
 )
-from swiftlet.storage.owed_delivery import OwedDelivery
+from swiftlet.storage.pending_delivery import PendingDelivery
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
 from swiftlet.store.protocol import Store
@@ -39,8 +39,8 @@ class ObjectDevice:
     pool: DevicePool
     rows: RowSender
     status: DeviceStatus
-    owed: OwedDelivery | None = None
-    """Delivers what the store owes, if it is one that does."""
+    pending: PendingDelivery | None = None
+    """Delivers what is pending in the store, if it keeps rows."""
     doubts: Doubts = field(default_factory=Doubts)
     """What it may have missed."""
     _counted: dict[str, int] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class ObjectDevice:
         usage = await self.status.look(self._usage)
         DEVICE_UP.labels(self.name).set(usage is not None)
         OUTBOX_LENGTH.labels(self.name).set(len(self.rows.outbox))
-        if self.owed is not None:
-            OWED_ROWS.labels(self.name).set(self.owed.owed.count())
-            OWED_OLDEST.labels(self.name).set(self.owed.owed.oldest_s())
+        if self.pending is not None:
+            PENDING_UPDATES.labels(self.name).set(self.pending.updates.count())
+            PENDING_OLDEST.labels(self.name).set(self.pending.updates.oldest_s())
         if usage is not None:
             DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
             DEVICE_FREE.labels(self.name).set(usage.free_bytes)
@@ -91,11 +91,11 @@ class ObjectDevice:
 
     def fields(self) -> dict[str, object]:
         """The status report's fields."""
-        owed = None if self.owed is None else self.owed.owed
+        updates = None if self.pending is None else self.pending.updates
         return {
             **self.status.fields(),
             "outbox": len(self.rows.outbox),
-            "owed": None if owed is None else owed.count(),
-            "owedOldestSeconds": None if owed is None else round(owed.oldest_s(), 3),
+            "owed": None if updates is None else updates.count(),
+            "owedOldestSeconds": None if updates is None else round(updates.oldest_s(), 3),
             **doubt_fields(self.doubts),
         }

@@ -34,8 +34,8 @@ from swiftlet.storage.object_put import put
 from swiftlet.storage.object_requests import Handler, RequestGuard, at_work, json_answer, object_key
 from swiftlet.storage.object_sync import ObjectSync
 from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
-from swiftlet.storage.owed_rows import OwedRows
+from swiftlet.storage.pending_delivery import DeliveryTimes, PendingDelivery
+from swiftlet.storage.pending_updates import PendingUpdates
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender, RowSink
 from swiftlet.storage.sync_answers import PlacedBy, nowhere
@@ -47,10 +47,10 @@ from swiftlet.transport.object_messages import (
     PREFIX,
     REMOVE,
     delete_from,
+    doubt_json,
     entry_from,
     entry_json,
     parse_index,
-    pending_json,
     post_from,
     reply_json,
     row_name,
@@ -96,14 +96,14 @@ class ObjectServer:
         key: ClusterKey | None = None,
         now_s: Callable[[], float] = time.time,
         unused: Mapping[str, str] | None = None,
-        owed: Mapping[str, OwedRows] | None = None,
+        pending: Mapping[str, PendingUpdates] | None = None,
         placed: Mapping[str, PlacedBy] | None = None,
         doubts: Mapping[str, Doubts] | None = None,
     ) -> None:
         """`devices` and `outboxes` by device name, the same names in both; stores stay the caller's to close.
 
-        `now_s` is the wall clock. `unused` are devices that can't be used, and why; `owed` is what those of the
-        devices owe that owe their rows; `placed` is where rings put devices, for those that are in any; `doubts` is
+        `now_s` is the wall clock. `unused` are devices that can't be used, and why; `pending` are the updates of
+        devices that keep their rows; `placed` is where rings put devices, for those that are in any; `doubts` is
         what devices may have missed, nothing for those without.
         """
         if devices.keys() != outboxes.keys():
@@ -112,7 +112,7 @@ class ObjectServer:
         self._guard = RequestGuard(key)
         self._now_s = now_s
         self._unused = dict(unused or {})
-        self._owed = owed or {}
+        self._pending = pending or {}
         self._placed = placed or {}
         self._doubts = doubts or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
@@ -123,9 +123,9 @@ class ObjectServer:
         settings = self.settings
         pool = DevicePool(name, settings.threads_per_device, settings.max_requests_per_device)
         rows = RowSender(sink, outbox, pool, settings.row_wait_s, settings.reclaim_age_s, settings.outbox_interval_s)
-        times = OwedTimes(settings.row_wait_s, settings.outbox_interval_s, settings.reclaim_age_s)
-        owed = self._owed.get(name)
-        delivery = None if owed is None else OwedDelivery(name, store, owed, pool, sink, times, self._now_s)
+        times = DeliveryTimes(settings.row_wait_s, settings.outbox_interval_s, settings.reclaim_age_s)
+        updates = self._pending.get(name)
+        delivery = None if updates is None else PendingDelivery(name, store, updates, pool, sink, times, self._now_s)
         doubts = self._doubts.get(name) or Doubts()
         return ObjectDevice(name, store, pool, rows, DeviceStatus(name), delivery, doubts)
 
@@ -161,7 +161,7 @@ class ObjectServer:
 
     @property
     def _upkeep(self) -> tuple[Callable[[ObjectDevice], Coroutine[Any, Any, None]], ...]:
-        return self._tend, self._deliver_owed, self._forget_old, self._watch
+        return self._tend, self._deliver_pending, self._forget_old, self._watch
 
     async def _watch(self, device: ObjectDevice) -> None:
         await device.status.watch(device.measure)
@@ -192,10 +192,10 @@ class ObjectServer:
         """Empty the outbox, for ever."""
         await self._repeat(device, device.rows.drain)
 
-    async def _deliver_owed(self, device: ObjectDevice) -> None:
-        """Deliver the rows that the device owes, for ever."""
-        if device.owed is not None:
-            await self._repeat(device, device.owed.deliver)
+    async def _deliver_pending(self, device: ObjectDevice) -> None:
+        """Deliver the rows that the device has pending, for ever."""
+        if device.pending is not None:
+            await self._repeat(device, device.pending.deliver)
 
     async def _repeat(self, device: ObjectDevice, work: Callable[[], Awaitable[int]]) -> None:
         """One device's upkeep; an attempt that fails is logged and followed by the next."""
@@ -284,7 +284,7 @@ class ObjectServer:
         with at_work(device.pool):
             verdict = verdict_from(await self._message(request))
             judge(device.doubts, verdict)
-            return json_answer(pending_json(device.doubts.pending()))
+            return json_answer(doubt_json(device.doubts.pending()))
 
     async def _policies(self, device: ObjectDevice, request: web.Request) -> web.StreamResponse:
         self._guard.check(request)

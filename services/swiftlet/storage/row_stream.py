@@ -119,7 +119,7 @@ class _Stream:
         self._merged = asyncio.Event()
         self._unanswered = 0
         self._room = asyncio.Event()
-        self._owed: dict[asyncio.Future[None], list[int]] = {}
+        self._unsynced: dict[asyncio.Future[None], list[int]] = {}
         self._sending: asyncio.Handle | None = None
         self._stuck_s: float | None = None
 
@@ -174,10 +174,10 @@ class _Stream:
             self._answers.taken[update.number] = durable is None
             if durable is None:
                 self._answered(1)
-            elif durable in self._owed:
-                self._owed[durable].append(update.number)
+            elif durable in self._unsynced:
+                self._unsynced[durable].append(update.number)
             else:
-                self._owed[durable] = [update.number]
+                self._unsynced[durable] = [update.number]
                 durable.add_done_callback(self._synced)
         else:
             if not isinstance(error, SwiftletError):
@@ -193,7 +193,7 @@ class _Stream:
         self._send_soon()
 
     def _synced(self, durable: asyncio.Future[None]) -> None:
-        numbers = self._owed.pop(durable)
+        numbers = self._unsynced.pop(durable)
         failed = durable.cancelled() or durable.exception() is not None
         (self._answers.lost if failed else self._answers.durable).extend(numbers)
         self._answered(len(numbers))

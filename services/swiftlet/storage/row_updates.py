@@ -83,7 +83,7 @@ class RowSender:
         return RowOutcome.LISTED
 
     async def drain(self) -> int:
-        """Try all rows whose pause is over, once; how many are settled."""
+        """Try all rows whose pause is over, once; how many are delivered."""
         waiting = sorted(self.outbox.waiting(), key=lambda pending: pending.group)
         due = [
             list(rows)
@@ -100,16 +100,16 @@ class RowSender:
 
     async def _drain_group(self, rows: list[PendingRow]) -> int:
         """Rows for one container replica, some at a time, until one of them fails."""
-        settled = 0
+        delivered = 0
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             batch = rows[start : start + _ROWS_AT_ONCE]
             done = await asyncio.gather(*(self._drain_one(pending) for pending in batch))
-            settled += sum(done)
+            delivered += sum(done)
             if not all(done):
                 self._pauses.failed(batch[0].group)
-                return settled
+                return delivered
         self._pauses.delivered(rows[0].group)
-        return settled
+        return delivered
 
     async def _drain_one(self, pending: PendingRow) -> bool:
         """Whether the row need not wait any longer."""

@@ -26,8 +26,8 @@ from swiftlet.native_values import (
     place,
     raw,
     raw_pairs,
-    settled_parts,
     text,
+    version_parts,
 )
 from swiftlet.timestamp import Timestamp
 
@@ -278,20 +278,20 @@ class NativeStore:
         for digest in digests:
             yield ObjectKey(policy, partition, digest)
 
-    # -- owed rows -------------------------------------------------------------------------------------------
+    # -- pending updates -------------------------------------------------------------------------------------------
 
-    def owed(self, older_than_s: float, limit: int) -> list[tuple[ObjectKey, Timestamp, int]]:
-        """Up to `limit` rows that have been owed for so long, the oldest first: newest write, replicas as bits."""
+    def pending_updates(self, older_than_s: float, limit: int) -> list[tuple[ObjectKey, Timestamp, int]]:
+        """Up to `limit` rows that have been pending for so long, the oldest first: newest write, replicas as bits."""
         found = self._store.owed(limit, max(0.0, older_than_s))
         return [(key_at(parts), Timestamp(timestamp), bits) for parts, timestamp, bits in found]
 
-    def owed_count(self) -> tuple[int, float]:
-        """How many rows are owed, and for how many seconds the oldest of them."""
+    def pending_count(self) -> tuple[int, float]:
+        """How many rows are pending, and for how many seconds the oldest of them."""
         return self._store.owed_count()
 
-    def settle(self, settled: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """Owe these no longer, unless a newer write came."""
-        self._store.settle(settled_parts(settled))
+    def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Keep these no longer, unless a newer write came."""
+        self._store.settle(version_parts(acknowledged))
 
     def name(self, key: ObjectKey) -> str | None:
         """The name of what is held under the key, a tombstone too; None when nothing is."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from swiftlet.errors import SwiftletError
-from swiftlet.peers import MAX_PLACES, DoubtTransport, Pending, Verdict
+from swiftlet.peers import MAX_PLACES, DoubtTransport, PendingDoubt, Verdict
 from swiftlet.ring.model import Device
 from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import IN_FLIGHT_S
@@ -49,7 +49,7 @@ class Proving:
         self._rings_of: Counter[str] = Counter()
         self._told: dict[tuple[str, int], set[int]] = {}
 
-    async def _judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def _judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         try:
             return await self._transport.judge(device, verdict)
         except SwiftletError as error:

@@ -20,7 +20,7 @@ import aiohttp
 
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import Marks, Pending, RowUpdate, Run, RunPart, Verdict, WriteReply
+from swiftlet.peers import Marks, PendingDoubt, RowUpdate, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
@@ -42,6 +42,7 @@ from swiftlet.transport.object_messages import (
     STREAM_QUERY,
     delete_json,
     device_path,
+    doubt_from,
     entry_from,
     entry_json,
     footer_json,
@@ -49,7 +50,6 @@ from swiftlet.transport.object_messages import (
     info_from,
     numbers_from,
     object_path,
-    pending_from,
     post_json,
     put_json,
     reply_from,
@@ -189,8 +189,8 @@ class HttpObjectTransport:
         body = delete_json(timestamp, name, row)
         return await self._write(device, "DELETE", object_path(device.device, key), body)
 
-    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """Nothing is to be done: these servers bring their rows themselves and never answer OWED."""
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Nothing is to be done: these servers bring their rows themselves and never answer PENDING."""
 
     async def _write(self, device: Device, method: str, target: str, message: dict[str, Any]) -> WriteReply:
         body = json_bytes(message)
@@ -218,11 +218,11 @@ class HttpObjectTransport:
         answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: [entry_from(value) for value in array(json_object(answer), "entries")])
 
-    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """Tell a device of its partitions."""
         body = json_bytes(verdict_json(verdict))
         answer = await self._client.call(device, "POST", device_path(device.device, JUDGE), body, body)
-        return _parse(device, lambda: pending_from(json_object(answer)))
+        return _parse(device, lambda: doubt_from(json_object(answer)))
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """The answer to a question of a sync session, over the stream to the device's server."""

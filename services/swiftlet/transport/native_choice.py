@@ -9,8 +9,8 @@ native port is looked at again beside the requests, after pauses that grow to a 
 Fault model: a peer may have no native port (its stores are not native, or the port is taken), lose it or get it while
 we run, or be gone altogether, which both transports notice. A request that was *not sent*, because there is no native
 connection, is made over HTTP. One that may have been sent is never made a second time, although all of them could be:
-PUT, POST, DELETE, REMOVE and settling are idempotent by their timestamps, reads are anyway; but a second DELETE or
-REMOVE answers differently from the first one, and the layer above has other replicas to turn to.
+PUT, POST, DELETE, REMOVE and acknowledgements are idempotent by their timestamps, reads are anyway; but a second DELETE
+or REMOVE answers differently from the first one, and the layer above has other replicas to turn to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from swiftlet.peers import (
     GetStream,
     Marks,
     ObjectTransport,
-    Pending,
+    PendingDoubt,
     PutStream,
     RowUpdate,
     Run,
@@ -208,9 +208,9 @@ class ChoosingObjectTransport:
         """Store a tombstone."""
         return await self._either(device, lambda way: way.delete(device, key, timestamp, name, row))
 
-    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         """The rows of these versions are through; lost, and made up for by the device, while HTTP is used."""
-        await self._either(device, lambda way: way.settle(device, written))
+        await self._either(device, lambda way: way.acknowledge(device, written))
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""
@@ -228,7 +228,7 @@ class ChoosingObjectTransport:
         """What the device holds in a suffix."""
         return await self._either(device, lambda way: way.entries(device, policy, partition, suffix))
 
-    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """Tell a device of its partitions; always over HTTP."""
         return await self._http.judge(device, verdict)
 

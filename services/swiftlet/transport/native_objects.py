@@ -2,7 +2,7 @@
 
 A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A
 large one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before
-any of its data has gone by, and then streams. Writes answer OWED: the device has the row with its record.
+any of its data has gone by, and then streams. Writes answer PENDING: the device has the row with its record.
 
 Fault model: see `swiftlet.transport.native_client`. Nothing is ever made a second time here. Without its footer an
 upload leaves nothing. What is read is checked against the xxh3 that its sender gave before its last byte is handed
@@ -27,9 +27,19 @@ from swiftlet.native_values import (
     place,
     raw,
     raw_pairs,
-    settled_parts,
+    version_parts,
 )
-from swiftlet.peers import MAX_SETTLED, Marks, Pending, RowOutcome, RowUpdate, Run, RunPart, Verdict, WriteReply
+from swiftlet.peers import (
+    MAX_ACKNOWLEDGED,
+    Marks,
+    PendingDoubt,
+    RowOutcome,
+    RowUpdate,
+    Run,
+    RunPart,
+    Verdict,
+    WriteReply,
+)
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import Reading, Writing
@@ -147,12 +157,12 @@ class NativeObjectTransport:
         header, _ = await self._client.ask(device, message)
         return _written(device, header)
 
-    async def settle(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         """The rows of these versions are through."""
-        if len(written) > MAX_SETTLED:
-            raise ValueError(f"{len(written)} versions are more than {MAX_SETTLED} at a time")
+        if len(written) > MAX_ACKNOWLEDGED:
+            raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
         if written:
-            await self._client.ask(device, _made(device, ObjectWire.settle, settled_parts(written)))
+            await self._client.ask(device, _made(device, ObjectWire.settle, version_parts(written)))
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""
@@ -175,7 +185,7 @@ class NativeObjectTransport:
         _, body = await self._client.ask(device, message)
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
 
-    async def judge(self, device: Device, verdict: Verdict) -> Pending | None:
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """NodeError, as `ask`."""
         raise NodeError(f"{device.address} is not told of its partitions over the native transport")
 
@@ -238,8 +248,8 @@ def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
 
 
 def _written(device: Device, header: bytes) -> WriteReply:
-    owed, existed = _parsed(device, ObjectWire.written, header)
-    return WriteReply(RowOutcome.OWED if owed else RowOutcome.NONE, existed)
+    pending, existed = _parsed(device, ObjectWire.written, header)
+    return WriteReply(RowOutcome.PENDING if pending else RowOutcome.NONE, existed)
 
 
 class NativePutStream:

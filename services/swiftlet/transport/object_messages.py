@@ -14,7 +14,7 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
-from swiftlet.peers import MAX_PLACES, Pending, RowOutcome, RowUpdate, Verdict, WriteReply
+from swiftlet.peers import MAX_PLACES, PendingDoubt, RowOutcome, RowUpdate, Verdict, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
@@ -173,14 +173,14 @@ def _places(fields: dict[str, Any], name: str) -> list[tuple[int, int]]:
     return [(place[0], place[1]) for place in found]
 
 
-def pending_json(pending: tuple[int, float] | None) -> dict[str, Any]:
+def doubt_json(pending: tuple[int, float] | None) -> dict[str, Any]:
     """What is in doubt on a device."""
     return {} if pending is None else {"epoch": pending[0], "age_ms": round(1000 * pending[1])}
 
 
-def pending_from(fields: dict[str, Any]) -> Pending | None:
-    """The inverse of `pending_json`."""
-    return Pending(number(fields, "epoch"), number(fields, "age_ms") / 1000) if fields else None
+def doubt_from(fields: dict[str, Any]) -> PendingDoubt | None:
+    """The inverse of `doubt_json`."""
+    return PendingDoubt(number(fields, "epoch"), number(fields, "age_ms") / 1000) if fields else None
 
 
 def delete_json(moment: Timestamp, name: str, row: RowUpdate | None) -> dict[str, Any]:

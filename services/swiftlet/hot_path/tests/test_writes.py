@@ -275,20 +275,20 @@ async def test_tokens_revoked_meanwhile(hot: Hot) -> None:
 
 
 async def test_container_servers_are_down(hot: Hot, cluster: MemoryCluster) -> None:
-    """The row stays owed by all devices, and by them alone."""
+    """The row stays pending at all devices, and there alone."""
     await write(hot)
     with cluster.databases_down(*cluster.container_devices()):
         before = hot.answered
-        assert (await hot.proxy.call("PUT", "c/owed", TYPE, b"x")).status == 201
+        assert (await hot.proxy.call("PUT", "c/pending", TYPE, b"x")).status == 201
         await until(lambda: hot.answered > before)
-    assert "owed" not in await listed(hot)
-    digest = cluster.key(Path(ACCOUNT, CONTAINER, "owed")).digest
-    for device in cluster.primaries(Path(ACCOUNT, CONTAINER, "owed")):
-        assert digest in {key.digest for key, _, _ in native(cluster, device).owed(0.0, 1000)}
+    assert "pending" not in await listed(hot)
+    digest = cluster.key(Path(ACCOUNT, CONTAINER, "pending")).digest
+    for device in cluster.primaries(Path(ACCOUNT, CONTAINER, "pending")):
+        assert digest in {key.digest for key, _, _ in native(cluster, device).pending_updates(0.0, 1000)}
 
 
 async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCluster) -> None:
-    """Nobody is told that it is stored, all devices owe the row, and their shares name every replica."""
+    """Nobody is told that it is stored, the update is pending at all devices, and their shares name every replica."""
     await write(hot)
     running = hot.path._running
     assert running is not None
@@ -300,7 +300,7 @@ async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCl
     shares = [
         bits
         for device in cluster.primaries(path)
-        for key, _, bits in native(cluster, device).owed(0.0, 1000)
+        for key, _, bits in native(cluster, device).pending_updates(0.0, 1000)
         if key.digest == cluster.key(path).digest
     ]
     assert len(shares) == 3
@@ -310,14 +310,14 @@ async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCl
     assert (await request).status == 201
 
 
-async def test_settled_when_all_have_it(hot: Hot, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acknowledged_when_all_have_it(hot: Hot, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, list[tuple[bytes, int]]] = {}
 
-    async def settle(device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+    async def acknowledge(device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         told.setdefault(device.address, []).extend((key.digest, timestamp.value) for key, timestamp in written)
 
-    monkeypatch.setattr(cluster.transport, "settle", settle)
-    await write(hot, b"settled")
+    monkeypatch.setattr(cluster.transport, "acknowledge", acknowledge)
+    await write(hot, b"acknowledged")
     path = Path(ACCOUNT, CONTAINER, "o")
     info = cluster.info(cluster.primaries(path)[0], path)
     assert info is not None

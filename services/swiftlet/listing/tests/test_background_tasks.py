@@ -62,7 +62,7 @@ async def test_who_raises_keeps_nothing_from_the_others() -> None:
     assert messages == ["the first one"]
 
 
-async def test_a_future_is_settled_once_and_with_any_error() -> None:
+async def test_a_future_is_resolved_once_and_with_any_error() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     resolve(answer, 1, None)
     resolve(answer, None, ValueError("late"))

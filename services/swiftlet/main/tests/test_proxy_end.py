@@ -33,7 +33,7 @@ class SlowReplica:
         self.events.append("transport closed")
 
     async def _rows(self, timeout_s: float) -> None:
-        """Rows and settling get what is left of the time."""
+        """Rows and acknowledgements get what is left of the time."""
         self.events.append("rows" if timeout_s else "no time for rows")
 
     async def _put(self, _request: web.Request) -> web.Response:

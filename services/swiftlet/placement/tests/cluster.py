@@ -16,6 +16,7 @@ from swiftlet.errors import NotFound
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.lagging import Lagging
@@ -26,13 +27,12 @@ from swiftlet.placement.plan import plan_read
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.placement.row_lanes import RowLanes
 from swiftlet.placement.rows import RowRouter
-from swiftlet.placement.settling import Settling
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.storage.memory_owed import MemoryOwed
-from swiftlet.storage.owed_delivery import OwedDelivery, OwedTimes
+from swiftlet.storage.memory_pending import MemoryPending
+from swiftlet.storage.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.storage.pool import DevicePool
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
@@ -105,14 +105,14 @@ class MemoryCluster:
         }
         self.listing_transport = MemoryListingTransport(self.databases)
         self.rows = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
-        self.owed: dict[str, MemoryOwed] = {}
-        self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.owed)
+        self.pending: dict[str, MemoryPending] = {}
+        self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.pending)
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
         self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)
-        self.settling = Settling(self.transport, interval_s=0.01)
+        self.acknowledgements = Acknowledgements(self.transport, interval_s=0.01)
         lanes = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
-        self.router = RowRouter(self.rings, lanes, self.settling, HASH_PATH, RowWaits(1.0, 0.2), lagging)
+        self.router = RowRouter(self.rings, lanes, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging)
         self.objects = ClusterObjects(
             self.rings,
             self.transport,
@@ -182,29 +182,29 @@ class MemoryCluster:
 
     # What befalls them.
 
-    def make_owing(self, *devices: Device) -> None:
-        """These devices (all, if none is named) owe the rows of their writes from now on, as native ones do."""
+    def make_pending(self, *devices: Device) -> None:
+        """These devices (all, if none is named) keep the rows of their writes from now on, as native ones do."""
         for device in devices or self.devices:
-            self.owed[device.address] = MemoryOwed()
+            self.pending[device.address] = MemoryPending()
 
-    def owing(self) -> set[str]:
-        """Hosts of the devices that owe something."""
-        return {device.host for device in self.devices if device.address in self.owed and self.debts(device)}
+    def hosts_with_pending(self) -> set[str]:
+        """Hosts of the devices that have updates pending."""
+        return {device.host for device in self.devices if device.address in self.pending and self.pending_count(device)}
 
-    async def deliver_owed(self, after_s: float) -> None:
-        """Let that time pass and have all devices deliver what they owe by then."""
-        times = OwedTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=float("inf"))
+    async def deliver_pending(self, after_s: float) -> None:
+        """Let that time pass and have all devices deliver what is pending by then."""
+        times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=float("inf"))
         for device in self.devices:
-            if device.address not in self.owed:
+            if device.address not in self.pending:
                 continue
-            owed, pool = self.owed[device.address], DevicePool(device.name, 1, 1)
-            owed.let_pass(after_s)
-            await OwedDelivery(device.name, self.store(device), owed, pool, self.rows, times).deliver()
+            pending, pool = self.pending[device.address], DevicePool(device.name, 1, 1)
+            pending.let_pass(after_s)
+            await PendingDelivery(device.name, self.store(device), pending, pool, self.rows, times).deliver()
             pool.close()
 
-    def debts(self, device: Device) -> int:
-        """How many rows a device owes."""
-        return self.owed[device.address].count()
+    def pending_count(self, device: Device) -> int:
+        """How many updates a device has pending."""
+        return self.pending[device.address].count()
 
     @contextmanager
     def down(self, *devices: Device) -> Iterator[None]:

@@ -10,19 +10,19 @@ import pytest
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 
 OWING = ("none", "all", "some")
-"""Which devices owe their rows, as native ones do, instead of bringing them."""
+"""Which devices keep their rows pending, as native ones do, instead of bringing them."""
 
 
 @pytest.fixture
-def owing() -> str:
+def keeping() -> str:
     """One of `OWING`; modules to which it matters take all of them."""
     return "none"
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, owing: str) -> AsyncIterator[MemoryCluster]:
+async def cluster(tmp_path: Path, keeping: str) -> AsyncIterator[MemoryCluster]:
     async with memory_cluster(tmp_path) as made:
-        if owing != "none":
-            made.make_owing(*made.devices[:: 2 if owing == "some" else 1])
+        if keeping != "none":
+            made.make_pending(*made.devices[:: 2 if keeping == "some" else 1])
         await made.make_container()
         yield made

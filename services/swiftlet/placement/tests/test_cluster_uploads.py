@@ -24,7 +24,7 @@ CHUNK = 16 * 1024
 
 
 @pytest.fixture(params=OWING)
-def owing(request: pytest.FixtureRequest) -> str:
+def keeping(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 

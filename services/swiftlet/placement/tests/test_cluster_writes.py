@@ -15,7 +15,7 @@ from swiftlet.storage.memory_listing import Fault
 
 
 @pytest.fixture(params=OWING)
-def owing(request: pytest.FixtureRequest) -> str:
+def keeping(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 

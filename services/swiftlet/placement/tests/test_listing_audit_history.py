@@ -1,7 +1,7 @@
 """Random PUT, POST, DELETE and COPY with kills: then every replica of the listing says what there is.
 
-Faults are those of `test_owed_rows_history`. When all are well again and what is owed is delivered, two rounds of
-databases make each replica equal to the objects, totals included, and the listing audit finds nothing. Then rows are
+Faults are those of `test_pending_updates_history`. When all are well again and what is pending is delivered, two rounds
+of databases make each replica equal to the objects, totals included, and the listing audit finds nothing. Then rows are
 damaged at random, and one pass of the audit puts them right.
 
 In other histories audits run while the writes do, and what they see of these is a second old.
@@ -26,7 +26,7 @@ from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
-from swiftlet.placement.tests.test_owed_rows_history import PATHS, RowHistory
+from swiftlet.placement.tests.test_pending_updates_history import PATHS, RowHistory
 from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.sync.audit.tests.auditing import NOW_S, SETTINGS, Auditors, container_id, rows_of
 
@@ -80,7 +80,7 @@ async def damage(cluster: MemoryCluster, choices: random.Random) -> None:
 async def history_of(root: Directory, seed: int) -> AsyncIterator[RowHistory]:
     """A cluster in which nothing has happened yet."""
     async with memory_cluster(root, devices=6) as cluster:
-        cluster.make_owing()
+        cluster.make_pending()
         cluster.router._waits = RowWaits(row_wait_s=0.02, straggler_wait_s=0.01)
         cluster.transport._patience_s = 0.001
         await cluster.make_container()

@@ -24,7 +24,7 @@ def answers(text: str) -> dict[int, Answer]:
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome", "settled"),
+    ("said", "outcome", "acknowledged"),
     [
         ("LLL", RowOutcome.LISTED, {0, 1, 2}),
         ("L..", RowOutcome.LISTED, {0}),
@@ -47,10 +47,10 @@ def answers(text: str) -> dict[int, Answer]:
         ("RRRL", RowOutcome.NO_CONTAINER, {0, 1, 2, 3}),
     ],
 )
-def test_the_outcome_of_a_row_and_who_is_settled(said: str, outcome: RowOutcome, settled: set[int]) -> None:
+def test_the_outcome_of_a_row_and_who_is_acknowledged(said: str, outcome: RowOutcome, acknowledged: set[int]) -> None:
     replicas = len(said)
     assert outcome_of(answers(said), replicas) is outcome
-    assert {replica for replica in range(replicas) if through({replica}, answers(said), replicas)} == settled
+    assert {replica for replica in range(replicas) if through({replica}, answers(said), replicas)} == acknowledged
     assert container_missing(answers(said), replicas) is (outcome is RowOutcome.NO_CONTAINER)
 
 

@@ -123,7 +123,7 @@ async def test_the_account_is_told_before_a_settled_write_counts_there(store: Li
 
     async def report(id: object) -> bool:
         told.append(id)
-        # What comes meanwhile is owed again, and does not matter to those whose rows have been told of.
+        # What comes meanwhile is pending again, and does not matter to those whose rows have been told of.
         await store.update_rows(1, "a", "c", [ObjectRow(str(len(told)), Timestamp(7), 1)])
         return len(told) > 1
 

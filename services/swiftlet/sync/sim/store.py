@@ -15,7 +15,7 @@ from swiftlet.model import SUFFIX_CHARS, Entry, Kind, PostRecord
 from swiftlet.store import sethash
 from swiftlet.store.merge import NOTHING, State, absent, check_delete, check_put, entry_of, merge_post
 from swiftlet.sync.session.roots import EMPTY_ROOT
-from swiftlet.sync.sim.owed import OwedSet
+from swiftlet.sync.sim.pending import PendingSet
 from swiftlet.timestamp import ZERO, Timestamp
 
 
@@ -50,7 +50,7 @@ class SimStore:
         """Empty and healthy."""
         self.failing = False
         self.full = False
-        self.owed = OwedSet(now_s)
+        self.pending = PendingSet(now_s)
         self._now_s = now_s
         self._watch = watch
         self._held: dict[int, dict[str, dict[bytes, Held]]] = {}
@@ -60,7 +60,7 @@ class SimStore:
     def wipe(self) -> None:
         """Replace the device by an empty one."""
         self._held, self._sums, self._roots = {}, {}, {}
-        self.owed = OwedSet(self._now_s)
+        self.pending = PendingSet(self._now_s)
 
     def _check(self) -> None:
         if self.failing:
@@ -164,20 +164,20 @@ class SimStore:
             self.post(partition, parcel.digest, parcel.post, why)
 
     def remove(self, partition: int, entry: Entry) -> bool:
-        """Forget a handoff copy unless it changed, or its row is owed."""
+        """Forget a handoff copy unless it changed, or its row is pending."""
         self._check()
         old = self.held(partition, entry.digest)
-        if old is None or old.entry != entry or entry.digest in self.owed:
+        if old is None or old.entry != entry or entry.digest in self.pending:
             return False
         self._forget(partition, old, "drop")
         return True
 
     def reclaim(self, before: Timestamp) -> None:
-        """Forget tombstones with nothing newer than `before` beside them, whose rows are not owed."""
+        """Forget tombstones with nothing newer than `before` beside them, whose rows are not pending."""
         self._check()
         for partition, held in list(self.all()):
             entry = held.entry
-            if entry is not None and entry.kind is Kind.TOMBSTONE and entry.digest not in self.owed:
+            if entry is not None and entry.kind is Kind.TOMBSTONE and entry.digest not in self.pending:
                 newest = max(entry.timestamp, held.post.timestamp if held.post else ZERO)
                 if newest < before:
                     self._forget(partition, held, "reclaim")

@@ -15,7 +15,7 @@ from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.storage.native_owed import NativeOwed
+from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.object_conformance import ROW, RowRecorder, record
 from swiftlet.store.conformance import footer_of, key_of
 from swiftlet.store.memory import MemoryStore
@@ -62,7 +62,7 @@ class Counting(MemoryObjectTransport):
 
 
 async def outcome(transport: ChoosingObjectTransport, device: Device, number: int) -> RowOutcome:
-    """What becomes of a write's row: OWED over the native transport, LISTED over the other one."""
+    """What becomes of a write's row: PENDING over the native transport, LISTED over the other one."""
     return (await transport.put(device, key_of(number), record(number), BODY, footer_of(BODY), ROW)).row
 
 
@@ -83,7 +83,7 @@ async def turns_native(transport: ChoosingObjectTransport, device: Device, clock
     """Wait until a look beside the requests has succeeded."""
     async with asyncio.timeout(20):
         number = 1000
-        while await outcome(transport, device, number) is not RowOutcome.OWED:
+        while await outcome(transport, device, number) is not RowOutcome.PENDING:
             number += 1
             clock.now_s += LAST_PAUSE_S
             await asyncio.sleep(0.01)
@@ -97,7 +97,7 @@ async def test_native_where_it_answers_http_where_it_does_not_and_back() -> None
     try:
         with served({"d1": store}) as (port, server):
             async with choosing(port - device.port, http, clock) as transport:
-                assert [await outcome(transport, device, number) for number in (1, 2)] == [RowOutcome.OWED] * 2
+                assert [await outcome(transport, device, number) for number in (1, 2)] == [RowOutcome.PENDING] * 2
                 assert http.puts == 0
                 before = fallbacks("unreachable")
                 server.stop()
@@ -117,8 +117,8 @@ async def test_native_where_it_answers_http_where_it_does_not_and_back() -> None
                 stream = await transport.open_put(device, key_of(62), record(62), 4, ROW)
                 await stream.write(BODY)
                 assert (await stream.commit(footer_of(BODY))).row is RowOutcome.LISTED
-                await transport.settle(device, [(key_of(1), record(1).timestamp)])
-                assert NativeOwed(store).count() == 2, "what is settled meanwhile the device delivers by itself"
+                await transport.acknowledge(device, [(key_of(1), record(1).timestamp)])
+                assert NativePending(store).count() == 2, "what is acknowledged meanwhile the device delivers by itself"
     finally:
         store.close()
 
@@ -171,7 +171,7 @@ async def test_where_it_must_be_native_objects_never_go_over_http_and_questions_
         with served({"d1": store}) as (port, server):
             async with client_of(port - device.port) as native:
                 transport = ChoosingObjectTransport(native, http, must_be_native=True)
-                assert await outcome(transport, device, 1) is RowOutcome.OWED
+                assert await outcome(transport, device, 1) is RowOutcome.PENDING
                 assert transport.native_peer(device) is not None
                 question = encode(Compare(0, 1, (0,), EMPTY_ROOT))
                 assert isinstance(decode_reply(await transport.ask(device, question)), Equal)

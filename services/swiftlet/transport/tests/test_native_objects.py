@@ -18,7 +18,7 @@ from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError, NodeTimeout, NodeUnreachable, NotFound
 from swiftlet.peers import RowOutcome
 from swiftlet.ring.model import Device
-from swiftlet.storage.native_owed import NativeOwed
+from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.object_conformance import ROW, ObjectTransportConformance, Peer, RowRecorder, drain, record
 from swiftlet.store.conformance import footer_of, key_of, some_bytes
 from swiftlet.store.faults import FaultyStore
@@ -115,7 +115,7 @@ class TestNative(ObjectTransportConformance):
         with served({"d1": store}, doubts={"d1": doubts}, encryption=self.encryption) as (port, _):
             device, offset = device_at(port)
             async with client_of(offset, encryption=self.encryption) as transport:
-                yield Peer(transport, device, store, rows, NativeOwed(store), doubts)
+                yield Peer(transport, device, store, rows, NativePending(store), doubts)
 
     # Native code does not ask Python's faults: the same is checked with devices that are full, failed or damaged.
 
@@ -276,7 +276,7 @@ class TestNativeOnOneMachine(TestNative):
         ):
             device, offset = device_at(port)
             async with client_of(offset, sockets=Path(directory)) as transport:
-                yield Peer(transport, device, store, rows, NativeOwed(store), doubts)
+                yield Peer(transport, device, store, rows, NativePending(store), doubts)
                 assert {row["transport"] for row in transport.client.report()} <= {"same-node"}
 
 
@@ -388,21 +388,21 @@ async def test_nobody_listens_or_has_the_name() -> None:
             await transport.probe(beyond)
 
 
-async def test_rows_are_owed_and_settled_and_the_request_id_travels() -> None:
+async def test_rows_are_pending_and_acknowledged_and_the_request_id_travels() -> None:
     store = FaultyNativeStore()
     try:
         with served({"d1": store}) as (port, server):
             device, offset = device_at(port)
-            owed = NativeOwed(store)
+            pending = NativePending(store)
             async with client_of(offset) as transport:
                 request_id.set("tx" + "é" * 100)
                 body = b"data"
                 reply = await transport.put(device, key_of(1), record(1), body, footer_of(body), ROW)
-                assert reply.row is RowOutcome.OWED
-                assert (owed.count(), owed.name(key_of(1)), owed.name(key_of(2))) == (1, record(1).name, None)
-                assert 0.0 <= owed.oldest_s() < 60.0
-                await transport.settle(device, [(key_of(1), record(1).timestamp)])
-                assert (owed.count(), owed.oldest_s()) == (0, 0.0)
+                assert reply.row is RowOutcome.PENDING
+                assert (pending.count(), pending.name(key_of(1)), pending.name(key_of(2))) == (1, record(1).name, None)
+                assert 0.0 <= pending.oldest_s() < 60.0
+                await transport.acknowledge(device, [(key_of(1), record(1).timestamp)])
+                assert (pending.count(), pending.oldest_s()) == (0, 0.0)
             stats = server.stats()[0]
             assert (stats["received_bytes"], stats["sent_bytes"], stats["requests"]) == (4, 0, 0)
             assert sorted(stats["answered"]) == [("put", "ok", 1), ("settle", "ok", 1)]  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Listings in the simulator: containers' replicas, the rows that writes owe them, and what both must come to.
+"""Listings in the simulator: containers' replicas, the rows of writes, and what both must come to.
 
 In here: container devices (`store`) and the nodes that drive the real exchange between them (`node`), rows on their way
 from proxies and object devices (`rows`), what must hold (`checker`), and the world's part of it all (`world`).

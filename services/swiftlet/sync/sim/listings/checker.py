@@ -1,7 +1,7 @@
 """What must hold of listings, at every change and at the end.
 
 Checked at every change: a row never goes back, but for what a loss of power takes and what an audit replaces. Checked
-when a handoff's database is dropped: every primary knows its rows. Checked at the end: nothing is owed any more, the
+when a handoff's database is dropped: every primary knows its rows. Checked at the end: nothing is pending any more, the
 replicas of each container are equal within their mode's number of rounds, totals and set hashes are those of the
 rows, and the rows are those of the objects.
 
@@ -117,7 +117,7 @@ class ListingChecker(Witness):
             digest = held.entry.digest
             row = self.places.row_of(digest, held)
             others = [other for other in self.places.objects.values() if other is not node and other.id not in gone]
-            if row is not None and (digest in node.store.owed or not _covers(self.truth(digest, others), row)):
+            if row is not None and (digest in node.store.pending or not _covers(self.truth(digest, others), row)):
                 self.give_up(digest)
 
     def losing_rows(self, node: ListingNode) -> None:
@@ -161,10 +161,12 @@ class ListingChecker(Witness):
         for device in ring.primaries(id.partition):
             yield self.places.containers[device.id], id
 
-    def nothing_owed(self, live: Iterable[Node]) -> None:
-        """No device that is there owes a row."""
+    def nothing_pending(self, live: Iterable[Node]) -> None:
+        """No device that is there has an update pending."""
         for node in live:
-            self._checker.must(not len(node.store.owed), f"device {node.id} still owes {len(node.store.owed)} rows")
+            self._checker.must(
+                not len(node.store.pending), f"device {node.id} still has {len(node.store.pending)} pending updates"
+            )
 
     def equal(self, rounds: int) -> None:
         """The primaries of each container have the same rows, markers that may be forgotten left out."""

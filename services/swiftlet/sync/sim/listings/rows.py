@@ -1,8 +1,8 @@
-"""Rows on their way to container replicas: from the proxy of a write, and from devices that still owe them.
+"""Rows on their way to container replicas: from the proxy of a write, and from devices that have them pending.
 
-The rules are the real ones: who owes what (`placement.rows.share`), when a device is settled (`through`), and what an
-object's row is (`ObjectRow.of`). A proxy sends a row once its write has a quorum; what a device has owed for ten
-seconds it brings itself, as the object is then.
+The rules are the real ones: who keeps what (`placement.rows.share`), when a row is acknowledged to a device
+(`through`), and what an object's row is (`ObjectRow.of`). A proxy sends a row once its write has a quorum; what a
+device has had pending for ten seconds it brings itself, as the object is then.
 
 Fault model: a proxy may die between any two steps of this; messages are lost, doubled and late; container devices
 refuse, fail, and lose what they have taken and not synced; rings differ between who sends and who answers.
@@ -28,13 +28,13 @@ from swiftlet.sync.sim.listings.node import ListingNode
 from swiftlet.sync.sim.listings.store import SYNC_S
 from swiftlet.sync.sim.network import Network, Outcome, Timeline, Weather
 from swiftlet.sync.sim.node import Node
-from swiftlet.sync.sim.owed import Debt
+from swiftlet.sync.sim.pending import PendingUpdate
 from swiftlet.sync.sim.store import Held
 from swiftlet.timestamp import Timestamp
 
 CONTAINERS = 1000
 """Endpoints from here on are container nodes."""
-OWED_FOR_S = 10.0
+PENDING_FOR_S = 10.0
 """How long a row is left to its proxy."""
 LOOK_S = 5.0
 """How often a device looks for rows to bring."""
@@ -147,7 +147,7 @@ class WriteRows(Rows):
         self._slots = slots
         self._answers: dict[int, Answer] = {}
         self._asked: set[int] = set()
-        self._owing: list[tuple[int, int]] = []
+        self._pending: list[tuple[int, int]] = []
         self._replicas = len(places.views[proxy.endpoint].ring.primaries(0))
         self._dies_s = math.inf
 
@@ -159,13 +159,13 @@ class WriteRows(Rows):
         return self._places.timeline.now_s >= self._dies_s
 
     def stored(self, slot: int, node: Node, timestamp: Timestamp) -> None:
-        """A device has made the write durable: it owes the row."""
-        node.store.owed.owe(self._write.digest, timestamp, self._share(slot), self._write.verb is Verb.POST)
+        """A device has made the write durable: the row is pending there."""
+        node.store.pending.add(self._write.digest, timestamp, self._share(slot), self._write.verb is Verb.POST)
 
     def replied(self, slot: int, device: int) -> None:
         """The proxy hears of that."""
-        self._owing.append((slot, device))
-        self._settle()
+        self._pending.append((slot, device))
+        self._acknowledge()
 
     def quorum(self) -> None:
         """The write has its quorum: bring the row."""
@@ -184,9 +184,9 @@ class WriteRows(Rows):
             self._send(ObjectRow(name, write.timestamp, content.size, content.etag, content.content_type))
 
     def _read(self) -> None:
-        """Ask the devices that owe a POST's row what they hold, and send what is newest in it."""
+        """Ask the devices with a POST's row pending what they hold, and send what is newest in it."""
         places, write = self._places, self._write
-        asked = [places.objects[device] for _, device in self._owing]
+        asked = [places.objects[device] for _, device in self._pending]
         rows: list[ObjectRow | None] = []
 
         def answered(outcome: Outcome) -> None:
@@ -204,12 +204,12 @@ class WriteRows(Rows):
             )
 
     def _send(self, row: ObjectRow) -> None:
-        owed = {replica for slot, _ in self._owing for replica in self._share(slot)}
+        pending = {replica for slot, _ in self._pending for replica in self._share(slot)}
         for replica in range(self._replicas):
             if replica in self._asked:
                 continue
             self._asked.add(replica)
-            self._send_to(replica, row, replica in owed)
+            self._send_to(replica, row, replica in pending)
 
     def _send_to(self, replica: int, row: ObjectRow, later: bool) -> None:
         places = self._places
@@ -249,21 +249,21 @@ class WriteRows(Rows):
             self._answers[replica] = answer
             if container_missing(self._answers, self._replicas):
                 self._places.unlisted(self._write.digest)
-            self._settle()
+            self._acknowledge()
 
-    def _settle(self) -> None:
-        """Settle the devices that may be settled by now."""
+    def _acknowledge(self) -> None:
+        """Acknowledge the row to devices that need not keep it any longer."""
         if self._dead:
             return
         places, write = self._places, self._write
-        for slot, device in tuple(self._owing):
+        for slot, device in tuple(self._pending):
             if through(self._share(slot), self._answers, self._replicas):
-                self._owing.remove((slot, device))
+                self._pending.remove((slot, device))
                 store = places.objects[device].store
                 places.network.call(
                     self._proxy.endpoint,
                     device,
-                    lambda store=store: store.owed.settle(write.digest, write.timestamp),  # type: ignore[misc]
+                    lambda store=store: store.pending.acknowledge(write.digest, write.timestamp),  # type: ignore[misc]
                     lambda _: None,
                 )
 
@@ -278,7 +278,7 @@ class _Attempt:
 
 
 class DeviceRows:
-    """What an object device does about the rows that it owes."""
+    """What an object device does about the rows that it has pending."""
 
     def __init__(self, places: Places, node: Node) -> None:
         """Looks for the first time within `LOOK_S`."""
@@ -295,26 +295,26 @@ class DeviceRows:
             self._life, self._attempts = node.life, {}
         if node.id in places.objects[node.id].network.down or node.store.failing:
             return
-        due = node.store.owed.due(OWED_FOR_S)
+        due = node.store.pending.due(PENDING_FOR_S)
         self._attempts = {digest: self._attempts[digest] for digest, _ in due if digest in self._attempts}
-        for digest, debt in due:
-            self._bring(digest, debt)
+        for digest, update in due:
+            self._bring(digest, update)
 
-    def _bring(self, digest: bytes, debt: Debt) -> None:
+    def _bring(self, digest: bytes, update: PendingUpdate) -> None:
         node, places = self._node, self._places
         tried = self._attempts.get(digest)
-        if tried is None or tried.timestamp != debt.timestamp:
-            tried = self._attempts[digest] = _Attempt(debt.timestamp)
+        if tried is None or tried.timestamp != update.timestamp:
+            tried = self._attempts[digest] = _Attempt(update.timestamp)
         row = places.row_of(digest, node.store.held(node.ring.partition_of(digest), digest))
         if row is None:
-            node.store.owed.settle(digest, debt.timestamp)
+            node.store.pending.acknowledge(digest, update.timestamp)
             return
-        for replica in sorted(debt.replicas):
+        for replica in sorted(update.replicas):
             if tried.done.get(replica) is not Answer.LISTED and replica not in tried.asked:
                 tried.asked.add(replica)
-                self._send(digest, debt, tried, replica, row)
+                self._send(digest, update, tried, replica, row)
 
-    def _send(self, digest: bytes, debt: Debt, tried: _Attempt, replica: int, row: ObjectRow) -> None:
+    def _send(self, digest: bytes, update: PendingUpdate, tried: _Attempt, replica: int, row: ObjectRow) -> None:
         node, life = self._node, self._node.life
 
         def answered(outcome: Outcome) -> None:
@@ -325,18 +325,18 @@ class DeviceRows:
                 tried.done[replica] = Answer.REFUSED
             elif not isinstance(outcome, SwiftletError):
                 tried.done[replica] = Answer.LISTED
-            if self._is_through(digest, debt, tried):
-                node.store.owed.settle(digest, debt.timestamp)
+            if self._is_through(digest, update, tried):
+                node.store.pending.acknowledge(digest, update.timestamp)
 
         self._places.send(node.id, digest, replica, row, False, answered)
 
-    def _is_through(self, digest: bytes, debt: Debt, tried: _Attempt) -> bool:
-        """As `storage.owed_delivery` has it."""
-        if any(replica not in tried.done for replica in debt.replicas):
+    def _is_through(self, digest: bytes, update: PendingUpdate, tried: _Attempt) -> bool:
+        """As `storage.pending_delivery` has it."""
+        if any(replica not in tried.done for replica in update.replicas):
             return False
         if Answer.LISTED in tried.done.values():
             return True
-        if self._node.now_s - debt.timestamp.seconds < self._places.reclaim_age_s:
+        if self._node.now_s - update.timestamp.seconds < self._places.reclaim_age_s:
             return False
         self._places.unlisted(digest)
         return True

@@ -1,8 +1,9 @@
 """A simulated container device: the rows of its databases, merged by the real rule, with set hashes and totals kept.
 
-A row is durable when it is merged, but for one that an object device owes (`later`): that one is durable when the next
-sync has gone over it. Fault model: a loss of power takes what was merged and not yet synced; the device may answer
-every call with an I/O error for a while, refuse rows as a full disk does, or be replaced by an empty one (`wipe`).
+A row is durable when it is merged, but for one that an object device has pending (`later`): that one is durable when
+the next sync has gone over it. Fault model: a loss of power takes what was merged and not yet synced; the device may
+answer every call with an I/O error for a while, refuse rows as a full disk does, or be replaced by an empty one
+(`wipe`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from swiftlet.sync.sim.listings.checker import ListingChecker
 from swiftlet.sync.sim.listings.node import ListingNode
 from swiftlet.sync.sim.listings.rows import (
     LOOK_S,
-    OWED_FOR_S,
+    PENDING_FOR_S,
     Content,
     DeviceRows,
     Places,
@@ -39,8 +39,8 @@ _AUDITS = 3
 """At most so many audits while faults happen, and one at the end."""
 AUDIT_HORIZON_S = 60.0
 """Rows and objects younger than this are left alone by audits."""
-_DELIVERY_S = OWED_FOR_S + 3 * LOOK_S
-"""Seconds after which a sound device has brought what it owes."""
+_DELIVERY_S = PENDING_FOR_S + 3 * LOOK_S
+"""Seconds after which a sound device has brought what was pending."""
 
 
 class Listings:
@@ -258,11 +258,11 @@ class Listings:
             view.ring = self.faults.ring
 
     def settle(self, rounds: int, round_: Callable[[Iterable[Node]], None], live: list[Node]) -> None:
-        """Devices bring what they owe; where a container's replica lacks the database, a round brings that first."""
+        """Devices bring what is pending; where a container's replica lacks the database, a round brings that first."""
         for _ in range(rounds):
             round_(self.nodes.values())
         self._timeline.run_until(self._timeline.now_s + _DELIVERY_S, 1 << 62)
-        self.checker.nothing_owed(live)
+        self.checker.nothing_pending(live)
 
     def end(self, rounds: int, round_: Callable[[Iterable[Node]], None], live: list[Node]) -> None:
         """Rounds in step, and then all that must hold; an audit, and then it must hold of every name."""

@@ -23,7 +23,7 @@ from swiftlet.sync.sim.checker import Checker
 from swiftlet.sync.sim.listings import rows
 from swiftlet.sync.sim.listings import store as listing_store
 from swiftlet.sync.sim.listings import world as listing_world
-from swiftlet.sync.sim.owed import OwedSet
+from swiftlet.sync.sim.pending import PendingSet
 from swiftlet.sync.sim.run import run
 from swiftlet.timestamp import Timestamp
 
@@ -152,13 +152,13 @@ def keeps_stale_roots(patch: pytest.MonkeyPatch) -> None:
 # Listings.
 
 
-def settles_posts_like_data(patch: pytest.MonkeyPatch) -> None:
-    original = OwedSet.owe
+def acknowledges_posts_like_data(patch: pytest.MonkeyPatch) -> None:
+    original = PendingSet.add
 
-    def owe(self: OwedSet, digest: bytes, timestamp: Timestamp, replicas: Collection[int], post: bool) -> None:
+    def add(self: PendingSet, digest: bytes, timestamp: Timestamp, replicas: Collection[int], post: bool) -> None:
         original(self, digest, timestamp, replicas, post=False)
 
-    patch.setattr(OwedSet, "owe", owe)
+    patch.setattr(PendingSet, "add", add)
 
 
 def ranks_rows_by_their_newest_timestamp(patch: pytest.MonkeyPatch) -> None:
@@ -177,22 +177,22 @@ def lets_no_deletion_win(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ObjectRow, "merged", merged)
 
 
-def settles_what_nobody_listed(patch: pytest.MonkeyPatch) -> None:
+def acknowledges_what_nobody_listed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows, "through", lambda *_: True)
 
 
-def brings_nothing_that_is_owed(patch: pytest.MonkeyPatch) -> None:
+def brings_nothing_that_is_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows.DeviceRows, "_bring", lambda *_: None)
 
 
-def forgets_owed_rows_with_handoffs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OwedSet, "__contains__", lambda *_: False)
+def forgets_pending_updates_with_handoffs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PendingSet, "__contains__", lambda *_: False)
     original = store.SimStore._forget
 
     def forget(self: store.SimStore, partition: int, old: store.Held, why: str) -> None:
         original(self, partition, old, why)
         assert old.entry is not None
-        self.owed._debts.pop(old.entry.digest, None)
+        self.pending._updates.pop(old.entry.digest, None)
 
     patch.setattr(store.SimStore, "_forget", forget)
 
@@ -246,9 +246,9 @@ FOUND: list[tuple[Mutant, str]] = [
     (keeps_stale_roots, "not equal after|messages between equals"),
     (ranks_rows_by_their_newest_timestamp, "is listed as"),
     (lets_no_deletion_win, "is listed as"),
-    (settles_what_nobody_listed, "is listed as"),
-    (brings_nothing_that_is_owed, "still owes"),
-    (forgets_owed_rows_with_handoffs, "is listed as"),
+    (acknowledges_what_nobody_listed, "is listed as"),
+    (brings_nothing_that_is_pending, "pending updates"),
+    (forgets_pending_updates_with_handoffs, "is listed as"),
     (exchanges_no_rows, "are not equal after"),
     (exchanges_the_first_page, "are not equal after"),
     (drops_databases_that_are_not_home, "container device .* drops"),
@@ -256,7 +256,7 @@ FOUND: list[tuple[Mutant, str]] = [
     (audits_by_some_devices, "takes back"),
 ]
 RARE: list[tuple[Mutant, int, str]] = [
-    (settles_posts_like_data, 14_700, "is listed as"),
+    (acknowledges_posts_like_data, 14_700, "is listed as"),
     (audits_nothing, 20_073, "is listed as"),
 ]
 """Those that few seeds find, with one of them."""

@@ -48,11 +48,11 @@ def commit_number() -> int:
     [
         # A POST that came with data which newer ones had overtaken was refused with them, and came a round late.
         300_023_564,
-        # The row of a POST, made of what other devices held, settled newer data that one device alone owed.
+        # The row of a POST, made of what other devices held, acknowledged newer data that one device alone had pending.
         14_700,
         # As much for an older POST's content type.
         1_417,
-        # A POST handed its content type on behind a newer one, and nobody owed its row.
+        # A POST handed its content type on behind a newer one, and its row was pending nowhere.
         493,
         # Two devices that alone held a listed PUT stayed away together; the checker took each for the other's cover.
         2_309_752_550,

@@ -1,4 +1,4 @@
-"""Rows that object servers owe, over a whole cluster: each hole that the design note names, and what closes it.
+"""Updates pending at object servers, over a whole cluster: each hole that the design note names, and what closes it.
 
 `docs/design/2026-11-21-rows.md`. The devices' own deliveries run on a clock of the test's.
 """
@@ -14,9 +14,9 @@ import pytest
 
 from swiftlet.errors import NodeUnreachable, NotFound, Unavailable
 from swiftlet.model import ListingQuery, ObjectRow, PostRecord
+from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.settling import Settling
 from swiftlet.placement.tests.cluster import (
     ACCOUNT,
     CONTAINER,
@@ -29,12 +29,12 @@ from swiftlet.placement.tests.cluster import (
 )
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault
-from swiftlet.storage.owed_delivery import OWED_FOR_S
+from swiftlet.storage.pending_delivery import PENDING_FOR_S
 from swiftlet.timestamp import Timestamp
 
 
 @pytest.fixture
-def owing() -> str:
+def keeping() -> str:
     return "all"
 
 
@@ -44,12 +44,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def everything_is_settled(cluster: MemoryCluster) -> None:
-    await until(lambda: not cluster.owing())
+async def everything_is_acknowledged(cluster: MemoryCluster) -> None:
+    await until(lambda: not cluster.hosts_with_pending())
 
 
-async def settling_is_quiet(cluster: MemoryCluster) -> None:
-    await until(lambda: not cluster.router._lanes._late and not cluster.settling.waiting)
+async def acknowledgements_are_told(cluster: MemoryCluster) -> None:
+    await until(lambda: not cluster.router._lanes._late and not cluster.acknowledgements.waiting)
 
 
 async def told(cluster: MemoryCluster) -> list[list[str]]:
@@ -74,13 +74,13 @@ def held_databases(cluster: MemoryCluster, *devices: Device) -> Iterator[asyncio
     cluster.listing_transport.bring_rows = bring_rows  # type: ignore[method-assign]
 
 
-async def test_the_proxy_brings_the_row_and_settles_all(cluster: MemoryCluster) -> None:
+async def test_the_proxy_brings_the_row_and_acknowledges_all(cluster: MemoryCluster) -> None:
     assert not (await cluster.put(2)).container_missing
     assert await told(cluster) == [["o"]] * 3
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
     await cluster.objects.delete(PATH, 0, at(3))
     assert await told(cluster) == [[]] * 3
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
 
 async def test_many_writes_cost_container_servers_few_requests(cluster: MemoryCluster) -> None:
@@ -98,7 +98,7 @@ async def test_many_writes_cost_container_servers_few_requests(cluster: MemoryCl
     await asyncio.gather(*(cluster.put(2, path=path) for path in paths))
     assert sum(requests) == 300
     assert len(requests) < 60
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
 
 async def test_no_row_before_the_quorum(cluster: MemoryCluster) -> None:
@@ -106,14 +106,14 @@ async def test_no_row_before_the_quorum(cluster: MemoryCluster) -> None:
     for device in (second, third):
         cluster.transport.link(device).delay_s = 0.1
     writing = asyncio.create_task(cluster.put(2))
-    await until(lambda: bool(cluster.debts(first)))
+    await until(lambda: bool(cluster.pending_count(first)))
     await asyncio.sleep(0.02)
     assert await told(cluster) == [[]] * 3
     await writing
     assert await told(cluster) == [["o"]] * 3
 
 
-async def test_the_row_does_not_wait_for_the_slow_third_replica_which_is_settled_later(
+async def test_the_row_does_not_wait_for_the_slow_third_replica_which_is_acknowledged_later(
     cluster: MemoryCluster,
 ) -> None:
     third = cluster.primaries()[2]
@@ -124,7 +124,7 @@ async def test_the_row_does_not_wait_for_the_slow_third_replica_which_is_settled
     assert await told(cluster) == [["o"]] * 3
     await drain_background(10)
     assert cluster.info(third) is not None
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
 
 async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,47 +135,47 @@ async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, mon
         patch.setattr("swiftlet.placement.row_lanes.RowLanes.submit_all", die)
         with pytest.raises(asyncio.CancelledError):
             await cluster.put(2)
-    assert len(cluster.owing()) == 3
-    await cluster.deliver_owed(OWED_FOR_S - 1)
+    assert len(cluster.hosts_with_pending()) == 3
+    await cluster.deliver_pending(PENDING_FOR_S - 1)
     assert await told(cluster) == [[]] * 3
-    await cluster.deliver_owed(1.1)
+    await cluster.deliver_pending(1.1)
     assert await told(cluster) == [["o"]] * 3
-    assert not cluster.owing()
+    assert not cluster.hosts_with_pending()
 
 
-async def test_a_write_without_quorum_is_owed_and_listed_later(tmp_path: Directory) -> None:
+async def test_a_write_without_quorum_is_pending_and_listed_later(tmp_path: Directory) -> None:
     async with memory_cluster(tmp_path, devices=3) as cluster:
-        cluster.make_owing()
+        cluster.make_pending()
         await cluster.make_container()
         with cluster.down(*cluster.primaries()[1:]), pytest.raises(Unavailable):
             await cluster.put(2)
         assert await told(cluster) == [[]] * 3
-        assert cluster.owing() == {cluster.primaries()[0].host}
-        await cluster.deliver_owed(OWED_FOR_S + 1)
+        assert cluster.hosts_with_pending() == {cluster.primaries()[0].host}
+        await cluster.deliver_pending(PENDING_FOR_S + 1)
         assert (await told(cluster))[0] == ["o"]
-        assert not cluster.owing()
+        assert not cluster.hosts_with_pending()
 
 
-async def test_only_the_device_of_the_replica_that_is_down_goes_on_owing(cluster: MemoryCluster) -> None:
+async def test_only_the_device_of_the_replica_that_is_down_keeps_it_pending(cluster: MemoryCluster) -> None:
     away = cluster.container_devices()[1]
     with cluster.databases_down(away):
         await cluster.put(2)
-        await settling_is_quiet(cluster)
-        assert cluster.owing() == {cluster.primaries()[1].host}
-    await cluster.deliver_owed(OWED_FOR_S + 1)
+        await acknowledgements_are_told(cluster)
+        assert cluster.hosts_with_pending() == {cluster.primaries()[1].host}
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
     assert await told(cluster) == [["o"]] * 3
-    assert not cluster.owing()
+    assert not cluster.hosts_with_pending()
 
 
-async def test_settling_an_older_write_leaves_the_newer_one_owed(cluster: MemoryCluster) -> None:
-    cluster.router._settling = slow = Settling(cluster.transport, interval_s=3600.0)
+async def test_acknowledging_an_older_write_leaves_the_newer_one_pending(cluster: MemoryCluster) -> None:
+    cluster.router._acknowledgements = slow = Acknowledgements(cluster.transport, interval_s=3600.0)
     await cluster.put(2, b"old")
     await until(lambda: slow.waiting == 3)
     with cluster.databases_down(*cluster.container_devices()):
         await cluster.put(3, b"newer")
     await slow.drain(10)
-    assert len(cluster.owing()) == 3
-    await cluster.deliver_owed(OWED_FOR_S + 1)
+    assert len(cluster.hosts_with_pending()) == 3
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
     for device in cluster.container_devices():
         partition = cluster.container_partition()
         listing = await cluster.databases[device.name].list_objects(partition, ACCOUNT, CONTAINER, ListingQuery())
@@ -185,18 +185,18 @@ async def test_settling_an_older_write_leaves_the_newer_one_owed(cluster: Memory
 
 
 @pytest.mark.parametrize(
-    ("without", "down", "owing_slots"), [(1, 0, []), (1, 1, [1]), (1, 2, [0, 1, 2]), (0, 3, [0, 1, 2])]
+    ("without", "down", "pending_slots"), [(1, 0, []), (1, 1, [1]), (1, 2, [0, 1, 2]), (0, 3, [0, 1, 2])]
 )
 async def test_replicas_that_refuse_and_replicas_that_are_silent(
-    cluster: MemoryCluster, without: int, down: int, owing_slots: list[int]
+    cluster: MemoryCluster, without: int, down: int, pending_slots: list[int]
 ) -> None:
     devices = cluster.container_devices()
     for device in devices[:without]:
         await cluster.databases[device.name].delete_container(cluster.container_partition(), ACCOUNT, CONTAINER, at(2))
     with cluster.databases_down(*devices[without : without + down]):
         assert not (await cluster.put(3)).container_missing
-        await settling_is_quiet(cluster)
-    assert cluster.owing() == {cluster.primaries()[slot].host for slot in owing_slots}
+        await acknowledgements_are_told(cluster)
+    assert cluster.hosts_with_pending() == {cluster.primaries()[slot].host for slot in pending_slots}
 
 
 @pytest.mark.parametrize(("without", "down"), [(3, 0), (2, 1), (2, 0)])
@@ -208,58 +208,60 @@ async def test_a_container_that_most_refuse_is_missing_and_nothing_is_listed_whe
         await cluster.databases[device.name].delete_container(cluster.container_partition(), ACCOUNT, CONTAINER, at(2))
     with cluster.databases_down(*devices[without : without + down]):
         assert (await cluster.put(3)).container_missing
-        await everything_is_settled(cluster)
+        await everything_is_acknowledged(cluster)
         assert (await cluster.objects.delete(PATH, 0, at(4))).container_missing
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
     for device in devices[:without]:
         database, partition = cluster.databases[device.name], cluster.container_partition()
         await database.put_container(partition, ACCOUNT, CONTAINER, at(5), {}, 0, 0)
-    await cluster.deliver_owed(OWED_FOR_S + 1)
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
     assert await told(cluster) == [[]] * 3
 
 
 async def test_devices_that_owe_too_much_send_writes_to_others(cluster: MemoryCluster) -> None:
     full = cluster.primaries()[0]
-    cluster.owed[full.address]._limit = 0
+    cluster.pending[full.address]._limit = 0
     await cluster.put(2)
     assert cluster.holders() == {device.host for device in (*cluster.primaries()[1:], cluster.handoffs()[0])}
     assert await told(cluster) == [["o"]] * 3
-    await everything_is_settled(cluster)
-    for owed in cluster.owed.values():
-        owed._limit = 0
-    with pytest.raises(Unavailable, match="owes too many listing rows"):
+    await everything_is_acknowledged(cluster)
+    for pending in cluster.pending.values():
+        pending._limit = 0
+    with pytest.raises(Unavailable, match="has too many pending updates of listings"):
         await cluster.put(3)
 
 
-async def test_what_is_settled_by_a_message_that_got_lost_is_delivered_twice(cluster: MemoryCluster) -> None:
+async def test_what_is_acknowledged_by_a_message_that_got_lost_is_delivered_twice(cluster: MemoryCluster) -> None:
     for device in cluster.devices:
-        cluster.transport.link(device).deaf_to_settling = True
+        cluster.transport.link(device).loses_acknowledgements = True
     await cluster.put(2)
-    await settling_is_quiet(cluster)
-    assert len(cluster.owing()) == 3
-    await cluster.deliver_owed(OWED_FOR_S + 1)
+    await acknowledgements_are_told(cluster)
+    assert len(cluster.hosts_with_pending()) == 3
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
     assert await told(cluster) == [["o"]] * 3
     assert (await cluster.listings.container_info(ACCOUNT, CONTAINER)).object_count == 1
-    assert not cluster.owing()
+    assert not cluster.hosts_with_pending()
 
 
-async def test_the_same_write_again_is_owed_again_and_settled_again(cluster: MemoryCluster) -> None:
+async def test_the_same_write_again_is_pending_again_and_acknowledged_again(cluster: MemoryCluster) -> None:
     await cluster.put(2)
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
     with cluster.databases_down(*cluster.container_devices()):
         await cluster.put(2)
-    assert len(cluster.owing()) == 3
+    assert len(cluster.hosts_with_pending()) == 3
     await cluster.put(2)
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
 
-async def test_the_wait_for_silent_containers_is_bounded_and_late_answers_settle(cluster: MemoryCluster) -> None:
+async def test_the_wait_for_silent_containers_is_bounded_and_late_answers_are_acknowledged(
+    cluster: MemoryCluster,
+) -> None:
     cluster.router._waits = RowWaits(row_wait_s=0.05, straggler_wait_s=0.05)
     with held_databases(cluster, *cluster.container_devices()) as released:
         assert not (await cluster.put(2)).container_missing
-        assert len(cluster.owing()) == 3
+        assert len(cluster.hosts_with_pending()) == 3
         released.set()
-        await everything_is_settled(cluster)
+        await everything_is_acknowledged(cluster)
     assert await told(cluster) == [["o"]] * 3
 
 
@@ -269,22 +271,22 @@ async def test_once_most_have_answered_the_last_container_replica_is_waited_for_
     cluster.router._waits = RowWaits(row_wait_s=3600.0, straggler_wait_s=0.05)
     with held_databases(cluster, cluster.container_devices()[2]) as released:
         await cluster.put(2)
-        await settling_is_quiet(cluster)
-        assert cluster.owing() == {cluster.primaries()[2].host}
+        await acknowledgements_are_told(cluster)
+        assert cluster.hosts_with_pending() == {cluster.primaries()[2].host}
         released.set()
-        await everything_is_settled(cluster)
+        await everything_is_acknowledged(cluster)
 
 
-async def test_a_client_that_goes_away_does_not_stop_the_settling(cluster: MemoryCluster) -> None:
+async def test_a_client_that_goes_away_does_not_stop_the_acknowledgements(cluster: MemoryCluster) -> None:
     with held_databases(cluster, *cluster.container_devices()) as released:
         writing = asyncio.create_task(cluster.put(2))
-        await until(lambda: len(cluster.owing()) == 3)
+        await until(lambda: len(cluster.hosts_with_pending()) == 3)
         await asyncio.sleep(0.01)
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
         released.set()
-        await everything_is_settled(cluster)
+        await everything_is_acknowledged(cluster)
     assert await told(cluster) == [["o"]] * 3
 
 
@@ -293,7 +295,7 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
     await cluster.put(2, b"old")
     with cluster.down(stale):
         await cluster.put(3, b"newer")
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
     await cluster.objects.post(PATH, 0, PostRecord(at(4), {}, "text/html", at(4)))
     for device in cluster.container_devices():
         partition = cluster.container_partition()
@@ -302,13 +304,13 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
         assert isinstance(row, ObjectRow)
         assert (row.timestamp, row.size, row.content_type) == (at(3), 5, "text/html")
         assert (row.content_type_timestamp, row.meta_timestamp) == (at(4), at(4))
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
 
 async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: MemoryCluster) -> None:
     first = cluster.primaries()[0]
     await cluster.put(2, b"old")
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
     key = cluster.objects.key(PATH, 0)
     record, footer = record_of(PATH, at(3)), footer_of(b"newer")
     row = cluster.router.delivery(PATH, key, at(3), 3).share(0)
@@ -316,10 +318,10 @@ async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: Me
     with cluster.down(first):
         await cluster.objects.post(PATH, 0, PostRecord(at(4), {}))
     await cluster.transport.post(first, key, PostRecord(at(4), {}), row)
-    await cluster.transport.settle(first, [(key, at(4))])
-    assert cluster.debts(first) == 1
-    await cluster.deliver_owed(OWED_FOR_S + 1)
-    assert cluster.debts(first) == 0
+    await cluster.transport.acknowledge(first, [(key, at(4))])
+    assert cluster.pending_count(first) == 1
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
+    assert cluster.pending_count(first) == 0
     partition = cluster.container_partition()
     listed: set[tuple[Timestamp, int]] = set()
     for replica in row.replicas:
@@ -329,11 +331,11 @@ async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: Me
     assert listed == {(at(3), 5)}
 
 
-async def test_a_post_whose_object_can_not_be_read_stays_owed(
+async def test_a_post_whose_object_can_not_be_read_stays_pending(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.put(2)
-    await everything_is_settled(cluster)
+    await everything_is_acknowledged(cluster)
 
     async def gone(*_: object) -> None:
         raise NotFound("deleted meanwhile")
@@ -341,16 +343,16 @@ async def test_a_post_whose_object_can_not_be_read_stays_owed(
     with monkeypatch.context() as patch:
         patch.setattr(cluster.transport, "head", gone)
         await cluster.objects.post(PATH, 0, PostRecord(at(4), {}, "text/html", at(4)))
-    assert len(cluster.owing()) == 3
+    assert len(cluster.hosts_with_pending()) == 3
 
 
-async def test_a_container_server_that_answers_too_late_has_it_and_the_devices_go_on_owing(
+async def test_a_container_server_that_answers_too_late_has_it_and_the_devices_keep_it_pending(
     cluster: MemoryCluster,
 ) -> None:
     with cluster.databases_down(*cluster.container_devices(), fault=Fault.TIMEOUT_AFTER):
         assert not (await cluster.put(2)).container_missing
     assert await told(cluster) == [["o"]] * 3
-    assert len(cluster.owing()) == 3
+    assert len(cluster.hosts_with_pending()) == 3
 
 
 async def test_rows_that_container_servers_lose_with_their_power_come_back(cluster: MemoryCluster) -> None:
@@ -359,7 +361,7 @@ async def test_rows_that_container_servers_lose_with_their_power_come_back(clust
     async def forgets(
         _device: Device, _partition: int, _account: str, _container: str, _rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        assert later, "devices owe it"
+        assert later, "devices have it pending"
         taken.append(asyncio.get_running_loop().create_future())
         return taken[-1]
 
@@ -367,16 +369,16 @@ async def test_rows_that_container_servers_lose_with_their_power_come_back(clust
     cluster.listing_transport.bring_rows = forgets  # type: ignore[assignment, method-assign]
     await cluster.put(2)
     assert len(taken) == 3
-    assert len(cluster.owing()) == 3, "nothing is settled before it is durable"
+    assert len(cluster.hosts_with_pending()) == 3, "nothing is acknowledged before it is durable"
     taken[0].set_result(None)
     for durable in taken[1:]:
         durable.set_exception(NodeUnreachable("its power failed"))
     cluster.listing_transport.bring_rows = bring_rows  # type: ignore[method-assign]
     await cluster.router.drain(10)
-    assert len(cluster.owing()) == 2, "one replica has it for good"
-    await cluster.deliver_owed(OWED_FOR_S + 1)
+    assert len(cluster.hosts_with_pending()) == 2, "one replica has it for good"
+    await cluster.deliver_pending(PENDING_FOR_S + 1)
     await cluster.router.drain(10)
-    assert not cluster.owing()
+    assert not cluster.hosts_with_pending()
     listed = [await cluster.listed(device) for device in cluster.container_devices()]
     assert sum(names == ["o"] for names in listed) == 2
 

@@ -1,11 +1,11 @@
-"""Random writes on a cluster whose devices owe their rows: in the end the listing says what there is.
+"""Random writes on a cluster whose devices keep their rows pending: in the end the listing says what there is.
 
 Fault model: object servers can't be reached or are silent, container servers can't be reached or answer into the void,
-what is settled gets lost, and a proxy dies in the middle of a write. When all are well again, devices deliver what
-they owe and replicators bring copies home; the container's replicas together (as their sync merges them) then list
-exactly the objects that there are, each field as the object has it, and no device owes anything.
+acknowledgements get lost, and a proxy dies in the middle of a write. When all are well again, devices deliver what is
+pending and replicators bring copies home; the container's replicas together (as their sync merges them) then list
+exactly the objects that there are, each field as the object has it, and no device has an update pending.
 
-`ROW_SEEDS` is the number of histories, `ROW_SEED` the first one's seed.
+`UPDATE_SEEDS` is the number of histories, `UPDATE_SEED` the first one's seed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, 
 from swiftlet.placement.tests.test_cluster_history import replicator
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_listing import Fault
-from swiftlet.storage.owed_delivery import OWED_FOR_S
+from swiftlet.storage.pending_delivery import PENDING_FOR_S
 
-SEEDS = int(os.environ.get("ROW_SEEDS", "6"))
-SEED = int(os.environ.get("ROW_SEED", "0"))
+SEEDS = int(os.environ.get("UPDATE_SEEDS", "6"))
+SEED = int(os.environ.get("UPDATE_SEED", "0"))
 STEPS = 150
 PATHS = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(8)]
 
@@ -41,7 +41,7 @@ class RowHistory:
         self.cluster = cluster
         self.random = random.Random(seed)
         self.second = 10.0
-        self.most_owed = 0
+        self.most_pending = 0
 
     async def step(self) -> None:
         """One thing that happens."""
@@ -50,10 +50,10 @@ class RowHistory:
         if kind == "fault":
             self.fault()
         elif kind == "deliver":
-            await self.cluster.deliver_owed(OWED_FOR_S + 1)
+            await self.cluster.deliver_pending(PENDING_FOR_S + 1)
         else:
             await self.write(killed=kind == "killed")
-        self.most_owed = max(self.most_owed, sum(map(self.cluster.debts, self.cluster.devices)))
+        self.most_pending = max(self.most_pending, sum(map(self.cluster.pending_count, self.cluster.devices)))
 
     def fault(self) -> None:
         """Object servers and container servers fall ill or get well."""
@@ -63,14 +63,14 @@ class RowHistory:
         for device in self.random.sample(self.cluster.devices, self.random.randrange(5)):
             self.cluster.listing_transport.faults[device.name] = self.random.choice(list(Fault))
         for device in self.random.sample(self.cluster.devices, 2):
-            self.cluster.transport.link(device).deaf_to_settling = True
+            self.cluster.transport.link(device).loses_acknowledgements = True
 
     def heal(self) -> None:
         """Everybody gets well."""
         self.cluster.listing_transport.faults.clear()
         for device in self.cluster.devices:
             link = self.cluster.transport.link(device)
-            link.unreachable = link.silent = link.deaf_to_settling = False
+            link.unreachable = link.silent = link.loses_acknowledgements = False
 
     async def write(self, killed: bool) -> None:
         """A write of some kind, which its client may see fail, or whose proxy dies somewhere in the middle."""
@@ -113,8 +113,8 @@ class RowHistory:
         """Everybody is well; deliveries and replicators come round."""
         self.heal()
         await self.cluster.router.drain(10)
-        await self.cluster.deliver_owed(OWED_FOR_S + 1)
-        assert not self.cluster.owing()
+        await self.cluster.deliver_pending(PENDING_FOR_S + 1)
+        assert not self.cluster.hosts_with_pending()
         for _ in range(3):
             for device in self.cluster.devices:
                 await replicator(self.cluster.transport, self.cluster, device).run_round([0])
@@ -140,14 +140,14 @@ class RowHistory:
 @pytest.mark.parametrize("seed", range(SEED, SEED + SEEDS))
 async def test_the_listing_says_what_there_is(tmp_path: Directory, seed: int) -> None:
     async with memory_cluster(tmp_path, devices=6) as cluster:
-        cluster.make_owing()
+        cluster.make_pending()
         cluster.router._waits = RowWaits(row_wait_s=0.02, straggler_wait_s=0.01)
         cluster.transport._patience_s = 0.001
         await cluster.make_container()
         history = RowHistory(cluster, seed)
         for _ in range(STEPS):
             await history.step()
-        assert history.most_owed > 5
+        assert history.most_pending > 5
         await history.end()
         rows = await history.listed()
         for path in PATHS:

@@ -1,4 +1,4 @@
-"""Telling object servers which rows are through, in batches.
+"""Acknowledging container updates to the object servers that have them pending, in batches.
 
 Fault model: a server may hang or be gone, and this process may die with what it has not told yet. Each device has a
 queue and a task of its own, so that one does not hold up the others; what can't be told is dropped. That costs
@@ -16,8 +16,8 @@ import structlog
 
 from swiftlet.errors import SwiftletError
 from swiftlet.model import ObjectKey
-from swiftlet.peers import MAX_SETTLED
-from swiftlet.placement.metrics import SETTLED
+from swiftlet.peers import MAX_ACKNOWLEDGED
+from swiftlet.placement.metrics import ACKNOWLEDGED
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
@@ -31,11 +31,11 @@ _log = structlog.get_logger("placement")
 Version = tuple[ObjectKey, Timestamp]
 
 
-class Settles(Protocol):
+class Acknowledges(Protocol):
     """The part of `ObjectTransport` that is needed here."""
 
-    async def settle(self, device: Device, written: Sequence[Version]) -> None:
-        """See `ObjectTransport.settle`."""
+    async def acknowledge(self, device: Device, written: Sequence[Version]) -> None:
+        """See `ObjectTransport.acknowledge`."""
         ...
 
 
@@ -48,10 +48,10 @@ class _Queue:
     task: asyncio.Task[None] | None = None
 
 
-class Settling:
+class Acknowledgements:
     """What devices are to be told, and the tasks that tell them."""
 
-    def __init__(self, transport: Settles, interval_s: float = INTERVAL_S, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(self, transport: Acknowledges, interval_s: float = INTERVAL_S, max_waiting: int = MAX_WAITING) -> None:
         """Nothing waits yet."""
         self._transport = transport
         self._interval_s = interval_s
@@ -66,14 +66,14 @@ class Settling:
         return self._waiting
 
     def add(self, device: Device, key: ObjectKey, timestamp: Timestamp) -> None:
-        """The device owes this version's row no longer; it will be told."""
+        """The device need not keep this version's row any longer; it will be told."""
         self.add_all(device, [(key, timestamp)])
 
     def add_all(self, device: Device, written: Sequence[Version]) -> None:
         """As `add`, of several versions."""
         room = max(0, self._max_waiting - self._waiting)
         if len(written) > room:
-            SETTLED.labels("dropped").inc(len(written) - room)
+            ACKNOWLEDGED.labels("dropped").inc(len(written) - room)
             written = written[:room]
         if not written:
             return
@@ -98,14 +98,14 @@ class Settling:
         """Tell one device what gathers until nothing does."""
         try:
             while queue.versions:
-                if len(queue.versions) < MAX_SETTLED:
+                if len(queue.versions) < MAX_ACKNOWLEDGED:
                     await self._gather_more()
-                versions, queue.versions = queue.versions[:MAX_SETTLED], queue.versions[MAX_SETTLED:]
+                versions, queue.versions = queue.versions[:MAX_ACKNOWLEDGED], queue.versions[MAX_ACKNOWLEDGED:]
                 await self._tell(queue.device, versions)
         finally:
             self._queues.pop(queue.device.address, None)
             self._waiting -= len(queue.versions)
-            SETTLED.labels("dropped").inc(len(queue.versions))
+            ACKNOWLEDGED.labels("dropped").inc(len(queue.versions))
 
     async def _gather_more(self) -> None:
         if self._ending.is_set():
@@ -119,10 +119,10 @@ class Settling:
     async def _tell(self, device: Device, versions: list[Version]) -> None:
         outcome = "lost"
         try:
-            await self._transport.settle(device, versions)
-            outcome = "settled"
+            await self._transport.acknowledge(device, versions)
+            outcome = "acknowledged"
         except SwiftletError as error:
-            _log.info("rows not settled", device=device.name, rows=len(versions), error=str(error))
+            _log.info("updates not acknowledged", device=device.name, rows=len(versions), error=str(error))
         finally:
             self._waiting -= len(versions)
-            SETTLED.labels(outcome).inc(len(versions))
+            ACKNOWLEDGED.labels(outcome).inc(len(versions))
