@@ -53,9 +53,9 @@ fmt: setup ## format Python and Rust
 	@cargo fmt --all --manifest-path native/Cargo.toml
 
 .PHONY: lint
-lint: ## linters, import contracts and types
+lint: ## linters, import contracts, types and documentation
 	@hack/setup --tests
-	@hack/check ruff format imports mypy shell rustfmt clippy
+	@hack/check ruff format imports mypy docs shell rustfmt clippy
 
 .PHONY: test
 test: setup ## all tests, of Rust and of Python
@@ -198,10 +198,12 @@ bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replicati
 	@unshare --net .venv/bin/python -m bench.peers.run $(PEERS_ARGS)
 
 .PHONY: docs
-docs: setup ## write docs/settings.md, docs/limits.md and the tables of docs/swift-api.md anew
+docs: ## write docs/settings.md, docs/limits.md and the tables of docs/swift-api.md anew, then build the site in build/site
+	@hack/setup --docs
 	@.venv/bin/python -c 'from swiftlet.settings import SERVICES, reference; print(reference.render_page(SERVICES.values()), end="")' > docs/settings.md
 	@.venv/bin/python -m e2e.api_table
 	@.venv/bin/python -m e2e.limits_page
+	@hack/check docs
 
 .PHONY: chart
 chart: setup ## copy crds/ into the chart and write its README anew
