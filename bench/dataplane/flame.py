@@ -1,8 +1,8 @@
-"""Where the processor time of a hot PUT and GET goes in all processes of a store: flame graphs, and a table by kind.
+"""Where the processor time of PUTs and GETs by the front goes in all processes: flame graphs, and a table by kind.
 
     .venv/bin/python -m bench.dataplane.flame DIRECTORY [--seconds 8] [--workers 1] [--graphs bench/dataplane]
 
-Runs one standalone store with `proxy.hot_path` and `proxy.hot_put`, puts wrk with 20 clients on it, and samples
+Runs one standalone store with `proxy.front` and `proxy.front_put`, puts wrk with 20 clients on it, and samples
 proxies, object and container servers with `perf record` (Linux' perf; needs the right to trace other processes). A
 sample belongs to the first kind of work that one of its frames names, from the innermost one outwards; see `KINDS`.
 What Python computes is one frame here: `bench.dataplane.profile` tells its functions apart. With `--graphs` an SVG per
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
-from bench.dataplane.hot_path import store
+from bench.dataplane.front import store
 from bench.dataplane.kinds import Kinds, print_shares
 from bench.dataplane.proxy import KINDS as PROCESSES
 from bench.dataplane.proxy import Store, children_of
@@ -153,15 +153,15 @@ def main() -> None:
     parser.add_argument("directory", type=Path, help="where the store's data goes; about 2 GB")
     parser.add_argument("--seconds", type=int, default=8, help="of each operation (default 8)")
     parser.add_argument("--workers", type=int, default=1, help="processes of the proxy (default 1)")
-    parser.add_argument("--graphs", type=Path, help="directory for hot-put.svg and hot-get.svg")
+    parser.add_argument("--graphs", type=Path, help="directory for front-put.svg and front-get.svg")
     arguments = parser.parse_args()
     graphs = arguments.graphs or arguments.directory
-    with store(arguments.directory, True, arguments.workers) as hot:
-        hot.measure("put.lua", 3)
+    with store(arguments.directory, True, arguments.workers) as front:
+        front.measure("put.lua", 3)
         for name in ("put", "get"):
-            counts, used = sampled(hot, f"{name}.lua", arguments.seconds, arguments.directory / f"{name}.perf")
-            title = f"hot {name.upper()} of 10 KiB, 20 clients: processor time of proxy, object and container servers"
-            (graphs / f"hot-{name}.svg").write_text(picture(counts, title))
+            counts, used = sampled(front, f"{name}.lua", arguments.seconds, arguments.directory / f"{name}.perf")
+            title = f"{name.upper()} by the front, 10 KiB, 20 clients: processor time of all servers"
+            (graphs / f"front-{name}.svg").write_text(picture(counts, title))
             cpu = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in used.items())
             print(f"\n{name.upper()}: {sum(counts.values())} samples; {cpu} each while sampled\n")
             print_shares({"all": shares(counts, PROCESSES)} | {kind: shares(counts, (kind,)) for kind in PROCESSES})

@@ -26,7 +26,7 @@ START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
 STORE_VARIABLE = "E2E_STORE"
 """Environment variable: the kind of store to test, `native` or `plain`; not set: the default."""
-HOT_VARIABLE = "E2E_HOT"
+FRONT_VARIABLE = "E2E_FRONT"
 """Environment variable: `1` or `0`, whether proxies have a native front; not set: the default."""
 _POLL_S = 0.05
 
@@ -157,8 +157,8 @@ def environment() -> dict[str, str]:
 
 
 def _front() -> dict[str, str]:
-    hot = os.environ.get(HOT_VARIABLE)
-    return {} if hot is None else {"SWIFTLET_PROXY__HOT_PATH": hot, "SWIFTLET_PROXY__HOT_PUT": hot}
+    front = os.environ.get(FRONT_VARIABLE)
+    return {} if front is None else {"SWIFTLET_PROXY__FRONT": front, "SWIFTLET_PROXY__FRONT_PUT": front}
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""How soon rights count: in all workers of a proxy at once, in another proxy within a second, hot and cold.
+"""How soon rights count: in all workers of a proxy at once, in another one within a second, with the front and without.
 
 Many connections reach all workers of a proxy, since the system deals them out.
 """

@@ -67,10 +67,10 @@ def prepared(store: Cluster) -> tuple[str, dict[str, str]]:
     return "/" + url.partition("://")[2].partition("/")[2] + "/ending", headers
 
 
-async def one_round(store: Cluster, log: Path, path: str, headers: dict[str, str], hot: str) -> Fleet:
+async def one_round(store: Cluster, log: Path, path: str, headers: dict[str, str], front: str) -> Fleet:
     """Clients on a proxy that ends, while another one is there."""
     own = int(store.endpoint.rpartition(":")[2].partition("/")[0])
-    with second_proxy(store, log, SWIFTLET_PROXY__HOT_PATH=hot, SWIFTLET_PROXY__HOT_PUT=hot) as (process, port):
+    with second_proxy(store, log, SWIFTLET_PROXY__FRONT=front, SWIFTLET_PROXY__FRONT_PUT=front) as (process, port):
         fleet = Fleet([own], path, headers)
         at_work = clients(fleet, port, _OBJECTS)
         kinds = {"busy", "quick", "slow", "pipelining", "uploading", "resting"}
@@ -90,12 +90,12 @@ async def _until(condition: object) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("hot", ["true", "false"])
-def test_no_client_notices_that_a_proxy_ends(own_cluster: Cluster, tmp_path: Path, hot: str) -> None:
+@pytest.mark.parametrize("front", ["true", "false"])
+def test_no_client_notices_that_a_proxy_ends(own_cluster: Cluster, tmp_path: Path, front: str) -> None:
     path, headers = prepared(own_cluster)
     for number in range(int(os.environ.get("E2E_ROUNDS", ROUNDS))):
         log = tmp_path / f"proxy{number}.log"
-        fleet = asyncio.run(one_round(own_cluster, log, path, headers, hot))
+        fleet = asyncio.run(one_round(own_cluster, log, path, headers, front))
         assert not fleet.wrong, f"round {number}: {fleet.wrong}; {log.read_text()[-3000:]}"
         # Each client but those that rest was told, and went on elsewhere.
         assert fleet.done["last"] >= 5 * _OBJECTS, fleet.done

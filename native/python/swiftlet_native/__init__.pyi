@@ -771,7 +771,7 @@ class Front:
     """The thread that owns listening sockets: answers what there is a grant for, hands over all other
     connections.
 
-    See docs/design/2026-11-21-hot-path.md. Paths and tokens are as clients send them.
+    See docs/design/2026-11-21-front.md. Paths and tokens are as clients send them.
     """
 
     def __new__(
@@ -790,8 +790,8 @@ class Front:
     ) -> Front:
         """`secret`: what stands before and behind a name where it is hashed; `changes` end the grants that saw less of
         them; `nonce`: in the timestamps made here.
-        Above the first two limits connections wait to be accepted, above the last nothing is hot. OSError when the
-        system has no thread or descriptor left.
+        Above the first two limits connections wait to be accepted, above the last the front answers nothing. OSError
+        when the system has no thread or descriptor left.
         """
 
     def listen(self, descriptor: _Socket, /) -> None:
@@ -818,7 +818,7 @@ class Front:
 
     @staticmethod
     def asked(request: Buffer, /) -> _Holder | None:
-        """What a request needs a grant for that may be hot, wants to keep its connection, and is all there is."""
+        """What a request needs a grant for that the front may answer, if it keeps its connection and is complete."""
 
     def served(self) -> list[_Served]:
         """What was answered since the last time."""

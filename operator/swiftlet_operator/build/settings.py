@@ -41,9 +41,9 @@ def settings_of(site: Site) -> dict[str, Any]:
     proxy: dict[str, Any] = {"workers": spec.proxy.workers}
     if url := spec.proxy.storage_url or spec.external_url:
         proxy["storage_url"] = url
-    if not spec.proxy.hot_path:
+    if not spec.proxy.front:
         # Written only where it differs from the default, so that clusters which leave it alone restart nothing.
-        proxy["hot_path"] = False
+        proxy["front"] = False
     if spec.tls.enabled:
         certificate, key = TLS_FILES
         proxy |= {"tls_cert_file": f"{TLS_DIRECTORY}/{certificate}", "tls_key_file": f"{TLS_DIRECTORY}/{key}"}

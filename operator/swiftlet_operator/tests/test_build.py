@@ -247,13 +247,13 @@ def test_a_policy_is_added_without_a_restart() -> None:
     assert changed == {"ConfigMap store-settings"}
 
 
-def test_proxies_have_a_hot_path_unless_the_cluster_says_no() -> None:
+def test_proxies_have_a_front_unless_the_cluster_says_no() -> None:
     before = site("minimal")
-    proxy = before.spec.proxy.model_copy(update={"hot_path": False})
+    proxy = before.spec.proxy.model_copy(update={"front": False})
     changed = replace(before.cluster, spec=before.spec.model_copy(update={"proxy": proxy}))
     after = replace(before, cluster=changed)
-    assert "hot_path" not in settings_of(before)["proxy"], "nothing that would restart proxies"
-    assert settings_of(after)["proxy"]["hot_path"] is False
+    assert "front" not in settings_of(before)["proxy"], "nothing that would restart proxies"
+    assert settings_of(after)["proxy"]["front"] is False
     assert restart_digest(before, "proxy") != restart_digest(after, "proxy")
     assert restart_digest(before, "object") == restart_digest(after, "object")
 

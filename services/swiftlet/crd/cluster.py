@@ -124,7 +124,7 @@ class ProxySpec(PodSpec):
     workers: Workers = 1
     service: ServiceSpec = ServiceSpec()
     storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
-    hot_path: bool = True
+    front: bool = True
     rdma: RdmaSpec | None = None
     ingress: IngressSpec | None = None
     route: RouteSpec | None = None

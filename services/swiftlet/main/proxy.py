@@ -12,8 +12,8 @@ from swiftlet.auth.failures import LoginLimit
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
+from swiftlet.main.front import add_front
 from swiftlet.main.heap import look_for_garbage_seldom
-from swiftlet.main.hot_path import add_hot_path
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
@@ -71,7 +71,7 @@ def create_app(
     app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
-    add_hot_path(app, api, rings, transport, settings)
+    add_front(app, api, rings, transport, settings)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
         certificates.show()

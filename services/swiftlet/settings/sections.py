@@ -399,16 +399,16 @@ class ProxySection(NodeTimeouts):
         "are checked once a second while they are used, and are cached for this long only while no container "
         "server can be reached; 0 checks at every request.",
     )
-    hot_path: bool = Field(
+    front: bool = Field(
         default=True,
         description="Whether a native thread answers GET and HEAD of small plain objects, using what Python "
         "decided a moment ago; Python answers all other requests. With TLS, and with object servers that are "
-        "reached over HTTP, Python answers all requests; `hot_path` at /statusz reports this. false: Python "
+        "reached over HTTP, Python answers all requests; `front` at /statusz reports this. false: Python "
         "accepts connections itself.",
     )
-    hot_put: bool = Field(
+    front_put: bool = Field(
         default=True,
-        description="With hot_path: whether that thread also stores objects of up to 64 KiB that no quota, "
+        description="With front: whether that thread also stores objects of up to 64 KiB that no quota, "
         "versioning or rate limit applies to. It answers when all replicas are durable and the row is listed.",
     )
     storage_url: str | None = Field(

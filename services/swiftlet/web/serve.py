@@ -24,7 +24,7 @@ from aiohttp import web
 from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
 from swiftlet.web.either_site import PEER_TLS, EitherSite
-from swiftlet.web.front import FRONT_LISTENER, FrontListener
+from swiftlet.web.front_listener import FRONT_LISTENER, FrontListener
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target

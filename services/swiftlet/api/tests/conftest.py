@@ -20,7 +20,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[MemoryCluster]:
 
 @pytest.fixture
 async def proxy(cluster: MemoryCluster, tmp_path: Path) -> AsyncIterator[Proxy]:
-    async with proxy_of(cluster, tmp_path, may_be_hot=True) as made:
+    async with proxy_of(cluster, tmp_path, through_front=True) as made:
         yield made
 
 

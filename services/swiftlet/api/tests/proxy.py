@@ -23,7 +23,7 @@ from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users, hash_secret
-from swiftlet.hot_path.tests.served import hot_server
+from swiftlet.front.tests.served import front_server
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.policies import Policies
@@ -33,8 +33,8 @@ from swiftlet.web.app import create_base_app
 POLICIES = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
 SMALL = 1000
 """Larger objects are streamed."""
-HOT_VARIABLE = "API_TESTS_HOT_PATH"
-"""Environment variable: set, reads come through the native front, and each is made twice, cold and hot."""
+FRONT_VARIABLE = "API_TESTS_FRONT"
+"""Environment variable: set, reads come through the native front, and each is made twice, by Python and by it."""
 _OF_ONE_ANSWER = ("Date", "X-Trans-Id", "X-Openstack-Request-Id")
 LOGIN, SECRET = "test:tester", "secret"
 _HASH = hash_secret(SECRET)
@@ -144,13 +144,13 @@ async def proxy_of(
     client_timeout_s: float = 10.0,
     storage_url: str | None = None,
     limits: LimitsSection | None = None,
-    may_be_hot: bool = False,
+    through_front: bool = False,
     changes: SharedChanges | None = None,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
 
-    One that `may_be_hot` has the devices replaced by native ones, if reads are to come through the front.
+    One that `through_front` has the devices replaced by native ones, if reads are to come through the front.
     """
     users = root / "users.yaml"
     entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
@@ -180,8 +180,8 @@ async def proxy_of(
     token = {"X-Auth-Token": tokens.issue(Identity(ACCOUNT, "tester", frozenset({Role.ADMIN})))[0]}
     async with AsyncExitStack() as stack:
         server = TestServer(app)
-        twice = may_be_hot and bool(os.environ.get(HOT_VARIABLE))
+        twice = through_front and bool(os.environ.get(FRONT_VARIABLE))
         if twice:
-            server, _, _ = await stack.enter_async_context(hot_server(app, api, cluster, root))
+            server, _, _ = await stack.enter_async_context(front_server(app, api, cluster, root))
         client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
         yield Proxy(cluster, api, client, clock, token, twice)

@@ -19,8 +19,8 @@ from swiftlet.api import segment_runs
 from swiftlet.api.segment_runs import MARKS
 from swiftlet.api.tests.large import entry, md5, put_manifest, put_segments
 from swiftlet.api.tests.proxy import Proxy, proxy_of
-from swiftlet.hot_path.tests.conftest import until
-from swiftlet.hot_path.tests.served import KEYS, NativeDevices
+from swiftlet.front.tests.conftest import until
+from swiftlet.front.tests.served import KEYS, NativeDevices
 from swiftlet.peers import RunPart
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import LimitsSection

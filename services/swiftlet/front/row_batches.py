@@ -41,7 +41,7 @@ FINISH_S = 5.0
 """How long what is under way may take at the end: longer than devices and rows are waited for."""
 _LOOK_S = 0.01
 
-_log = structlog.get_logger("hot path")
+_log = structlog.get_logger("front")
 
 
 _Kind = tuple[bytes, tuple[int, ...], int]

@@ -13,12 +13,12 @@ from aiohttp import ClientSession, web
 
 from swiftlet.api.core import SwiftApi
 from swiftlet.api.tests.proxy import proxy_of
-from swiftlet.hot_path import hot_path
-from swiftlet.main.hot_path import add_hot_path, why_cold
+from swiftlet.front import proxy_front
+from swiftlet.main.front import add_front, why_no_front
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
 from swiftlet.settings import ProxySection
 from swiftlet.web.app import create_base_app
-from swiftlet.web.front import FRONT_LISTENER
+from swiftlet.web.front_listener import FRONT_LISTENER
 from swiftlet.web.serve import ServeOptions, StopRequest, serve
 from swiftlet.web.sockets import listen
 
@@ -38,26 +38,26 @@ TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}
     ("settings", "transport", "reason"),
     [
         ({}, NATIVE, None),
-        ({"hot_path": False}, NATIVE, "proxy.hot_path is false"),
+        ({"front": False}, NATIVE, "proxy.front is false"),
         (TLS, NATIVE, "the port speaks TLS"),
         ({}, HTTP, "cluster.object_transport is http"),
     ],
 )
 def test_why_nothing_is_hot(settings: dict[str, Any], transport: Any, reason: str | None) -> None:
-    assert why_cold(ProxySection(**{"hot_path": True, **settings}), transport) == reason
+    assert why_no_front(ProxySection(**{"front": True, **settings}), transport) == reason
 
 
 async def served(api: SwiftApi, cluster: MemoryCluster, transport: object) -> tuple[web.Application, dict[str, Any]]:
-    """A proxy that has been asked how its hot path is, and has ended."""
-    section = ProxySection(hot_path=True, hot_put=True)
+    """A proxy that has been asked how its front is, and has ended."""
+    section = ProxySection(front=True, front_put=True)
     settings = cast("Any", SimpleNamespace(proxy=section, cluster=SimpleNamespace(hash_path=HASH_PATH)))
     app = create_base_app("proxy", trust_request_ids=False)
-    add_hot_path(app, api, cluster.rings, cast("Any", transport), settings)
+    add_front(app, api, cluster.rings, cast("Any", transport), settings)
     sock, asked = listen("127.0.0.1", 0), StopRequest()
     task = asyncio.create_task(serve(app, [sock], ServeOptions(drain_s=1.0), asked))
     try:
         async with ClientSession() as session, session.get(f"http://127.0.0.1:{sock.getsockname()[1]}/statusz") as told:
-            return app, json.loads(await told.text())["hot_path"]
+            return app, json.loads(await told.text())["front"]
     finally:
         asked.again()
         await task
@@ -79,7 +79,7 @@ async def test_it_serves_with_a_front_and_without(
         raise OSError("no thread is left")
 
     if not starts:
-        monkeypatch.setattr(hot_path, "Front", no_front)
+        monkeypatch.setattr(proxy_front, "Front", no_front)
     async with memory_cluster(tmp_path, devices=3) as cluster, proxy_of(cluster, tmp_path) as proxy:
         app, told = await served(proxy.api, cluster, transport)
         assert told == {"state": state, "connections": 0, "answered": 0, "waiting": 0}

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from swiftlet.hot_path import pacing
-from swiftlet.hot_path.connections import Connection
-from swiftlet.hot_path.pacing import Pace, Place
-from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
-from swiftlet.hot_path.tests.test_connections import DATA, Connect, Raw, connect
+from swiftlet.front import pacing
+from swiftlet.front.connections import Connection
+from swiftlet.front.pacing import Pace, Place
+from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, until
+from swiftlet.front.tests.test_connections import DATA, Connect, Raw, connect
 
 __all__ = ["connect"]
 
@@ -34,7 +34,7 @@ def all_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def little_patience(two_places: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To be asked for before `hot`."""
+    """To be asked for before `fronted`."""
     monkeypatch.setattr(pacing, "PATIENCE_S", SOON_S)
 
 
@@ -56,38 +56,40 @@ async def full_house(connect: Connect) -> list[Raw]:
 
 
 @pytest.mark.usefixtures("all_at_work")
-async def test_who_finds_no_place_waits_until_a_request_is_answered(hot: Hot, connect: Connect) -> None:
+async def test_who_finds_no_place_waits_until_a_request_is_answered(fronted: FrontedProxy, connect: Connect) -> None:
     first, second, third = await full_house(connect)
-    await until(lambda: hot.path.status()["waiting"] == 1)
+    await until(lambda: fronted.front.status()["waiting"] == 1)
     await asyncio.sleep(SOON_S)
-    assert hot.path.status()["waiting"] == 1
+    assert fronted.front.status()["waiting"] == 1
     first.writer.write(DATA)
     assert (await first.answer())[0] == 201
     assert await third.answer() == (206, DATA[:4])
     # The first two are known here: what they ask next takes no place.
     assert await first.ask("Range: bytes=0-3") == (206, DATA[:4])
-    assert hot.path.status()["waiting"] == 0
+    assert fronted.front.status()["waiting"] == 0
     second.writer.write(DATA)
     assert (await second.answer())[0] == 201
 
 
 @pytest.mark.usefixtures("all_at_work")
-async def test_who_goes_away_leaves_a_place(hot: Hot, connect: Connect) -> None:
+async def test_who_goes_away_leaves_a_place(fronted: FrontedProxy, connect: Connect) -> None:
     first, _, third = await full_house(connect)
-    await until(lambda: hot.path.status()["waiting"] == 1)
+    await until(lambda: fronted.front.status()["waiting"] == 1)
     first.writer.transport.abort()
     assert await third.answer() == (206, DATA[:4])
 
 
 @pytest.mark.usefixtures("all_at_work")
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/healthcheck"])
-async def test_who_watches_over_the_process_waits_for_no_place(hot: Hot, connect: Connect, path: str) -> None:
+async def test_who_watches_over_the_process_waits_for_no_place(
+    fronted: FrontedProxy, connect: Connect, path: str
+) -> None:
     await full_house(connect)
-    await until(lambda: hot.path.status()["waiting"] == 1)
+    await until(lambda: fronted.front.status()["waiting"] == 1)
     watcher = await connect()
     watcher.writer.write(watcher.request(line=f"GET {path} HTTP/1.1"))
     assert (await watcher.answer())[0] in {200, 404}
-    assert hot.path.status()["waiting"] == 1
+    assert fronted.front.status()["waiting"] == 1
 
 
 async def test_clients_that_are_waited_for_have_no_place(connect: Connect) -> None:

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client import REGISTRY
 from swiftlet_native import Front
 
-from swiftlet.hot_path import connections, hot_path
-from swiftlet.hot_path.hot_path import check_alive
-from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, until
+from swiftlet.front import connections, proxy_front
+from swiftlet.front.proxy_front import check_alive
+from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, until
 from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
 
 DATA = b"some data"
@@ -23,13 +23,13 @@ DATA = b"some data"
 class Raw:
     """A client that says exactly what it is told to."""
 
-    def __init__(self, hot: Hot, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._hot = hot
+    def __init__(self, fronted: FrontedProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._fronted = fronted
         self.reader = reader
         self.writer = writer
 
     def request(self, *more: str, method: str = "GET", name: str = "o", line: str = "") -> bytes:
-        token = self._hot.proxy.token["X-Auth-Token"]
+        token = self._fronted.proxy.token["X-Auth-Token"]
         head = [line or f"{method} /v1/{ACCOUNT}/c/{name} HTTP/1.1", "Host: h", f"X-Auth-Token: {token}", *more]
         return "\r\n".join([*head, "", ""]).encode()
 
@@ -48,9 +48,9 @@ class Raw:
         """Until the front has the connection, and answers on it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                before = self._hot.answered
+                before = self._fronted.answered
                 assert await self.ask() == (200, DATA)
-                if self._hot.answered > before:
+                if self._fronted.answered > before:
                     return
                 await asyncio.sleep(0.01)
 
@@ -65,14 +65,14 @@ Connect = Callable[[], Awaitable[Raw]]
 
 
 @pytest.fixture
-async def connect(hot: Hot) -> AsyncIterator[Connect]:
+async def connect(fronted: FrontedProxy) -> AsyncIterator[Connect]:
     opened = []
 
     async def connect() -> Raw:
-        opened.append(Raw(hot, *await asyncio.open_connection("127.0.0.1", hot.proxy.port)))
+        opened.append(Raw(fronted, *await asyncio.open_connection("127.0.0.1", fronted.proxy.port)))
         return opened[-1]
 
-    assert (await hot.proxy.call("PUT", "c/o", data=DATA)).status == 201
+    assert (await fronted.proxy.call("PUT", "c/o", data=DATA)).status == 201
     yield connect
     for one in opened:
         one.writer.transport.abort()
@@ -81,15 +81,15 @@ async def connect(hot: Hot) -> AsyncIterator[Connect]:
 
 
 async def test_a_connection_that_came_back_too_often_is_tried_again(
-    hot: Hot, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    fronted: FrontedProxy, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_MAX_BOUNCES", 0)
     monkeypatch.setattr(connections, "_COLD_S", 60.0)
-    client, before = await connect(), hot.answered
+    client, before = await connect(), fronted.answered
     for _ in range(20):
         assert await client.ask() == (200, DATA)
         await asyncio.sleep(0.01)
-    assert hot.answered == before
+    assert fronted.answered == before
     monkeypatch.setattr(connections, "_COLD_S", 0.1)
     await client.heat()
 
@@ -99,7 +99,7 @@ async def raw(connect: Connect) -> Raw:
     return await connect()
 
 
-async def test_there_and_back_many_times(hot: Hot, raw: Raw) -> None:
+async def test_there_and_back_many_times(fronted: FrontedProxy, raw: Raw) -> None:
     for _ in range(5):
         await raw.heat()
         assert (await raw.ask("Range: bytes=1-2"))[0] == 206
@@ -107,7 +107,7 @@ async def test_there_and_back_many_times(hot: Hot, raw: Raw) -> None:
         assert await raw.ask(method="HEAD") == (200, b"")
 
 
-async def test_bodies_go_along(hot: Hot, raw: Raw) -> None:
+async def test_bodies_go_along(fronted: FrontedProxy, raw: Raw) -> None:
     await raw.heat()
     body = b"x" * 300_000
     raw.writer.write(raw.request(f"Content-Length: {len(body)}", method="PUT", name="p") + body)
@@ -119,20 +119,20 @@ async def test_bodies_go_along(hot: Hot, raw: Raw) -> None:
     assert await raw.ask(name="q") == (200, b"abc")
 
 
-async def test_pipelined(hot: Hot, raw: Raw) -> None:
+async def test_pipelined(fronted: FrontedProxy, raw: Raw) -> None:
     await raw.heat()
-    before = hot.answered
+    before = fronted.answered
     raw.writer.write(raw.request() * 20 + raw.request("Range: bytes=0-0") + raw.request() * 3)
     for _ in range(20):
         assert await raw.answer() == (200, DATA)
     assert await raw.answer() == (206, DATA[:1])
     for _ in range(3):
         assert await raw.answer() == (200, DATA)
-    assert hot.answered - before >= 20
+    assert fronted.answered - before >= 20
 
 
 @pytest.mark.parametrize("size", [1, 7, 60])
-async def test_heads_that_come_in_pieces(hot: Hot, raw: Raw, size: int) -> None:
+async def test_heads_that_come_in_pieces(fronted: FrontedProxy, raw: Raw, size: int) -> None:
     await raw.heat()
     request = raw.request()
     for start in range(0, len(request), size):
@@ -142,15 +142,15 @@ async def test_heads_that_come_in_pieces(hot: Hot, raw: Raw, size: int) -> None:
     await raw.heat()
 
 
-async def test_close_is_kept(hot: Hot, raw: Raw) -> None:
+async def test_close_is_kept(fronted: FrontedProxy, raw: Raw) -> None:
     await raw.heat()
-    before = hot.answered
+    before = fronted.answered
     assert await raw.ask("Connection: close") == (200, DATA)
     assert await raw.is_closed()
-    assert hot.answered == before + 1
+    assert fronted.answered == before + 1
 
 
-async def test_half_closed(hot: Hot, raw: Raw) -> None:
+async def test_half_closed(fronted: FrontedProxy, raw: Raw) -> None:
     await raw.heat()
     raw.writer.write(raw.request())
     raw.writer.write_eof()
@@ -171,7 +171,7 @@ async def test_no_request_at_all(connect: Connect, raw: Raw, data: bytes) -> Non
 
 @pytest.fixture
 def little_house(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four connections at most; to be asked for before `hot`."""
+    """Four connections at most; to be asked for before `fronted`."""
 
     class LittleFront:
         asked = staticmethod(Front.asked)
@@ -179,7 +179,7 @@ def little_house(monkeypatch: pytest.MonkeyPatch) -> None:
         def __new__(cls, *parts: object, **settings: object) -> Any:
             return cast("Any", Front)(*parts, **settings, max_connections=4)
 
-    monkeypatch.setattr(hot_path, "Front", LittleFront)
+    monkeypatch.setattr(proxy_front, "Front", LittleFront)
 
 
 @pytest.mark.usefixtures("little_house")
@@ -191,7 +191,7 @@ async def test_idle_connections_make_room_in_a_full_house(connect: Connect) -> N
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-async def test_headers_stand_in_the_order_of_pythons(hot: Hot, connect: Connect, method: str) -> None:
+async def test_headers_stand_in_the_order_of_pythons(fronted: FrontedProxy, connect: Connect, method: str) -> None:
     body = DATA if method == "PUT" else b""
     said = [f"Content-Length: {len(body)}", "Content-Type: a/b"] if body else []
 
@@ -202,66 +202,66 @@ async def test_headers_stand_in_the_order_of_pythons(hot: Hot, connect: Connect,
             head = (await client.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         return [head[0], *(line.split(":")[0] for line in head[1:])]
 
-    first, before = await connect(), hot.answered
+    first, before = await connect(), fronted.answered
     async with asyncio.timeout(PATIENCE_S):
-        while hot.answered == before:
+        while fronted.answered == before:
             first.writer.write(first.request(*said, method=method) + body)
             await first.answer(method)
             await asyncio.sleep(0.01)
-    before = hot.answered
+    before = fronted.answered
     found = await names()
-    await until(lambda: hot.answered == before + 1)
+    await until(lambda: fronted.answered == before + 1)
     assert found == await names("X-Newest: no")
-    assert hot.answered == before + 1
+    assert fronted.answered == before + 1
 
 
-async def test_clients_that_vanish(hot: Hot, raw: Raw, connect: Connect) -> None:
+async def test_clients_that_vanish(fronted: FrontedProxy, raw: Raw, connect: Connect) -> None:
     await raw.heat()
     for _ in range(50):
         one = await connect()
         one.writer.write(one.request() * 3)
         one.writer.transport.abort()
-    await until(lambda: hot.connections <= 2)
+    await until(lambda: fronted.connections <= 2)
     assert await raw.ask() == (200, DATA)
 
 
-async def test_a_client_that_takes_nothing_holds_one_answer(hot: Hot, raw: Raw) -> None:
+async def test_a_client_that_takes_nothing_holds_one_answer(fronted: FrontedProxy, raw: Raw) -> None:
     big = b"x" * 65_536
-    assert (await hot.proxy.call("PUT", "c/big", data=big)).status == 201
+    assert (await fronted.proxy.call("PUT", "c/big", data=big)).status == 201
     await raw.heat()
-    before, count = hot.answered, 500
+    before, count = fronted.answered, 500
     raw.reader._transport.pause_reading()  # type: ignore[attr-defined]
     raw.writer.write(raw.request(name="big") * count)
     await asyncio.sleep(0.5)
-    assert hot.answered - before < count, "the kernel's buffers are full, and the front waits"
+    assert fronted.answered - before < count, "the kernel's buffers are full, and the front waits"
     raw.reader._transport.resume_reading()  # type: ignore[attr-defined]
     for _ in range(count):
         assert await raw.answer() == (200, big)
 
 
-async def test_devices_that_are_gone(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+async def test_devices_that_are_gone(fronted: FrontedProxy, raw: Raw, cluster: MemoryCluster) -> None:
     await raw.heat()
     for device in cluster.devices[:2]:
-        hot.devices.stop(device, cluster)
+        fronted.devices.stop(device, cluster)
     for _ in range(30):
         assert await raw.ask() == (200, DATA)
     await raw.heat()
-    hot.devices.stop(cluster.devices[2], cluster)
+    fronted.devices.stop(cluster.devices[2], cluster)
     for _ in range(5):
         assert await raw.ask() == (200, DATA), "the stores are still there, and Python asks them"
 
 
-async def test_devices_that_are_not_native(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+async def test_devices_that_are_not_native(fronted: FrontedProxy, raw: Raw, cluster: MemoryCluster) -> None:
     await raw.heat()
-    hot.devices.away = {device.address for device in cluster.devices}
+    fronted.devices.away = {device.address for device in cluster.devices}
     await asyncio.sleep(0.5)
-    before = hot.answered
+    before = fronted.answered
     for _ in range(20):
         assert await raw.ask() == (200, DATA)
-    assert hot.answered == before
+    assert fronted.answered == before
 
 
-async def test_a_replica_that_lacks_it(hot: Hot, raw: Raw, cluster: MemoryCluster) -> None:
+async def test_a_replica_that_lacks_it(fronted: FrontedProxy, raw: Raw, cluster: MemoryCluster) -> None:
     await raw.heat()
     first, second, _ = cluster.primaries(PATH)
     for device in (first, second):
@@ -272,17 +272,17 @@ async def test_a_replica_that_lacks_it(hot: Hot, raw: Raw, cluster: MemoryCluste
         assert await raw.ask() == (200, DATA)
 
 
-async def test_logged_and_counted(hot: Hot, raw: Raw, caplog: pytest.LogCaptureFixture) -> None:
+async def test_logged_and_counted(fronted: FrontedProxy, raw: Raw, caplog: pytest.LogCaptureFixture) -> None:
     def counted() -> float:
         labels = {"service": "proxy", "method": "GET", "status": "200"}
         return REGISTRY.get_sample_value("swiftlet_http_requests_total", labels) or 0.0
 
     await raw.heat()
-    before, answered = counted(), hot.answered
+    before, answered = counted(), fronted.answered
     with caplog.at_level(logging.INFO):
         for _ in range(10):
             await raw.ask()
-    assert hot.answered - answered == 10
+    assert fronted.answered - answered == 10
     assert counted() - before == 10
 
 
@@ -293,27 +293,27 @@ class Dead:
         return False
 
 
-async def test_a_front_that_died_ends_the_process(hot: Hot, raw: Raw) -> None:
-    running = hot.path._running
+async def test_a_front_that_died_ends_the_process(fronted: FrontedProxy, raw: Raw) -> None:
+    running = fronted.front._running
     assert running is not None
     check_alive(running.front)
     with pytest.raises(RuntimeError, match="has died"):
         check_alive(cast("Front", Dead()))
 
 
-async def test_the_end(hot: Hot, raw: Raw, connect: Connect) -> None:
+async def test_the_end(fronted: FrontedProxy, raw: Raw, connect: Connect) -> None:
     """Who is idle at the front is Python's from then on; new connections are for whoever accepts them next."""
     await raw.heat()
-    answered = hot.answered
-    await hot.path.leave()
-    await until(lambda: hot.connections == 0)
+    answered = fronted.answered
+    await fronted.front.leave()
+    await until(lambda: fronted.connections == 0)
     for _ in range(3):
         assert await raw.ask() == (200, DATA)
-    assert hot.answered == answered
+    assert fronted.answered == answered
     late = await connect()  # The listening socket is the caller's to close.
     late.writer.write(late.request())
     await asyncio.sleep(0.2)
-    assert hot.connections == 0
+    assert fronted.connections == 0
 
 
 async def test_heads_with_bytes_beyond_ascii(raw: Raw) -> None:

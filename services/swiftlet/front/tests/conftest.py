@@ -1,4 +1,4 @@
-"""A proxy with a hot path over native devices."""
+"""A proxy with a front over native devices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestClient
 
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
-from swiftlet.hot_path.hot_path import HotPath
-from swiftlet.hot_path.tests.served import NativeDevices, hot_server
+from swiftlet.front.proxy_front import ProxyFront
+from swiftlet.front.tests.served import NativeDevices, front_server
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
@@ -31,25 +31,25 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @dataclass
-class Hot:
+class FrontedProxy:
     """A proxy, what is behind it, and what is before it."""
 
     proxy: Proxy
-    path: HotPath
+    front: ProxyFront
     devices: NativeDevices
 
     @property
     def answered(self) -> int:
         """Requests that the front has answered."""
-        return self.path.status()["answered"]
+        return self.front.status()["answered"]
 
     @property
     def connections(self) -> int:
         """Connections that the front has."""
-        return self.path.status()["connections"]
+        return self.front.status()["connections"]
 
     async def read(self, name: str = "c/o", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        """What a hot read gives: asked until the front is the one that answers."""
+        """What a read through the front gives: asked until the front is the one that answers."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 before = self.answered
@@ -70,17 +70,17 @@ class Hot:
 
 
 @asynccontextmanager
-async def hot_proxy(cluster: MemoryCluster, root: Directory, **options: Any) -> AsyncIterator[Hot]:
+async def fronted_proxy(cluster: MemoryCluster, root: Directory, **options: Any) -> AsyncIterator[FrontedProxy]:
     """One more proxy of a cluster, with the API of another one of the same kind."""
     async with proxy_of(cluster, root, **options) as cold:
         cold.clock.now = time.time()  # As the front's.
         app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
         add_api_routes(app, cold.api)
         async with (
-            hot_server(app, cold.api, cluster, root, writes=True) as (server, path, devices),
+            front_server(app, cold.api, cluster, root, writes=True) as (server, front, devices),
             TestClient(server, auto_decompress=False) as client,
         ):
-            yield Hot(Proxy(cluster, cold.api, client, cold.clock, cold.token), path, devices)
+            yield FrontedProxy(Proxy(cluster, cold.api, client, cold.clock, cold.token), front, devices)
 
 
 @pytest.fixture
@@ -91,6 +91,6 @@ async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
 
 
 @pytest.fixture
-async def hot(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Hot]:
-    async with hot_proxy(cluster, tmp_path) as made:
+async def fronted(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+    async with fronted_proxy(cluster, tmp_path) as made:
         yield made

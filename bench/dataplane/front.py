@@ -1,8 +1,8 @@
 """Small objects through the proxy, with reads in Python and in the native front: rates and processor time.
 
-    .venv/bin/python -m bench.dataplane.hot_path DIRECTORY [--rounds 3] [--seconds 8] [--workers 2]
+    .venv/bin/python -m bench.dataplane.front DIRECTORY [--rounds 3] [--seconds 8] [--workers 2]
 
-Two standalone stores on the native transport, one with `proxy.hot_path`, measured in turns with wrk; see
+Two standalone stores on the native transport, one with `proxy.front`, measured in turns with wrk; see
 `bench.dataplane.proxy` for what counts.
 """
 
@@ -19,11 +19,11 @@ from e2e.standalone.cluster import start_cluster
 
 
 @contextmanager
-def store(directory: Path, hot: bool, workers: int) -> Iterator[Store]:
+def store(directory: Path, front: bool, workers: int) -> Iterator[Store]:
     """A store that runs."""
-    name = "front" if hot else "python"
-    flag = str(hot).lower()
-    settings = {"SWIFTLET_PROXY__HOT_PATH": flag, "SWIFTLET_PROXY__HOT_PUT": flag}
+    name = "front" if front else "python"
+    flag = str(front).lower()
+    settings = {"SWIFTLET_PROXY__FRONT": flag, "SWIFTLET_PROXY__FRONT_PUT": flag}
     cluster = start_cluster(directory / name, "--workers", str(workers), settings=settings)
     try:
         yield Store(name, cluster)

@@ -7,35 +7,35 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.hot_path.hot_path import HotPath, HotSettings, HotStatus
-from swiftlet.hot_path.routes import Peers
+from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
+from swiftlet.front.routes import Peers
 from swiftlet.main.background import in_background
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.rings import Rings
 from swiftlet.settings import ProxySection, ProxySettings
-from swiftlet.web.front import FRONT_LISTENER
+from swiftlet.web.front_listener import FRONT_LISTENER
 from swiftlet.web.statusz import STATUS
 
 
-def add_hot_path(
+def add_front(
     app: web.Application, api: SwiftApi, rings: Rings, transport: ObjectTransport, settings: ProxySettings
 ) -> None:
     """Have the connections of `app` come through a native front, unless it could answer nothing; the status report's
-    `hot_path` says which."""
+    `front` says which."""
     section = settings.proxy
-    reason = why_cold(section, transport)
+    reason = why_no_front(section, transport)
     if reason is None and isinstance(transport, Peers):
         timeouts = section.client_timeout_s, section.answer_timeout_s
-        hot = HotSettings(settings.cluster.hash_path, *timeouts, writes=section.hot_put)
-        use_hot_path(app, api, rings, transport, hot)
+        front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
+        use_front(app, api, rings, transport, front)
     else:
-        app[STATUS].add("hot_path", lambda: HotStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
+        app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
 
-def why_cold(section: ProxySection, transport: ObjectTransport) -> str | None:
-    """Why no request can be hot; None if some may be."""
-    if not section.hot_path:
-        return "proxy.hot_path is false"
+def why_no_front(section: ProxySection, transport: ObjectTransport) -> str | None:
+    """Why the front could answer no request; None if it may answer some."""
+    if not section.front:
+        return "proxy.front is false"
     if section.tls_cert_file is not None:
         return "the port speaks TLS"
     if not isinstance(transport, Peers):
@@ -43,14 +43,14 @@ def why_cold(section: ProxySection, transport: ObjectTransport) -> str | None:
     return None
 
 
-def use_hot_path(app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: HotSettings) -> None:
+def use_front(app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: FrontSettings) -> None:
     """Have the connections of `app` come through a native front."""
-    hot = HotPath(app, api, rings, peers, settings)
+    front = ProxyFront(app, api, rings, peers, settings)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(hot.renew), in_background(hot.record):
+        async with in_background(front.renew), in_background(front.record):
             yield
 
-    app[FRONT_LISTENER] = hot
-    app[STATUS].add("hot_path", hot.status)
+    app[FRONT_LISTENER] = front
+    app[STATUS].add("front", front.status)
     app.cleanup_ctx.append(beside)

@@ -1,4 +1,4 @@
-"""Hot PUTs: durable everywhere, listed before they are answered, and Python's wherever anything is odd."""
+"""FrontedProxy PUTs: durable everywhere, listed before they are answered, and Python's wherever anything is odd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from swiftlet.api.tests.proxy import Answer
 from swiftlet.errors import NotFound
-from swiftlet.hot_path.tests.conftest import PATIENCE_S, Hot, hot_proxy, until
+from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.model import ListingQuery, ObjectKey, ObjectRow
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
@@ -28,39 +28,39 @@ OF_ONE_ANSWER = {"Date", "X-Trans-Id", "X-Openstack-Request-Id", "Last-Modified"
 
 
 @pytest.fixture
-async def hot(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Hot]:
-    async with hot_proxy(cluster, tmp_path) as made:
+async def fronted(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+    async with fronted_proxy(cluster, tmp_path) as made:
         yield made
 
 
-async def write(hot: Hot, data: bytes = b"data", name: str = "o", **headers: str) -> Answer:
+async def write(fronted: FrontedProxy, data: bytes = b"data", name: str = "o", **headers: str) -> Answer:
     """Until the front is the one that answers; then with these bytes."""
     given = {**TYPE, **{key.replace("_", "-"): value for key, value in headers.items()}}
     async with asyncio.timeout(PATIENCE_S):
         for count in range(1_000_000):
-            before = hot.answered
-            answer = await hot.proxy.call("PUT", f"c/heating-{name}", given, b"x%d" % count)
+            before = fronted.answered
+            answer = await fronted.proxy.call("PUT", f"c/heating-{name}", given, b"x%d" % count)
             assert answer.status == 201
-            if hot.answered > before:
+            if fronted.answered > before:
                 break
             await asyncio.sleep(0.01)
-        return await hot.proxy.call("PUT", f"c/{name}", given, data)
+        return await fronted.proxy.call("PUT", f"c/{name}", given, data)
 
 
 def native(cluster: MemoryCluster, device: Device) -> NativeStore:
     return cast("NativeStore", cluster.stores[device.address])
 
 
-async def listed(hot: Hot) -> dict[str, dict[str, object]]:
-    answer = await hot.proxy.call("GET", "c", query="format=json")
+async def listed(fronted: FrontedProxy) -> dict[str, dict[str, object]]:
+    answer = await fronted.proxy.call("GET", "c", query="format=json")
     return {row["name"]: row for row in json.loads(answer.body)}
 
 
-async def test_like_pythons(hot: Hot, cluster: MemoryCluster) -> None:
-    before = hot.answered
-    answer = await write(hot, b"some data", X_Object_Meta_SOME_Color="red")
-    await until(lambda: hot.answered >= before + 2)
-    cold = await hot.proxy.call("PUT", "c/p", TYPE, b"some data", query="x=y")
+async def test_like_pythons(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    before = fronted.answered
+    answer = await write(fronted, b"some data", X_Object_Meta_SOME_Color="red")
+    await until(lambda: fronted.answered >= before + 2)
+    cold = await fronted.proxy.call("PUT", "c/p", TYPE, b"some data", query="x=y")
     plain = [
         sorted((name, value) for name, value in one.headers.items() if name not in OF_ONE_ANSWER)
         for one in (answer, cold)
@@ -73,41 +73,41 @@ async def test_like_pythons(hot: Hot, cluster: MemoryCluster) -> None:
     assert infos == [infos[0]] * 3
     assert infos[0].metadata == {"X-Object-Meta-Some-Color": "red"}
     assert (infos[0].etag, infos[0].size) == (hashlib.md5(b"some data").hexdigest(), 9)
-    row = (await listed(hot))["o"]
+    row = (await listed(fronted))["o"]
     assert (row["bytes"], row["hash"], row["content_type"]) == (9, infos[0].etag, "text/plain")
-    read = await hot.proxy.call("GET", "c/o")
+    read = await fronted.proxy.call("GET", "c/o")
     assert (read.body, read.headers["Last-Modified"]) == (b"some data", answer.headers["Last-Modified"])
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536])
-async def test_sizes(hot: Hot, size: int) -> None:
+async def test_sizes(fronted: FrontedProxy, size: int) -> None:
     data = bytes(size)
-    before = hot.answered
-    assert (await write(hot, data)).status == 201
-    await until(lambda: hot.answered >= before + 2)
-    assert (await hot.proxy.call("GET", "c/o")).body == data
-    assert (await hot.proxy.call("PUT", "c/big", TYPE, bytes(65_537))).status == 201
-    assert len((await hot.proxy.call("GET", "c/big")).body) == 65_537
+    before = fronted.answered
+    assert (await write(fronted, data)).status == 201
+    await until(lambda: fronted.answered >= before + 2)
+    assert (await fronted.proxy.call("GET", "c/o")).body == data
+    assert (await fronted.proxy.call("PUT", "c/big", TYPE, bytes(65_537))).status == 201
+    assert len((await fronted.proxy.call("GET", "c/big")).body) == 65_537
 
 
-async def test_many_in_a_row_and_at_once(hot: Hot) -> None:
-    await write(hot)
+async def test_many_in_a_row_and_at_once(fronted: FrontedProxy) -> None:
+    await write(fronted)
 
     async def one(number: int) -> None:
         for turn in range(5):
-            assert (await hot.proxy.call("PUT", f"c/many{number}", TYPE, b"%d" % turn)).status == 201
-            assert (await hot.proxy.call("GET", f"c/many{number}")).body == b"%d" % turn
+            assert (await fronted.proxy.call("PUT", f"c/many{number}", TYPE, b"%d" % turn)).status == 201
+            assert (await fronted.proxy.call("GET", f"c/many{number}")).body == b"%d" % turn
 
     await asyncio.gather(*(one(number) for number in range(20)))
-    assert {f"many{number}" for number in range(20)} <= set(await listed(hot))
+    assert {f"many{number}" for number in range(20)} <= set(await listed(fronted))
 
 
-async def test_etag(hot: Hot) -> None:
-    await write(hot)
+async def test_etag(fronted: FrontedProxy) -> None:
+    await write(fronted)
     good = {**TYPE, "ETag": hashlib.md5(b"data").hexdigest()}
-    assert (await hot.proxy.call("PUT", "c/e", good, b"data")).status == 201
-    assert (await hot.proxy.call("PUT", "c/e", good, b"other")).status == 422
-    assert (await hot.proxy.call("GET", "c/e")).body == b"data"
+    assert (await fronted.proxy.call("PUT", "c/e", good, b"data")).status == 201
+    assert (await fronted.proxy.call("PUT", "c/e", good, b"other")).status == 422
+    assert (await fronted.proxy.call("GET", "c/e")).body == b"data"
 
 
 @pytest.mark.parametrize(
@@ -118,75 +118,75 @@ async def test_etag(hot: Hot) -> None:
         {"X-Versions-Location": "archive"},
     ],
 )
-async def test_containers_with_more_to_do(hot: Hot, headers: dict[str, str]) -> None:
-    await hot.proxy.call("PUT", "archive")
-    await write(hot)
-    assert (await hot.proxy.call("POST", "c", headers)).status == 204
+async def test_containers_with_more_to_do(fronted: FrontedProxy, headers: dict[str, str]) -> None:
+    await fronted.proxy.call("PUT", "archive")
+    await write(fronted)
+    assert (await fronted.proxy.call("POST", "c", headers)).status == 204
     for _ in range(5):
-        before = hot.answered
-        assert (await hot.proxy.call("PUT", "c/o", TYPE, b"x")).status == 201
-        assert hot.answered == before
+        before = fronted.answered
+        assert (await fronted.proxy.call("PUT", "c/o", TYPE, b"x")).status == 201
+        assert fronted.answered == before
         await asyncio.sleep(0.02)
 
 
-async def test_quota_reached(hot: Hot) -> None:
-    await write(hot)
-    assert (await hot.proxy.call("POST", "c", {"X-Container-Meta-Quota-Bytes": "1"})).status == 204
-    assert (await hot.proxy.call("PUT", "c/q", TYPE, b"data")).status == 413
+async def test_quota_reached(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    assert (await fronted.proxy.call("POST", "c", {"X-Container-Meta-Quota-Bytes": "1"})).status == 204
+    assert (await fronted.proxy.call("PUT", "c/q", TYPE, b"data")).status == 413
 
 
 async def test_rates(cluster: MemoryCluster, tmp_path: Directory) -> None:
     limits = RateLimitsSection(container_ratelimits=(RateStep(size=0, rate=1000),))
-    async with hot_proxy(cluster, tmp_path, rate_limits=limits) as limited:
+    async with fronted_proxy(cluster, tmp_path, rate_limits=limits) as limited:
         for _ in range(5):
             assert (await limited.proxy.call("PUT", "c/o", TYPE, b"x")).status == 201
             await asyncio.sleep(0.02)
         assert limited.answered == 0
 
 
-async def test_rights(hot: Hot) -> None:
-    await write(hot)
-    sue = hot.proxy.token_of("other:sue")
-    assert (await hot.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"x")).status == 403
-    assert (await hot.proxy.anonymous("PUT", "c/o", TYPE, b"x")).status == 401
-    assert (await hot.proxy.call("POST", "c", {"X-Container-Write": "other:sue"})).status == 204
-    assert (await hot.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"x")).status == 201
-    assert (await hot.proxy.call("POST", "c", {"X-Container-Write": ""})).status == 204
-    assert (await hot.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"y")).status == 403
-    assert (await hot.proxy.call("GET", "c/o")).body == b"x"
+async def test_rights(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    sue = fronted.proxy.token_of("other:sue")
+    assert (await fronted.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"x")).status == 403
+    assert (await fronted.proxy.anonymous("PUT", "c/o", TYPE, b"x")).status == 401
+    assert (await fronted.proxy.call("POST", "c", {"X-Container-Write": "other:sue"})).status == 204
+    assert (await fronted.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"x")).status == 201
+    assert (await fronted.proxy.call("POST", "c", {"X-Container-Write": ""})).status == 204
+    assert (await fronted.proxy.call("PUT", "c/o", {**TYPE, **sue}, b"y")).status == 403
+    assert (await fronted.proxy.call("GET", "c/o")).body == b"x"
 
 
-async def test_a_container_that_went_away_elsewhere(hot: Hot) -> None:
-    await write(hot)
-    for name in await listed(hot):
-        assert (await hot.proxy.call("DELETE", f"c/{name}")).status == 204
-    await hot.proxy.api.listings.delete_container(ACCOUNT, CONTAINER, hot.proxy.api.clock.next())
-    assert (await hot.proxy.call("PUT", "c/late", TYPE, b"x")).status == 404
+async def test_a_container_that_went_away_elsewhere(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    for name in await listed(fronted):
+        assert (await fronted.proxy.call("DELETE", f"c/{name}")).status == 204
+    await fronted.proxy.api.listings.delete_container(ACCOUNT, CONTAINER, fronted.proxy.api.clock.next())
+    assert (await fronted.proxy.call("PUT", "c/late", TYPE, b"x")).status == 404
     path = Path(ACCOUNT, CONTAINER, "late")
-    assert [hot.proxy.cluster.info(device, path) for device in hot.proxy.cluster.primaries(path)] == [None] * 3
+    assert [fronted.proxy.cluster.info(device, path) for device in fronted.proxy.cluster.primaries(path)] == [None] * 3
 
 
-async def test_a_device_that_is_gone(hot: Hot, cluster: MemoryCluster) -> None:
-    await write(hot)
-    hot.devices.stop(cluster.devices[0], cluster)
+async def test_a_device_that_is_gone(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    await write(fronted)
+    fronted.devices.stop(cluster.devices[0], cluster)
     for number in range(5):
-        assert (await hot.proxy.call("PUT", f"c/gone{number}", TYPE, b"x")).status == 201
-    assert {f"gone{number}" for number in range(5)} <= set(await listed(hot))
+        assert (await fronted.proxy.call("PUT", f"c/gone{number}", TYPE, b"x")).status == 201
+    assert {f"gone{number}" for number in range(5)} <= set(await listed(fronted))
 
 
-async def test_newer_than_what_is_there(hot: Hot) -> None:
+async def test_newer_than_what_is_there(fronted: FrontedProxy) -> None:
     """The clock of another process is ahead: nothing older than what is there counts as stored."""
-    await write(hot)
-    hot.proxy.clock.now = 4_000_000_000.0
-    assert (await hot.proxy.call("PUT", "c/ahead", TYPE, b"python", query="x=y")).status == 201
-    assert (await hot.proxy.call("PUT", "c/ahead", TYPE, b"front")).status == 201
-    assert (await hot.proxy.call("GET", "c/ahead")).body == b"front"
+    await write(fronted)
+    fronted.proxy.clock.now = 4_000_000_000.0
+    assert (await fronted.proxy.call("PUT", "c/ahead", TYPE, b"python", query="x=y")).status == 201
+    assert (await fronted.proxy.call("PUT", "c/ahead", TYPE, b"front")).status == 201
+    assert (await fronted.proxy.call("GET", "c/ahead")).body == b"front"
 
 
-async def test_bodies_in_pieces_and_cut_off(hot: Hot) -> None:
-    await write(hot)
-    reader, writer = await asyncio.open_connection("127.0.0.1", hot.proxy.port)
-    token = hot.proxy.token["X-Auth-Token"]
+async def test_bodies_in_pieces_and_cut_off(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    token = fronted.proxy.token["X-Auth-Token"]
     head = f"PUT /v1/{ACCOUNT}/c/%s HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\nContent-Type: a/b\r\n"
     head += "Content-Length: 30000\r\n\r\n"
 
@@ -210,15 +210,15 @@ async def test_bodies_in_pieces_and_cut_off(hot: Hot) -> None:
     async with asyncio.timeout(PATIENCE_S):
         await reader.read()
     writer.close()
-    await until(lambda: hot.connections <= 1)
-    assert {"pieces", "slow", "late"} <= set(await listed(hot))
-    assert "cut" not in await listed(hot)
-    assert (await hot.proxy.call("GET", "c/late")).body == b"y" * 30_000
+    await until(lambda: fronted.connections <= 1)
+    assert {"pieces", "slow", "late"} <= set(await listed(fronted))
+    assert "cut" not in await listed(fronted)
+    assert (await fronted.proxy.call("GET", "c/late")).body == b"y" * 30_000
 
 
-async def test_like_pythons_whatever_is_said_of_it(hot: Hot, cluster: MemoryCluster) -> None:
+async def test_like_pythons_whatever_is_said_of_it(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """Each request twice, once with a header that makes it Python's: the same answer, and the same is stored."""
-    await write(hot)
+    await write(fronted)
     data = b"x" * 300
     known = {"ETag": hashlib.md5(data).hexdigest()}
     cases: list[tuple[str, dict[str, str], bytes]] = [
@@ -240,11 +240,11 @@ async def test_like_pythons_whatever_is_said_of_it(hot: Hot, cluster: MemoryClus
     for name, headers, body in cases:
         found = []
         for more in ({}, {"X-Trans-Id-Extra": "cold"}):
-            answer = await hot.proxy.call("PUT", f"c/{name}", headers | more, body)
+            answer = await fronted.proxy.call("PUT", f"c/{name}", headers | more, body)
             shown = {k: v for k, v in answer.headers.items() if k not in OF_ONE_ANSWER}
-            read = await hot.proxy.call("GET", f"c/{name}", query="x=cold") if answer.status == 201 else None
+            read = await fronted.proxy.call("GET", f"c/{name}", query="x=cold") if answer.status == 201 else None
             described = read and {k: v for k, v in read.headers.items() if k not in OF_ONE_ANSWER | {"X-Timestamp"}}
-            rows = await listed(hot)
+            rows = await listed(fronted)
             row = {key: value for key, value in rows.get(name, {}).items() if key != "last_modified"}
             found.append(
                 (answer.status, shown, answer.status == 201 or answer.body, described, read and read.body, row)
@@ -252,49 +252,49 @@ async def test_like_pythons_whatever_is_said_of_it(hot: Hot, cluster: MemoryClus
         assert found[0] == found[1], name
 
 
-async def test_a_type_that_nobody_gave(hot: Hot) -> None:
+async def test_a_type_that_nobody_gave(fronted: FrontedProxy) -> None:
     """Names without endings have one and the same; of others Python knows it."""
-    await write(hot)
-    token = hot.proxy.token["X-Auth-Token"]
+    await write(fronted)
+    token = fronted.proxy.token["X-Auth-Token"]
     for name, expected in (("plain", "application/octet-stream"), ("a.txt", "text/plain")):
-        reader, writer = await asyncio.open_connection("127.0.0.1", hot.proxy.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
         head = f"PUT /v1/{ACCOUNT}/c/{name} HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\nContent-Length: 3\r\n\r\n"
         writer.write(head.encode() + b"abc")
         async with asyncio.timeout(PATIENCE_S):
             assert (await reader.readuntil(b"\r\n")).split()[1] == b"201"
         writer.close()
-        assert (await hot.proxy.call("GET", f"c/{name}")).headers["Content-Type"].startswith(expected)
+        assert (await fronted.proxy.call("GET", f"c/{name}")).headers["Content-Type"].startswith(expected)
 
 
-async def test_tokens_revoked_meanwhile(hot: Hot) -> None:
-    await write(hot)
-    headers = {**hot.proxy.token, "X-Subject-Token": hot.proxy.token["X-Auth-Token"]}
-    async with hot.proxy.client.delete("/v3/auth/tokens", headers=headers) as response:
+async def test_tokens_revoked_meanwhile(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    headers = {**fronted.proxy.token, "X-Subject-Token": fronted.proxy.token["X-Auth-Token"]}
+    async with fronted.proxy.client.delete("/v3/auth/tokens", headers=headers) as response:
         assert response.status == 204
-    assert (await hot.proxy.call("PUT", "c/late", TYPE, b"x")).status == 401
+    assert (await fronted.proxy.call("PUT", "c/late", TYPE, b"x")).status == 401
 
 
-async def test_container_servers_are_down(hot: Hot, cluster: MemoryCluster) -> None:
+async def test_container_servers_are_down(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """The row stays pending at all devices, and there alone."""
-    await write(hot)
+    await write(fronted)
     with cluster.databases_down(*cluster.container_devices()):
-        before = hot.answered
-        assert (await hot.proxy.call("PUT", "c/pending", TYPE, b"x")).status == 201
-        await until(lambda: hot.answered > before)
-    assert "pending" not in await listed(hot)
+        before = fronted.answered
+        assert (await fronted.proxy.call("PUT", "c/pending", TYPE, b"x")).status == 201
+        await until(lambda: fronted.answered > before)
+    assert "pending" not in await listed(fronted)
     digest = cluster.key(Path(ACCOUNT, CONTAINER, "pending")).digest
     for device in cluster.primaries(Path(ACCOUNT, CONTAINER, "pending")):
         assert digest in {key.digest for key, _, _ in native(cluster, device).pending_updates(0.0, 1000)}
 
 
-async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCluster) -> None:
+async def test_the_proxy_dies_before_the_row_is_sent(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """Nobody is told that it is stored, the update is pending at all devices, and their shares name every replica."""
-    await write(hot)
-    running = hot.path._running
+    await write(fronted)
+    running = fronted.front._running
     assert running is not None
     running.row_batches.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
     path = Path(ACCOUNT, CONTAINER, "dead")
-    request = asyncio.ensure_future(hot.proxy.call("PUT", "c/dead", TYPE, b"x"))
+    request = asyncio.ensure_future(fronted.proxy.call("PUT", "c/dead", TYPE, b"x"))
     await until(lambda: cluster.holders(path) == {device.host for device in cluster.primaries(path)})
     assert not request.done()
     shares = [
@@ -310,14 +310,16 @@ async def test_the_proxy_dies_before_the_row_is_sent(hot: Hot, cluster: MemoryCl
     assert (await request).status == 201
 
 
-async def test_acknowledged_when_all_have_it(hot: Hot, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acknowledged_when_all_have_it(
+    fronted: FrontedProxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: dict[str, list[tuple[bytes, int]]] = {}
 
     async def acknowledge(device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         told.setdefault(device.address, []).extend((key.digest, timestamp.value) for key, timestamp in written)
 
     monkeypatch.setattr(cluster.transport, "acknowledge", acknowledge)
-    await write(hot, b"acknowledged")
+    await write(fronted, b"acknowledged")
     path = Path(ACCOUNT, CONTAINER, "o")
     info = cluster.info(cluster.primaries(path)[0], path)
     assert info is not None
@@ -325,17 +327,17 @@ async def test_acknowledged_when_all_have_it(hot: Hot, cluster: MemoryCluster, m
     await until(lambda: all(version in told.get(device.address, []) for device in cluster.primaries(path)))
 
 
-async def test_a_device_that_refuses(hot: Hot, cluster: MemoryCluster) -> None:
+async def test_a_device_that_refuses(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """Python's write then finds others, or says why there are none."""
-    await write(hot)
+    await write(fronted)
     device = cluster.primaries(Path(ACCOUNT, CONTAINER, "full"))[1]
-    ahead = hot.proxy.api.clock.next().value + (30 * 100_000 << 14)
+    ahead = fronted.proxy.api.clock.next().value + (30 * 100_000 << 14)
     key = cluster.key(Path(ACCOUNT, CONTAINER, "full"))
     with contextlib.suppress(NotFound):  # Of what it has deleted it says that it was not there.
         native(cluster, device).delete(key, Timestamp(ahead), f"/{ACCOUNT}/{CONTAINER}/full")
-    assert (await hot.proxy.call("PUT", "c/full", TYPE, b"x")).status == 201
-    assert (await hot.proxy.call("GET", "c/full")).body == b"x"
-    assert "full" in await listed(hot)
+    assert (await fronted.proxy.call("PUT", "c/full", TYPE, b"x")).status == 201
+    assert (await fronted.proxy.call("GET", "c/full")).body == b"x"
+    assert "full" in await listed(fronted)
 
 
 @pytest.mark.parametrize(
@@ -350,30 +352,30 @@ async def test_a_device_that_refuses(hot: Hot, cluster: MemoryCluster) -> None:
         "Content-Length: 0x3",
     ],
 )
-async def test_two_readings_of_a_length(hot: Hot, lengths: str) -> None:
+async def test_two_readings_of_a_length(fronted: FrontedProxy, lengths: str) -> None:
     """None of them is the front's: nothing is stored by it, and what stands behind the body is no request of its."""
-    await write(hot)
-    reader, writer = await asyncio.open_connection("127.0.0.1", hot.proxy.port)
-    token = hot.proxy.token["X-Auth-Token"]
+    await write(fronted)
+    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    token = fronted.proxy.token["X-Auth-Token"]
     head = f"PUT /v1/{ACCOUNT}/c/smuggled HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\n{lengths}\r\n\r\n"
     writer.write(head.encode() + b"abc")
     async with asyncio.timeout(PATIENCE_S):
         status = (await reader.readuntil(b"\r\n")).split()[1]
     writer.close()
     assert status in {b"400", b"413", b"422"}
-    assert "smuggled" not in await listed(hot)
+    assert "smuggled" not in await listed(fronted)
 
 
 async def test_a_process_that_ends_lists_what_it_has_stored(cluster: MemoryCluster, tmp_path: Directory) -> None:
-    async with hot_proxy(cluster, tmp_path) as ending:
+    async with fronted_proxy(cluster, tmp_path) as ending:
         await write(ending)
         requests = [
             asyncio.ensure_future(ending.proxy.call("PUT", f"c/last{number}", TYPE, b"x")) for number in range(20)
         ]
-        running = ending.path._running
+        running = ending.front._running
         assert running is not None
         await until(lambda: bool(running.front.storing()) or all(one.done() for one in requests))
-        await ending.path.leave()
+        await ending.front.leave()
         assert not running.front.storing()
         answers = await asyncio.gather(*requests, return_exceptions=True)
         stored = [n for n, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 201]

@@ -13,14 +13,14 @@ from aiohttp.test_utils import TestServer
 from swiftlet_native import ObjectServer, TransportNode, TransportPeer
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.hot_path.hot_path import HotPath, HotSettings
-from swiftlet.main.hot_path import use_hot_path
+from swiftlet.front.proxy_front import FrontSettings, ProxyFront
+from swiftlet.main.front import use_front
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.store.faults import Faults, FaultyStore
 from swiftlet.store.native import AGGREGATE_BELOW, NativeStore, NativeWriter
-from swiftlet.web.front import FRONT_LISTENER
+from swiftlet.web.front_listener import FRONT_LISTENER
 
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
@@ -125,17 +125,17 @@ class FrontServer(TestServer):
 
 
 @asynccontextmanager
-async def hot_server(
+async def front_server(
     app: web.Application, api: SwiftApi, cluster: MemoryCluster, root: Directory, writes: bool = False
-) -> AsyncIterator[tuple[FrontServer, HotPath, NativeDevices]]:
-    """A server, not started, for an application whose reads are hot where they may be, and `writes` if the proxy has
-    the wall clock's time."""
+) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
+    """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
+    proxy has the wall clock's time."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
-    settings = HotSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
-    use_hot_path(app, api, cluster.rings, devices, settings)
+    settings = FrontSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
+    use_front(app, api, cluster.rings, devices, settings)
     try:
-        yield FrontServer(app), cast("HotPath", app[FRONT_LISTENER]), devices
+        yield FrontServer(app), cast("ProxyFront", app[FRONT_LISTENER]), devices
     finally:
         if before is None:
             del _DEVICES[cluster]

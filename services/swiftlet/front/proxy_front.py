@@ -1,4 +1,4 @@
-"""The hot path of one proxy process: grants for what is asked, renewed while they are used, withdrawn with changes.
+"""The front of one proxy process: grants for what is asked, renewed while they are used, withdrawn with changes.
 
 A grant ends as well with the next change of its account, or of a container in it, that any process of the proxy makes:
 the front looks at the counter of such changes (`api.shared_changes`) with each request.
@@ -21,12 +21,12 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.hot_path.access_records import TAKE_S, AccessRecords
-from swiftlet.hot_path.connections import Connection, ConnectionHandover
-from swiftlet.hot_path.deciding import SMALL_BYTES, Deciding, Grant, below_of
-from swiftlet.hot_path.routes import Peers, Routes
-from swiftlet.hot_path.row_batches import RowBatches
-from swiftlet.hot_path.withdrawing import withdrawal
+from swiftlet.front.access_records import TAKE_S, AccessRecords
+from swiftlet.front.connections import Connection, ConnectionHandover
+from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
+from swiftlet.front.routes import Peers, Routes
+from swiftlet.front.row_batches import RowBatches
+from swiftlet.front.withdrawing import withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
@@ -60,19 +60,19 @@ _PLAIN = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class HotSettings:
+class FrontSettings:
     """How the front treats connections; seconds."""
 
     hash_path: HashPath
     client_timeout_s: float
     answer_timeout_s: float
     writes: bool = True
-    """Whether PUTs are hot, too."""
+    """Whether it answers PUTs, too."""
     store_timeout_s: float = 1.5
     """How long the front waits until all devices have stored an object, before Python does it its own way."""
 
 
-class HotStatus(TypedDict):
+class FrontStatus(TypedDict):
     """What a status report says."""
 
     state: str
@@ -85,10 +85,12 @@ class HotStatus(TypedDict):
     """Connections, to be let in to aiohttp."""
 
 
-class HotPath:
-    """Implements `swiftlet.web.front.FrontListener`, and is what an application tells of its answers."""
+class ProxyFront:
+    """Implements `swiftlet.web.front_listener.FrontListener`, and is what an application tells of its answers."""
 
-    def __init__(self, app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: HotSettings) -> None:
+    def __init__(
+        self, app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: FrontSettings
+    ) -> None:
         """For the API of `app`; nothing begins before `open`."""
         self._app = app
         self._api = api
@@ -114,7 +116,7 @@ class HotPath:
         records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
         self._running = _Running(front, routes, ConnectionHandover(front, self), records, row_batches)
         self._running.connections.open(server, sockets)
-        self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.hot_put is false"
+        self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.front_put is false"
 
     def _front(self, keepalive_s: float) -> Front:
         settings, hash_path = self._settings, self._settings.hash_path
@@ -148,14 +150,14 @@ class HotPath:
             await running.connections.close(patience_s)
             running.access_records.take()
 
-    def status(self) -> HotStatus:
-        """The status report's `hot_path`."""
+    def status(self) -> FrontStatus:
+        """The status report's `front`."""
         running = self._running
         if running is None:
-            return HotStatus(state=self._state, connections=0, answered=0, waiting=0)
+            return FrontStatus(state=self._state, connections=0, answered=0, waiting=0)
         running.access_records.take()
         front, answered = running.front, running.access_records.total
-        return HotStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
+        return FrontStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
 
     def withdraw(self, account: str | None) -> None:
         """End all grants in an account, or all, and let no decision count that is under way."""

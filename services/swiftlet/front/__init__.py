@@ -2,6 +2,6 @@
 
 `deciding` says who may read where for a moment; `withdrawing` which requests end that; `routes` where objects are;
 `connections` moves them between the native front and aiohttp; `access_records` writes down what the front has
-answered. `row_batches` has rows listed of what the front has stored, many at a time. `hot_path` joins them. Nothing
-here runs per hot request. See docs/design/2026-11-21-hot-path.md.
+answered. `row_batches` has rows listed of what the front has stored, many at a time. `proxy_front` joins them. Nothing
+here runs for a request that the front answers. See docs/design/2026-11-21-front.md.
 """

@@ -18,12 +18,12 @@ from e2e.standalone.wire import Client
 
 WRITERS = 8
 WITHIN_S = 90.0
-HOT = {"SWIFTLET_PROXY__HOT_PATH": "true", "SWIFTLET_PROXY__HOT_PUT": "true"}
+FRONT = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path / "store", "--object-transport", "native", "--workers", "1", settings=HOT)
+    running = start_cluster(tmp_path / "store", "--object-transport", "native", "--workers", "1", settings=FRONT)
     yield running
     running.stop()
 
@@ -32,10 +32,10 @@ def body_of(name: str) -> bytes:
     return hashlib.sha256(name.encode()).digest() * (1 + len(name) * 20)
 
 
-def answered_hot(cluster: Cluster) -> int:
+def answered_by_front(cluster: Cluster) -> int:
     with urllib.request.urlopen(f"{cluster.management_url('proxy')}/statusz", timeout=30) as answer:
         found = json.loads(answer.read())
-    return int(found["hot_path"]["answered"])
+    return int(found["front"]["answered"])
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -96,9 +96,9 @@ def check(cluster: Cluster, container: str, created: list[str]) -> None:
     until(lambda: not missing(), f"all of {len(created)} listed")
 
 
-def test_many_are_hot_and_listed_at_once(cluster: Cluster) -> None:
+def test_many_are_answered_by_the_front_and_listed_at_once(cluster: Cluster) -> None:
     writing = Writing(cluster, "many")
-    until(lambda: answered_hot(cluster) > 100, "hot PUTs")
+    until(lambda: answered_by_front(cluster) > 100, "PUTs through the front")
     writing.stop()
     assert not writing.others
     client = Client(cluster.endpoint, cluster.user, cluster.key)
@@ -112,7 +112,7 @@ def test_many_are_hot_and_listed_at_once(cluster: Cluster) -> None:
 def test_the_proxy_is_killed(cluster: Cluster) -> None:
     """Between stored and listed, in the middle of bodies, before answers: nothing that was acknowledged is lost."""
     writing = Writing(cluster, "killed")
-    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
     cluster.kill("proxy")
     cluster.start("proxy")
     until(lambda: 0 in writing.others, "somebody noticed")
@@ -123,7 +123,7 @@ def test_the_proxy_is_killed(cluster: Cluster) -> None:
 def test_container_servers_are_killed(cluster: Cluster) -> None:
     """PUTs are answered all the same; their rows come from the devices once the servers are back."""
     writing = Writing(cluster, "rows")
-    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
     servers = [name for name in cluster.services if name.startswith("container-")]
     for name in servers:
         cluster.kill(name)
@@ -137,7 +137,7 @@ def test_container_servers_are_killed(cluster: Cluster) -> None:
 
 def test_an_object_server_is_killed(cluster: Cluster) -> None:
     writing = Writing(cluster, "devices")
-    until(lambda: answered_hot(cluster) > 50, "hot PUTs")
+    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
     cluster.kill("object-1")
     before = len(writing.created)
     until(lambda: len(writing.created) > before + 50, "PUTs without one server")

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from swiftlet.hot_path import row_batches
-from swiftlet.hot_path.row_batches import RowBatches
-from swiftlet.hot_path.tests.conftest import until
+from swiftlet.front import row_batches
+from swiftlet.front.row_batches import RowBatches
+from swiftlet.front.tests.conftest import until
 from swiftlet.placement.rows import StoredRows
 
 Parts = tuple[list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]]]

@@ -116,7 +116,7 @@ class Deciding:
                 await api.accounts.metadata(path.account, self._renewed_s)
                 age_s = max(age_s, api.accounts.age_s(path.account))
             valid_s = min(valid_s, FRESH_S - age_s)
-        # Requests with a Referer are not hot.
+        # The front answers no requests with a Referer.
         await TokenAccess(api.containers, api.accounts, identity, None).require("GET", any_object)
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
         if has_versions(container) or visited or valid_s <= 0:

@@ -20,14 +20,14 @@ from typing import Any, Protocol
 from aiohttp import web
 from swiftlet_native import Front
 
-from swiftlet.hot_path.pacing import Pace, Place
+from swiftlet.front.pacing import Pace, Place
 from swiftlet.web.logs import get_logger
 from swiftlet.web.raw_heads import RawHandler
 
 _MAX_BOUNCES = 8
 """As often in a row a connection may come back unanswered and be given back at once."""
 _COLD_S = 1.0
-"""After that many seconds here one that came back more often is tried again: what kept it cold may be over."""
+"""After that many seconds here one that came back more often is tried again: what kept it here may be over."""
 _SOON = 32
 """Turns of the event loop within which a connection whose answer has left is ready for the next request."""
 _LOOK_S = 0.01
@@ -36,7 +36,7 @@ _LEAVE_S = 1.0
 _MAX_WHOLE = 72 * 1024
 """Bytes of a request that may be the front's."""
 
-_log = get_logger("hot path")
+_log = get_logger("front")
 
 
 class Watcher(Protocol):

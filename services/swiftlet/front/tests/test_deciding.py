@@ -9,8 +9,8 @@ import pytest
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Identity, Role
-from swiftlet.hot_path.deciding import VALID_S, Deciding, Grant
-from swiftlet.hot_path.withdrawing import Withdrawal, withdrawal
+from swiftlet.front.deciding import VALID_S, Deciding, Grant
+from swiftlet.front.withdrawing import Withdrawal, withdrawal
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection
@@ -44,7 +44,7 @@ async def test_by_the_containers_acl(proxy: Proxy) -> None:
     deciding, sue = Deciding(proxy.api), token(proxy, "other:sue")
     await proxy.call("POST", "c", {"X-Container-Read": "other:sue,.r:example.org"})
     assert await deciding.decide(sue, PREFIX) is not None
-    assert await deciding.decide("", PREFIX) is None, "no Referer is hot"
+    assert await deciding.decide("", PREFIX) is None, "the front answers none with a Referer"
     await proxy.call("POST", "c", {"X-Container-Read": ".r:*"})
     assert await deciding.decide("", PREFIX) is not None
     await proxy.call("POST", "c", {"X-Container-Meta-Web-Index": "index.html"})
