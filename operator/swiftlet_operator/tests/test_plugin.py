@@ -199,6 +199,27 @@ def test_status_shows_conditions_workloads_rings_users_and_the_tree(
     assert "store-disks-0/d0  [####......]  40% of 1000 B  in sync" in shown
 
 
+def test_the_readme_shows_what_status_prints(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, name in (("StorageUser", "anna"), ("StoragePolicy", "gold")):
+        fake.find(kind, name).setdefault("status", {})["conditions"] = [condition("Ready", "True", "Accepted")]
+    for index, free in enumerate((1_090_000_000_000, 1_110_000_000_000, 1_100_000_000_000)):
+        device = {
+            "capacityBytes": 2_000_000_000_000,
+            "freeBytes": free,
+            "state": "serving",
+            "reason": None,
+            "outbox": 0,
+        }
+        fake.report(f"store-disks-{index}", 6200, {"devices": {"d0": device}})
+    assert main(["status", "store", "--namespace", "data"]) == 0
+
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines())
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    shown = re.search(r"kubectl swiftlet status store --namespace data\n```\n\n```text\n(.*?)\n```", readme, re.DOTALL)
+    assert shown is not None
+    assert shown[1] == printed
+
+
 def test_rings_shows_shares_and_states(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake.synced(1, behind=7, misplaced=2)
     fake.report("store-disks-2", 6400, None)
