@@ -1,7 +1,7 @@
 """Which clusters are due: each key once, one worker at a time per key, failures later and later.
 
 A key that is added while it is being worked on is due again afterwards, so that no change is missed. Several events
-within `settle_s` make one reconcile.
+within `debounce_s` make one reconcile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swiftlet_operator.metrics import RECONCILE_SECONDS
 from swiftlet_operator.problems import KubeError, NotLeader
 from swiftlet_operator.reconcile import Key
 
-SETTLE_S = 0.3
+DEBOUNCE_S = 0.3
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 120.0
 
@@ -35,12 +35,12 @@ class WorkQueue:
     """Runs `work` for keys that are due; it returns when to come again, None for not without a reason."""
 
     def __init__(
-        self, work: Callable[[Key], Awaitable[float | None]], *, workers: int = 4, settle_s: float = SETTLE_S
+        self, work: Callable[[Key], Awaitable[float | None]], *, workers: int = 4, debounce_s: float = DEBOUNCE_S
     ) -> None:
         """At most `workers` keys at a time."""
         self._work = work
         self._slots = asyncio.Semaphore(workers)
-        self._settle_s = settle_s
+        self._debounce_s = debounce_s
         self._entries: dict[Key, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.done = 0
@@ -48,7 +48,7 @@ class WorkQueue:
 
     def add(self, key: Key, delay_s: float | None = None) -> None:
         """Work on `key` after `delay_s`, or sooner if it is due sooner already."""
-        due = asyncio.get_running_loop().time() + (self._settle_s if delay_s is None else delay_s)
+        due = asyncio.get_running_loop().time() + (self._debounce_s if delay_s is None else delay_s)
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(due)

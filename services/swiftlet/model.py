@@ -387,7 +387,7 @@ class Excess:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Confirmation:
     """What a database replica knows of a finished write: whether it lists it, and whether the account was told."""
 
     listed: bool

@@ -22,6 +22,7 @@ from swiftlet.model import (
     AccountInfo,
     Bounds,
     Claim,
+    Confirmation,
     ContainerInfo,
     ContainerRow,
     DatabaseName,
@@ -35,7 +36,6 @@ from swiftlet.model import (
     PostRecord,
     PutFooter,
     PutRecord,
-    Settled,
     Subdir,
 )
 from swiftlet.ring.model import Device
@@ -448,9 +448,9 @@ class ListingTransport(Protocol):
         """Hold a claim on an account or container for `life_s`, or change it; why not if it does not fit. NotFound."""
         ...
 
-    async def settle_claim(
+    async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
-    ) -> Settled:
+    ) -> Confirmation:
         """A write is done: its claim ends with its row. `report`: the account is told of a container's totals first."""
         ...
 

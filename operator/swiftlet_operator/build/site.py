@@ -1,4 +1,4 @@
-"""What manifests are made from: the cluster's spec with everything settled that is not in it."""
+"""What manifests are made from: the cluster's spec with a value for everything that is not in it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Left:
     """What may be left of a policy. It is `empty` when nothing is, and that is proved.
 
     `silent`: pods and rings that don't say. `copies`: databases of its containers on all devices. `holding`: devices
-    with objects, or with tombstones. `settling`: nobody has found anything, but not everybody has looked twice.
+    with objects, or with tombstones. `unproved`: nobody has found anything, but not everybody has looked twice.
     """
 
     containers: int = 0
@@ -45,13 +45,13 @@ class Left:
     copies: int = 0
     holding: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
-    settling: bool = False
+    unproved: bool = False
     is_default: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether it is proved that nothing is left."""
-        return not (self.copies or self.holding or self.silent or self.settling or self.is_default)
+        return not (self.copies or self.holding or self.silent or self.unproved or self.is_default)
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ def left(world: World, policy: Policy) -> Left:
         copies=copies,
         holding=tuple(sorted(holding)),
         silent=tuple(dict.fromkeys(silent)),
-        settling=not proved,
+        unproved=not proved,
     )
 
 
@@ -190,7 +190,7 @@ def in_use(world: World, policy: Policy) -> Fact:
             "forgotten a week after the deletion (cluster.reclaim_age_s)"
         )
         return Fact("InUse", "True", "ObjectsLeft", message)
-    if found.settling:
+    if found.unproved:
         message = "nothing of it has been found; that is proved when all pods have looked once more"
         return Fact("InUse", "Unknown", "NotProved", message)
     return Fact("InUse", "False", "Empty", "nothing is left of it, and it can be deleted")

@@ -48,7 +48,7 @@ class Logins:
     heard: bool
 
     @property
-    def settled(self) -> bool:
+    def complete(self) -> bool:
         """Whether all proxies use the file."""
         return self.heard and not self.late
 
@@ -114,7 +114,7 @@ def _login(world: World, user: Resource[StorageUserSpec], logins: Logins) -> tup
     if not logins.heard:
         which = f"none of the {logins.asked} proxies that are ready" if logins.asked else "no proxy is ready, so none"
         return Fact("Ready", "Unknown", SILENT, f"{which} says which users it knows"), _kept(before, line)
-    if logins.settled or line == before:
+    if logins.complete or line == before:
         return Fact("Ready", "True", "Accepted", "all proxies take its login"), _changed(before, line)
     message = f"{named(logins.late)} does not say yet that it takes the login; that takes a minute or two"
     return Fact("Ready", "False", NOT_SERVED, message), _changed(before, "")

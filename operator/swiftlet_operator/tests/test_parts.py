@@ -173,7 +173,7 @@ async def test_many_events_make_one_reconcile_and_none_is_missed() -> None:
         await go.wait()
         return None
 
-    queue = WorkQueue(work, settle_s=0)
+    queue = WorkQueue(work, debounce_s=0)
     for _ in range(10):
         queue.add(KEY)
     await started.wait()
@@ -195,7 +195,7 @@ async def test_a_failing_cluster_does_not_stop_the_others() -> None:
             raise ValueError("a bug")
         return None
 
-    queue = WorkQueue(work, workers=1, settle_s=0)
+    queue = WorkQueue(work, workers=1, debounce_s=0)
     queue.add(Key("data", "bad"))
     queue.add(Key("data", "good"))
     async with asyncio.timeout(5):

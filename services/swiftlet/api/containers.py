@@ -16,7 +16,7 @@ from swiftlet.api.metadata import CONTAINER_META, CONTAINER_SYSMETA, bounds_of, 
 from swiftlet.api.privileged import container_acls, sync_key, unprivileged
 from swiftlet.api.quota_checks import room_for_container
 from swiftlet.api.quota_headers import check_container_quota
-from swiftlet.api.versioning import bytes_of_versions, delete_versions_container, mode_changes, settle
+from swiftlet.api.versioning import await_agreement, bytes_of_versions, delete_versions_container, mode_changes
 from swiftlet.model import ContainerInfo, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
 
@@ -115,7 +115,7 @@ async def put(call: Call) -> web.Response:
     finally:
         # Also of a change that too few replicas took: some have it.
         call.api.containers.forget(call.path.account, call.container)
-    await settle(call, {} if created else changes)
+    await await_agreement(call, {} if created else changes)
     return web.Response(status=201) if created else accepted()
 
 
@@ -130,7 +130,7 @@ async def post(call: Call) -> web.Response:
         await call.api.listings.post_container(call.path.account, call.container, timestamp, items, bounds)
     finally:
         call.api.containers.forget(call.path.account, call.container)
-    await settle(call, changes)
+    await await_agreement(call, changes)
     return web.Response(status=204)
 
 

@@ -178,17 +178,17 @@ class Hold:
         elif self._at is None:
             await self._give_back(self._parts)
         else:
-            await self._settle(self._at)
+            await self._confirm(self._at)
 
-    async def _settle(self, at: Timestamp) -> None:
+    async def _confirm(self, at: Timestamp) -> None:
         claims, scopes = self._api.listings.claims, {part.scope: part.name for part in self._parts}
         if "containers" in scopes:
-            await claims.settle(scopes["containers"], self._id, self._row, at)
+            await claims.confirm(scopes["containers"], self._id, self._row, at)
         if self._container is None or not scopes:
             return
-        told = await claims.settle(self._container, self._id, self._row, at, report="account" in scopes)
+        told = await claims.confirm(self._container, self._id, self._row, at, report="account" in scopes)
         if "account" in scopes and not (told and await self._counted(scopes["account"])):
-            later = asyncio.create_task(self._settle_later(scopes["account"], self._container, at))
+            later = asyncio.create_task(self._confirm_later(scopes["account"], self._container, at))
             _later.add(later)
             later.add_done_callback(_later.discard)
 
@@ -197,11 +197,11 @@ class Hold:
         await self._api.listings.claims.cancel(account, self._id)
         return True
 
-    async def _settle_later(self, account: DatabaseName, container: DatabaseName, at: Timestamp) -> None:
+    async def _confirm_later(self, account: DatabaseName, container: DatabaseName, at: Timestamp) -> None:
         """A row is still on its way to one of the container's replicas, or a report to the account."""
         for pause_s in _PAUSES_S:
             await asyncio.sleep(pause_s)
-            if await self._api.listings.claims.settle(container, self._id, self._row, at, report=True):
+            if await self._api.listings.claims.confirm(container, self._id, self._row, at, report=True):
                 await self._counted(account)
                 return
 

@@ -141,7 +141,7 @@ def _check_location(name: str, value: str) -> None:
         raise ApiError(412, f"{name}: a container name has at most {MAX_CONTAINER_NAME} bytes")
 
 
-async def settle(call: Call, changes: Mapping[str, str]) -> None:
+async def await_agreement(call: Call, changes: Mapping[str, str]) -> None:
     """Let the time pass after which no process writes in the old mode."""
     if changes:
         await asyncio.sleep(call.api.options.versioning.agreement_s)

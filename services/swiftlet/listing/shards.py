@@ -76,7 +76,7 @@ class Shard:
         return self.upper == self.end
 
     @property
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether it serves exactly what it will."""
         return self.moved and self.start == self.point
 
@@ -179,7 +179,7 @@ def add_points(database: ContainerDb, timestamp: Timestamp, points: Sequence[str
         database.add_items(MetadataItem(database.point_item(point), timestamp, "1") for point in new)
         if own:
             remember(database)
-            settle_empty(database)
+            skip_empty_moves(database)
     return len(new)
 
 
@@ -211,10 +211,10 @@ def merge_state(database: ContainerDb, state: DatabaseState, forgotten: Timestam
     database.merge_state(state, forgotten)
     if own:
         remember(database)
-        settle_empty(database)
+        skip_empty_moves(database)
 
 
-def settle_empty(database: ContainerDb) -> None:
+def skip_empty_moves(database: ContainerDb) -> None:
     """A replica that has no rows above the first point has nothing to move: others have, and will have moved it."""
     points = database.points()
     if points and layout(database).shards[0].upper is None and not tail(database, points[0], None, 1):
@@ -256,7 +256,7 @@ def add_totals(database: ContainerDb, point: str, objects: int, size: int) -> No
 def note(database: ContainerDb, point: str, change: RowsChange) -> None:
     """What a shard answered to an update: all that it holds once it holds nothing else, else what has changed."""
     shard = layout(database).of(point)
-    if shard.settled:
+    if shard.is_final:
         _open(database)
         _keep(database, replace(shard, totals=Totals(objects=change.objects, bytes=change.bytes)))
         database.undo_lost_deletion()

@@ -76,7 +76,7 @@ def pace(settings: ReplicatorSettings) -> AuditSettings:
     section = settings.replicator
     return AuditSettings(
         rows_per_s=section.listing_audit_rows_per_s,
-        settle_s=section.listing_audit_settle_s,
+        min_age_s=section.listing_audit_min_age_s,
         share=section.listing_audit_share,
     )
 

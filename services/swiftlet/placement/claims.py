@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import structlog
 
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
-from swiftlet.model import Bounds, Claim, DatabaseName, Excess, Settled
+from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
 from swiftlet.placement.fanout import NODE_TROUBLE
@@ -46,14 +46,14 @@ class ClusterClaims:
         transport: ListingTransport,
         hash_path: HashPath,
         health: NodeHealth,
-        settle_wait_s: float = 5.0,
+        confirm_wait_s: float = 5.0,
     ) -> None:
-        """`settle_wait_s` bounds how long a finished write waits for its claim to end."""
+        """`confirm_wait_s` bounds how long a finished write waits for its claim to end."""
         self._rings = rings
         self._transport = transport
         self._hash_path = hash_path
         self._health = health
-        self._settle_wait_s = settle_wait_s
+        self._confirm_wait_s = confirm_wait_s
         self._late: set[asyncio.Task[Any]] = set()
 
     async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int) -> Excess | None:
@@ -86,14 +86,14 @@ class ClusterClaims:
         reasons = "; ".join(str(answer) for answer in answers.values() if isinstance(answer, SwiftletError))
         raise Unavailable(f"{name}: too few replicas know what it holds, as its quota needs ({reasons})")
 
-    async def settle(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
+    async def confirm(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
         """A write is done; whether all replicas that answered, a quorum at least, list it (and told the account)."""
         partition, primaries = self._primaries(name)
 
-        async def settle(device: Device) -> Settled:
-            return await self._transport.settle_claim(device, partition, name, claim_id, row, at, report)
+        async def confirm(device: Device) -> Confirmation:
+            return await self._transport.confirm_claim(device, partition, name, claim_id, row, at, report)
 
-        answers = await self._each(primaries, settle)
+        answers = await self._each(primaries, confirm)
         fine = [answer for answer in answers if answer.listed and (answer.reported or not report)]
         return len(fine) == len(answers) >= write_quorum(len(primaries))
 
@@ -130,7 +130,7 @@ class ClusterClaims:
 
         async def one(device: Device) -> T | None:
             try:
-                async with asyncio.timeout(self._settle_wait_s + _LATE_S):
+                async with asyncio.timeout(self._confirm_wait_s + _LATE_S):
                     return await call(device)
             except (SwiftletError, TimeoutError) as error:
                 _log.info("a claim could not be ended; its time will", device=device.name, error=str(error))
@@ -140,7 +140,7 @@ class ClusterClaims:
             return []
         asked = [asyncio.create_task(one(device)) for device in devices]
         try:
-            await asyncio.wait(asked, timeout=self._settle_wait_s)
+            await asyncio.wait(asked, timeout=self._confirm_wait_s)
         finally:
             self._leave([task for task in asked if not task.done()])
         return [answer for task in asked if task.done() and (answer := task.result()) is not None]

@@ -79,7 +79,7 @@ class Assignment:
         for row in rows:
             held.update(row)
         exact = [sum(plan.target[leaf] * plan.partitions for plan in plans) for leaf in topology.leaf]
-        self.needs = _settle(
+        self.needs = _without_rounding(
             [quota - held[i] for i, quota in enumerate(quotas)], [held[i] - e for i, e in enumerate(exact)]
         )
         self._scale = [1.0 / quota if quota else 1.0 for quota in quotas]
@@ -360,7 +360,7 @@ class Assignment:
         items.sort(key=lambda _: random())
 
 
-def _settle(needs: list[int], deviations: list[float]) -> list[int]:
+def _without_rounding(needs: list[int], deviations: list[float]) -> list[int]:
     """Forget needs that come from rounding alone: nothing moves between devices less than one off their targets."""
     over = [i for i, need in enumerate(needs) if need == -1 and deviations[i] < 1]
     under = [i for i, need in enumerate(needs) if need == 1 and deviations[i] > -1]

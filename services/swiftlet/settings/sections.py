@@ -676,7 +676,7 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         description="The largest share of its time for which the listing audit works or waits for answers, so that "
         "it slows down when servers are busy; 1 for no limit.",
     )
-    listing_audit_settle_s: float = Field(
+    listing_audit_min_age_s: float = Field(
         default=60.0,
         ge=0.0,
         description="Seconds for which the listing audit skips new writes, whose row may still be on its way. If "

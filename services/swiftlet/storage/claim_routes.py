@@ -51,9 +51,9 @@ class ClaimRoutes:
         """`answers` to `claims`, each with `excess`: null, or why the claim is refused."""
         return await _many(self._take, request, fields)
 
-    async def settle_claims(self, request: web.Request, fields: Answer) -> Answer:
+    async def confirm_claims(self, request: web.Request, fields: Answer) -> Answer:
         """`answers` to `claims`, each with `listed` and `reported`."""
-        return await _many(self._settle, request, fields)
+        return await _many(self._confirm, request, fields)
 
     async def cancel_claims(self, request: web.Request, fields: Answer) -> Answer:
         """`answers` to `claims`, each empty."""
@@ -64,11 +64,11 @@ class ClaimRoutes:
         excess = await self._of(request).take(*_place(request), claim, bounds, life_s)
         return claims_wire.excess_to_wire(excess)
 
-    async def _settle(self, request: web.Request, fields: Answer) -> Answer:
+    async def _confirm(self, request: web.Request, fields: Answer) -> Answer:
         row = checked_name(fields.get("row"), "the row's name")
         id, stamp, report = claims_wire.claim_id(fields), timestamp(fields, "timestamp"), flag(fields, "report")
         partition, name = _place(request)
-        return asdict(await self._of(request).settle(partition, name, id, row, stamp, report))
+        return asdict(await self._of(request).confirm(partition, name, id, row, stamp, report))
 
     async def _cancel(self, request: web.Request, fields: Answer) -> Answer:
         await self._of(request).cancel(*_place(request), claims_wire.claim_id(fields))

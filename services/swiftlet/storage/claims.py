@@ -2,8 +2,8 @@
 
 A limit holds exactly only if somebody knows all writes that are under way. Each replica of a database does so for
 itself: a claim is granted if the rows that the replica holds and the claims that it granted leave room for it, in one
-step. A claim ends when its write has failed (`cancel`), when its row is here (`settle`), or when its time is up.
-A settled claim whose row is still on its way counts until the row has come. Whoever waits for a database while it is
+step. A claim ends when its write has failed (`cancel`), when its row is here (`confirm`), or when its time is up.
+A confirmed claim whose row is still on its way counts until the row has come. Whoever waits for a database while it is
 looked at is served by the next look, all together and in the order in which they came. Claims never touch the disk:
 the replicas are each other's copies, and a proxy repeats the claims of long uploads.
 
@@ -30,13 +30,13 @@ from swiftlet.model import (
     Amounts,
     Bounds,
     Claim,
+    Confirmation,
     ContainerRow,
     DatabaseId,
     DatabaseKind,
     DatabaseName,
     Excess,
     ObjectRow,
-    Settled,
 )
 from swiftlet.quota.weigh import excess_of, total
 from swiftlet.timestamp import Timestamp
@@ -84,7 +84,7 @@ class _Take:
 
 
 @dataclass(slots=True)
-class _Settle:
+class _Confirm:
     """A write that is done: is its row here, and does the account know the totals?"""
 
     id: str
@@ -100,7 +100,7 @@ class _Cancel:
     answer: asyncio.Future[None]
 
 
-_Wish = _Take | _Settle | _Cancel
+_Wish = _Take | _Confirm | _Cancel
 
 
 @dataclass(slots=True)
@@ -175,23 +175,23 @@ class Claims:
         self._queue(self._store.id_of(partition, name), _Take(name, claim, bounds, life_s, answer))
         return await answer
 
-    async def settle(
+    async def confirm(
         self, partition: int, name: DatabaseName, claim_id: str, row: str, timestamp: Timestamp, report: bool
-    ) -> Settled:
+    ) -> Confirmation:
         """A write is done: its claim ends as soon as the row with this timestamp or a newer one is here.
 
         With `report` the account is told of the container's totals first, as far as that works in time.
         """
         id = self._store.id_of(partition, name)
         answer: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
-        self._queue(id, _Settle(claim_id, (row, timestamp), answer))
+        self._queue(id, _Confirm(claim_id, (row, timestamp), answer))
         listed, told = await answer
         if not report or not listed:
-            return Settled(listed, False)
+            return Confirmation(listed, False)
         if told or self._report is None:
-            return Settled(listed, told)
+            return Confirmation(listed, told)
         # What was listed since may be unreported again; that is for those whose rows they are.
-        return Settled(listed, await self._report_once(id, self._report))
+        return Confirmation(listed, await self._report_once(id, self._report))
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
         """A write came to nothing, or is counted elsewhere."""
@@ -252,7 +252,7 @@ class Claims:
             book.drop(key)
         seen = _Seen(Amounts())
         if any(not isinstance(wish, _Cancel) for wish in batch):
-            seen = await self._look(id, book.rows() | {wish.row for wish in batch if isinstance(wish, _Settle)})
+            seen = await self._look(id, book.rows() | {wish.row for wish in batch if isinstance(wish, _Confirm)})
         for key in [key for key, held in book.held.items() if held.row in seen.here]:
             book.drop(key)
         for wish in batch:

@@ -19,6 +19,7 @@ from swiftlet.model import (
     AccountInfo,
     Bounds,
     Claim,
+    Confirmation,
     ContainerInfo,
     ContainerRow,
     DatabaseId,
@@ -31,7 +32,6 @@ from swiftlet.model import (
     MetadataBounds,
     ObjectRow,
     RowPage,
-    Settled,
     Subdir,
 )
 from swiftlet.peers import PageForm
@@ -109,12 +109,12 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         claims = self.claims.get(device.name)
         return await self._ask(device, lambda _: _there(claims).take(partition, name, claim, bounds, life_s))
 
-    async def settle_claim(
+    async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
-    ) -> Settled:
-        """See `ListingTransport.settle_claim`."""
+    ) -> Confirmation:
+        """See `ListingTransport.confirm_claim`."""
         claims = self.claims.get(device.name)
-        return await self._ask(device, lambda _: _there(claims).settle(partition, name, claim_id, row, at, report))
+        return await self._ask(device, lambda _: _there(claims).confirm(partition, name, claim_id, row, at, report))
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
         """See `ListingTransport.cancel_claim`."""

@@ -167,21 +167,21 @@ class ShardMover:
             look = looks.get(source.point)
             if source.point and (self._replicas.index(id) is None or not (look and look.beyond)):
                 continue
-            if source.upper is None or not source.settled:
+            if source.upper is None or not source.is_final:
                 continue
             if not await self._tail(id, name, source.point, source.upper, None, 1):
                 continue
             for owner in found.shards:
                 if owner.serves and (owner.upper is None or owner.upper > source.upper):
                     try:
-                        swept += await self._resettle(id, name, source, owner)
+                        swept += await self._move_home(id, name, source, owner)
                     except SwiftletError as error:
                         errors.append(error)
         if errors:
             raise errors[0]
         return swept
 
-    async def _resettle(self, id: DatabaseId, name: DatabaseName, source: Shard, owner: Shard) -> int:
+    async def _move_home(self, id: DatabaseId, name: DatabaseName, source: Shard, owner: Shard) -> int:
         """Rows that `owner` serves from where they lie to it; how many."""
         assert source.upper is not None
         assert owner.start is not None

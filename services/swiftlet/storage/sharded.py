@@ -363,7 +363,7 @@ class ShardedReplicas:
             look = looks.get(shard.point)
             if shard.serves and look is None:
                 raise NodeBusy(f"{name}: what a part of it holds can't be told here")
-            if look is not None and look.objects and not shard.settled:
+            if look is not None and look.objects and not shard.is_final:
                 raise NotEmpty(f"{name} is being split and is not empty")
         await self.store.delete_container(partition, account, container, timestamp)
 
@@ -383,7 +383,7 @@ class ShardedReplicas:
                 if look is None:
                     continue
                 change = RowsChange(look.objects, look.bytes, 0, 0)
-                if (change.objects, change.bytes) != (shard.totals.objects, shard.totals.bytes) and shard.settled:
+                if (change.objects, change.bytes) != (shard.totals.objects, shard.totals.bytes) and shard.is_final:
                     await self.store.write(id, lambda db, p=shard.point, c=change: shards.note(db, p, c), grows=False)
         return looks, errors
 

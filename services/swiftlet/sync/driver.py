@@ -49,9 +49,9 @@ from swiftlet.sync.session.effects import (
     ReadRoots,
     ReadSuffixes,
     ReadSuffixesOf,
+    Repaired,
+    RepairedMany,
     Session,
-    Settled,
-    SettledMany,
     expect,
 )
 from swiftlet.sync.session.messages import (
@@ -145,11 +145,11 @@ class Driver:
                 return await self._drop(own, partition, entries)
             case Proved(_, partitions):
                 result.proved.update(partitions)
-            case Settled(_, partition):
-                result.settled[partition] = effect
-            case SettledMany(_, partitions, left):
-                result.settled.update(dict.fromkeys(partitions))
-                result.settled.update(left)
+            case Repaired(_, partition):
+                result.repaired[partition] = effect
+            case RepairedMany(_, partitions, left):
+                result.repaired.update(dict.fromkeys(partitions))
+                result.repaired.update(left)
             case HandoffReturned():
                 result.returned = effect
             case _:

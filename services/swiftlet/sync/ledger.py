@@ -39,7 +39,7 @@ class _Peer:
     """To be compared once more, when all peers were: what came from another one lacks there."""
     waiting_again: set[int] = field(default_factory=set)
     equal: set[int] = field(default_factory=set)
-    settled: set[int] = field(default_factory=set)
+    repaired: set[int] = field(default_factory=set)
     """Differed, and nothing is left to do."""
     other: dict[int, Found] = field(default_factory=dict)
     again: set[int] = field(default_factory=set)
@@ -47,13 +47,13 @@ class _Peer:
 
     def found(self, partition: int) -> Found:
         """What the last comparison came to."""
-        known = partition in self.equal or partition in self.settled
+        known = partition in self.equal or partition in self.repaired
         return ALL_DONE if known else self.other.get(partition, NOT_DONE)
 
     def forget(self, partitions: Collection[int]) -> None:
         """They have been compared anew."""
         self.equal.difference_update(partitions)
-        self.settled.difference_update(partitions)
+        self.repaired.difference_update(partitions)
         for partition in self.other.keys() & partitions:
             del self.other[partition]
 
@@ -127,16 +127,16 @@ class PartitionLedger:
         peer: int,
         *,
         equal: Collection[int] = (),
-        settled: Collection[int] = (),
+        repaired: Collection[int] = (),
         other: dict[int, Found] | None = None,
     ) -> None:
         """What a comparison with a peer came to: equality, nothing left to do, or something else."""
         known, other = self._peer(peer), other or {}
-        for partitions in (equal, settled, other.keys()):
+        for partitions in (equal, repaired, other.keys()):
             self._take(known, partitions)
             known.forget(partitions)
         known.equal.update(equal)
-        known.settled.update(settled)
+        known.repaired.update(repaired)
         known.other.update(other)
 
     def compare_again(self, source: int, partitions: set[int]) -> None:
@@ -152,7 +152,7 @@ class PartitionLedger:
                 continue
             fresh = partitions - known.again
             equal = fresh & known.equal
-            others = fresh & known.settled
+            others = fresh & known.repaired
             others.update(p for p in fresh & known.other.keys() if known.other[p].done)
             known.differing_again |= equal
             known.waiting_again |= others
@@ -176,7 +176,7 @@ class PartitionLedger:
         found = set(partitions)
         for peer, shared in self.own.places.by_peer.items():
             known = self._peer(peer)
-            found -= (found & shared) - known.equal - known.settled
+            found -= (found & shared) - known.equal - known.repaired
         return found
 
     def found(self, partition: int) -> list[Found]:

@@ -334,12 +334,12 @@ class Round:
             self._conclude(ledger, peer, other=dict.fromkeys(partitions, NOT_DONE))
             return
         result = await self._driver.drive(own, *self._sessions(task))
-        self._settle(ledger, peer, result, partitions)
-        unsettled = partitions - result.proved - result.settled.keys()
-        if not unsettled:
+        self._take_result(ledger, peer, result, partitions)
+        unfinished = partitions - result.proved - result.repaired.keys()
+        if not unfinished:
             return
         if isinstance(result.error, Outdated):
-            self._give_up(ledger, unsettled)
+            self._give_up(ledger, unfinished)
         elif len(partitions) == 1:
             (partition,) = partitions
             _log.info("peer skipped", peer=peer.name, partition=partition, error=str(result.error))
@@ -348,7 +348,7 @@ class Round:
             self._conclude(ledger, peer, other={partition: Found(done=False, proof=False, behind=behind)})
         else:
             size = max(1, len(partitions) // _LESS)
-            waiting = list(unsettled)
+            waiting = list(unfinished)
             for start in range(0, len(waiting), size):
                 self._task_queue.retry(SessionTask(own, peer, False, waiting[start : start + size]))
 
@@ -366,24 +366,24 @@ class Round:
         for partition in partitions:
             self._progress.done(ledger.own, partition, False)
 
-    def _settle(self, ledger: PartitionLedger, peer: Device, result: SessionResult, partitions: set[int]) -> None:
+    def _take_result(self, ledger: PartitionLedger, peer: Device, result: SessionResult, partitions: set[int]) -> None:
         """Note and count what a session has told of these partitions."""
-        settled = result.settled.keys() & partitions
-        equal = (result.proved & partitions) - settled
-        if pulled := result.pulled.keys() & (settled | equal):
+        repaired = result.repaired.keys() & partitions
+        equal = (result.proved & partitions) - repaired
+        if pulled := result.pulled.keys() & (repaired | equal):
             ledger.compare_again(peer.id, pulled)
-        left = {partition: one for partition in settled if (one := result.settled[partition]) is not None}
+        left = {partition: one for partition in repaired if (one := result.repaired[partition]) is not None}
         # Who only pushes has not seen what the peer has besides.
         proof = self._terms(ledger.own).mode.pull
         other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
         if not proof:
-            other.update(dict.fromkeys(settled - left.keys(), Found(proof=False)))
+            other.update(dict.fromkeys(repaired - left.keys(), Found(proof=False)))
         failed = {partition for partition, one in left.items() if one.behind or one.unsent}
         PROVED.inc(len(equal))
         self._count(ledger, peer, "equal", equal - ledger.own.bare)
-        self._count(ledger, peer, "differs", settled - failed)
+        self._count(ledger, peer, "differs", repaired - failed)
         self._count(ledger, peer, "failed", failed)
-        self._conclude(ledger, peer, equal=equal, settled=settled - other.keys(), other=other)
+        self._conclude(ledger, peer, equal=equal, repaired=repaired - other.keys(), other=other)
 
     def _count(self, ledger: PartitionLedger, peer: Device, result: str, partitions: Collection[int]) -> None:
         """Count comparisons; those that were made once more are the same ones, unless they failed this time."""
@@ -399,12 +399,12 @@ class Round:
         peer: Device,
         *,
         equal: Collection[int] = (),
-        settled: Collection[int] = (),
+        repaired: Collection[int] = (),
         other: dict[int, Found] | None = None,
     ) -> None:
         other = other or {}
-        ledger.conclude(peer.id, equal=equal, settled=settled, other=other)
-        self._advance(ledger, {*equal, *settled, *other}, gather=True)
+        ledger.conclude(peer.id, equal=equal, repaired=repaired, other=other)
+        self._advance(ledger, {*equal, *repaired, *other}, gather=True)
 
     def _count_proved(self, own: DevicePartitions, partitions: Collection[int]) -> None:
         PROVED.inc(len(partitions))

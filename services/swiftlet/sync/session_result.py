@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from swiftlet.errors import NodeError, SwiftletError, Unavailable
-from swiftlet.sync.session.effects import HandoffReturned, Settled
+from swiftlet.sync.session.effects import HandoffReturned, Repaired
 from swiftlet.transport.wire import WireError
 
 
@@ -19,7 +19,7 @@ class SessionResult:
     """What a session compared, moved and proved, and how it ended."""
 
     proved: set[int] = field(default_factory=set)
-    settled: dict[int, Settled | None] = field(default_factory=dict)
+    repaired: dict[int, Repaired | None] = field(default_factory=dict)
     """Partitions that were worked on; None where nothing is left to do."""
     returned: HandoffReturned | None = None
     """What became of a handoff's partition, for a session that returns one."""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from swiftlet.errors import SwiftletError
-from swiftlet.model import Amounts, Bounds, Claim, Excess, Settled
+from swiftlet.model import Amounts, Bounds, Claim, Confirmation, Excess
 from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, flag, number, text
 
 MAX_LIFE_S = 86_400
@@ -60,9 +60,9 @@ def excess_from_wire(fields: Mapping[str, Any]) -> Excess | None:
     return Excess(text(excess, "what"), *(_quantity(excess, name) for name in ("most", "used", "asked")))
 
 
-def settled_from_wire(fields: Mapping[str, Any]) -> Settled:
-    """What became of a settled claim; WireError."""
-    return Settled(flag(fields, "listed"), flag(fields, "reported"))
+def confirmation_from_wire(fields: Mapping[str, Any]) -> Confirmation:
+    """What a server knows of a confirmed claim; WireError."""
+    return Confirmation(flag(fields, "listed"), flag(fields, "reported"))
 
 
 def many_to_wire(requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from swiftlet.errors import InvalidName, NodeError, SwiftletError
-from swiftlet.model import Bounds, Claim, DatabaseName, Excess, Settled
+from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import claims_wire as wire
@@ -60,14 +60,14 @@ class HttpClaims(ABC):
         with well_formed(device):
             return wire.excess_from_wire(answer)
 
-    async def settle_claim(
+    async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
-    ) -> Settled:
-        """See `ListingTransport.settle_claim`."""
+    ) -> Confirmation:
+        """See `ListingTransport.confirm_claim`."""
         body = {"id": claim_id, "row": row, "timestamp": at.value, "report": report}
         answer = await self._claims(device, partition, name, "/settle", body)
         with well_formed(device):
-            return wire.settled_from_wire(answer)
+            return wire.confirmation_from_wire(answer)
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
         """See `ListingTransport.cancel_claim`."""

@@ -415,13 +415,13 @@ async def test_an_account_that_has_not_heard_yet_is_looked_at_again(
 ) -> None:
     limit(proxy, account_object_count=5)
     claims = proxy.api.listings.claims
-    settle, left = claims.settle, [False, False]
+    confirm, left = claims.confirm, [False, False]
 
     async def slow(*args: Any, **kwargs: Any) -> bool:
-        known = await settle(*args, **kwargs)
+        known = await confirm(*args, **kwargs)
         return left.pop() if left else known
 
-    monkeypatch.setattr(claims, "settle", slow)
+    monkeypatch.setattr(claims, "confirm", slow)
     assert (await proxy.call("PUT", "c/o", data=b"")).status == 201
 
     def held() -> int:

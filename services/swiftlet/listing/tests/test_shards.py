@@ -60,7 +60,7 @@ async def test_names_change_hands_as_rows_are_cut(store: ListingStore) -> None:
     assert await cut(store, "ef", "d", "d")
     found = await store.read(id_of(store), shards.layout)
     assert found.moved
-    assert found.shards[1].settled
+    assert found.shards[1].is_final
     info = await store.container_info(*PLACE)
     assert (info.object_count, info.bytes_used) == (8, 8)
     await store.verify(id_of(store))

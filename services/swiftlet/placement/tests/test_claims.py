@@ -94,28 +94,28 @@ async def test_a_lost_answer_holds_room_until_its_time_is_up(cluster: MemoryClus
     assert held(cluster) == [0, 0, 0]
 
 
-async def test_a_write_is_settled_once_all_replicas_list_it(cluster: MemoryCluster) -> None:
+async def test_a_write_is_confirmed_once_all_replicas_list_it(cluster: MemoryCluster) -> None:
     claims = cluster.listings.claims
     await claims.take(NAME, claim(1), FIVE, 60)
     first = cluster.container_devices()[0]
     with cluster.databases_down(first):
         await cluster.put(second=9)
-    assert not await claims.settle(NAME, claim(1).id, PATH.obj or "", at(9))
+    assert not await claims.confirm(NAME, claim(1).id, PATH.obj or "", at(9))
     # The replica that has not heard of the row goes on counting the claim.
     assert held(cluster)[0] == 1
     assert held(cluster)[1:] == [0, 0]
 
 
-@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("confirmed", [False, True])
 async def test_a_slow_replica_hears_of_a_claims_end_later(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, settled: bool
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, confirmed: bool
 ) -> None:
     slow, go_on = cluster.container_devices()[0], asyncio.Event()
     transport = cluster.listing_transport
-    claims = ClusterClaims(cluster.rings, transport, HASH_PATH, NodeHealth(), settle_wait_s=0.05)
+    claims = ClusterClaims(cluster.rings, transport, HASH_PATH, NodeHealth(), confirm_wait_s=0.05)
     await claims.take(NAME, claim(1), FIVE, 60)
     await cluster.put(second=9)
-    name = "settle_claim" if settled else "cancel_claim"
+    name = "confirm_claim" if confirmed else "cancel_claim"
     told = getattr(transport, name)
 
     async def tell(device: Device, *rest: Any) -> Any:
@@ -124,8 +124,8 @@ async def test_a_slow_replica_hears_of_a_claims_end_later(
         return await told(device, *rest)
 
     monkeypatch.setattr(transport, name, tell)
-    if settled:
-        assert await claims.settle(NAME, claim(1).id, PATH.obj or "", at(9))
+    if confirmed:
+        assert await claims.confirm(NAME, claim(1).id, PATH.obj or "", at(9))
     else:
         await claims.cancel(NAME, claim(1).id)
     assert held(cluster) == [1, 0, 0]
@@ -137,7 +137,7 @@ async def test_a_slow_replica_hears_of_a_claims_end_later(
 
 async def test_only_so_many_ends_are_told_later(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement_claims, "MAX_LATE", 4)
-    claims = ClusterClaims(cluster.rings, cluster.listing_transport, HASH_PATH, NodeHealth(), settle_wait_s=0.01)
+    claims = ClusterClaims(cluster.rings, cluster.listing_transport, HASH_PATH, NodeHealth(), confirm_wait_s=0.01)
     gone: list[int] = []
 
     async def hang(*_: Any) -> None:

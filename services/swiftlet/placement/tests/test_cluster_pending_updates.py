@@ -307,7 +307,7 @@ async def test_a_post_lists_the_newest_that_any_device_holds(cluster: MemoryClus
     await everything_is_acknowledged(cluster)
 
 
-async def test_a_post_does_not_settle_data_that_one_device_alone_has(cluster: MemoryCluster) -> None:
+async def test_a_post_does_not_acknowledge_data_that_one_device_alone_has(cluster: MemoryCluster) -> None:
     first = cluster.primaries()[0]
     await cluster.put(2, b"old")
     await everything_is_acknowledged(cluster)

@@ -119,7 +119,7 @@ async def run_with_audits(root: Directory, seed: int) -> None:
         cluster, auditors = history.cluster, Auditors(history.cluster)
         passing: asyncio.Task[int] | None = None
         for _ in range(STEPS):
-            auditors.now_s = history.second + SETTINGS.settle_s
+            auditors.now_s = history.second + SETTINGS.min_age_s
             if passing is None or passing.done():
                 passing = asyncio.ensure_future(auditors.run_once())
             await history.step()

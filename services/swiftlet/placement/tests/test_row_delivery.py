@@ -54,7 +54,7 @@ def test_the_outcome_of_a_row_and_who_is_acknowledged(said: str, outcome: RowOut
     assert container_missing(answers(said), replicas) is (outcome is RowOutcome.NO_CONTAINER)
 
 
-def test_a_device_of_several_replicas_is_settled_when_all_of_them_have_answered() -> None:
+def test_a_device_of_several_replicas_gets_an_acknowledgement_when_all_of_them_have_answered() -> None:
     assert not through({0, 2}, answers("L.."), 3)
     assert not through({0, 2}, answers("LLS"), 3)
     assert through({0, 2}, answers("L.L"), 3)

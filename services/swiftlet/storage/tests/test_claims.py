@@ -11,7 +11,17 @@ import pytest
 
 from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NotFound
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import Amounts, Bounds, Claim, ContainerRow, DatabaseId, DatabaseName, Excess, ObjectRow, Settled
+from swiftlet.model import (
+    Amounts,
+    Bounds,
+    Claim,
+    Confirmation,
+    ContainerRow,
+    DatabaseId,
+    DatabaseName,
+    Excess,
+    ObjectRow,
+)
 from swiftlet.ring.model import Device
 from swiftlet.storage import claims as claims_module
 from swiftlet.storage.claims import Claims
@@ -80,7 +90,7 @@ async def test_a_claim_ends_when_its_row_is_there_not_before(store: ListingStore
     one = Bounds(objects=1)
     assert await claims.take(1, NAME, claim(1), one, 60) is None
     # Done, but the row is still on its way: it counts until it has come, and then as a row.
-    assert await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), False) == Settled(False, False)
+    assert await claims.confirm(1, NAME, claim(1).id, "o", Timestamp(7), False) == Confirmation(False, False)
     assert await claims.take(1, NAME, claim(2), one, 60) == Excess("objects", 1, 1, 1)
     await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(7), 1)])
     assert await claims.take(1, NAME, claim(2), Bounds(objects=2), 60) is None
@@ -91,7 +101,7 @@ async def test_a_claim_ends_when_its_row_is_there_not_before(store: ListingStore
 async def test_an_older_row_does_not_end_a_claim(store: ListingStore, claims: Claims) -> None:
     await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(6), 1)])
     await claims.take(1, NAME, claim(1), FIVE, 60)
-    assert not (await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), False)).listed
+    assert not (await claims.confirm(1, NAME, claim(1).id, "o", Timestamp(7), False)).listed
     assert claims.held() == 1
 
 
@@ -113,12 +123,12 @@ async def test_containers_of_an_account(store: ListingStore, claims: Claims) -> 
     assert await claims.take(2, ACCOUNT, claim(2, 0, 0, 1), two, 60) is None
     assert await claims.take(2, ACCOUNT, claim(3, 0, 0, 1), two, 60) == Excess("containers", 2, 2, 1)
     await store.update_containers(2, "a", [ContainerRow("c", Timestamp(9), object_count=3, bytes_used=30)])
-    assert (await claims.settle(2, ACCOUNT, claim(1).id, "c", Timestamp(9), False)).listed
+    assert (await claims.confirm(2, ACCOUNT, claim(1).id, "c", Timestamp(9), False)).listed
     assert await claims.take(2, ACCOUNT, claim(3, 0, 0, 1), two, 60) == Excess("containers", 2, 2, 1)
     assert await claims.take(2, ACCOUNT, claim(4, 1), Bounds(objects=3), 60) == Excess("objects", 3, 3, 1)
 
 
-async def test_the_account_is_told_before_a_settled_write_counts_there(store: ListingStore, clock: Clock) -> None:
+async def test_the_account_is_told_before_a_confirmed_write_counts_there(store: ListingStore, clock: Clock) -> None:
     told = []
 
     async def report(id: object) -> bool:
@@ -130,12 +140,12 @@ async def test_the_account_is_told_before_a_settled_write_counts_there(store: Li
     claims = Claims(store, report, clock)
     await store.update_rows(1, "a", "c", [ObjectRow("o", Timestamp(7), 1)])
     # At first it can't be brought anywhere.
-    assert await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), True) == Settled(True, False)
-    assert await claims.settle(1, NAME, claim(1).id, "o", Timestamp(7), True) == Settled(True, True)
+    assert await claims.confirm(1, NAME, claim(1).id, "o", Timestamp(7), True) == Confirmation(True, False)
+    assert await claims.confirm(1, NAME, claim(1).id, "o", Timestamp(7), True) == Confirmation(True, True)
     assert len(told) == 2
 
 
-async def test_many_who_settle_at_once_share_reports(store: ListingStore, clock: Clock) -> None:
+async def test_many_who_confirm_at_once_share_reports(store: ListingStore, clock: Clock) -> None:
     reports: list[int] = []
     rows = [ObjectRow(str(n), Timestamp(7), 1) for n in range(50)]
     gate = asyncio.Event()
@@ -146,12 +156,12 @@ async def test_many_who_settle_at_once_share_reports(store: ListingStore, clock:
 
     claims = Claims(store, report, clock)
     await store.update_rows(1, "a", "c", rows[:1])
-    first = asyncio.create_task(claims.settle(1, NAME, claim(0).id, "0", Timestamp(7), True))
+    first = asyncio.create_task(claims.confirm(1, NAME, claim(0).id, "0", Timestamp(7), True))
     async with asyncio.timeout(10):
         while not reports:  # noqa: ASYNC110 - nothing tells of a report
             await asyncio.sleep(0.001)
     await store.update_rows(1, "a", "c", rows)
-    others = [asyncio.create_task(claims.settle(1, NAME, claim(n).id, str(n), Timestamp(7), True)) for n in range(50)]
+    others = [asyncio.create_task(claims.confirm(1, NAME, claim(n).id, str(n), Timestamp(7), True)) for n in range(50)]
     while claims._books or not claims._next_report:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     gate.set()
@@ -184,8 +194,8 @@ async def test_over_the_wire(tmp_path: Path) -> None:
         assert await transport.take_claim(device, 1, NAME, claim(1), Bounds(objects=1), 60) is None
         excess = await transport.take_claim(device, 1, NAME, claim(2), Bounds(objects=1), 60)
         assert excess == Excess("objects", 1, 1, 1)
-        settled = await transport.settle_claim(device, 1, NAME, claim(1).id, "o", Timestamp(9), False)
-        assert settled == Settled(False, False)
+        confirmed = await transport.confirm_claim(device, 1, NAME, claim(1).id, "o", Timestamp(9), False)
+        assert confirmed == Confirmation(False, False)
         await transport.cancel_claim(device, 1, NAME, claim(1).id)
         assert await transport.take_claim(device, 1, NAME, claim(2), Bounds(objects=1), 60) is None
         assert await transport.take_claim(device, 1, ACCOUNT, claim(2, 0, 0, 1), Bounds(containers=1), 60) is None
@@ -211,10 +221,10 @@ async def test_many_who_wait_share_one_look(
     # In the order in which they came.
     assert [answer is None for answer in answers] == [True] * 20 + [False] * 30
     assert looks == 1
-    settled = await asyncio.gather(
-        *(claims.settle(1, NAME, claim(n).id, str(n), Timestamp(7), False) for n in range(20))
+    confirmed = await asyncio.gather(
+        *(claims.confirm(1, NAME, claim(n).id, str(n), Timestamp(7), False) for n in range(20))
     )
-    assert (set(settled), looks) == ({Settled(False, False)}, 2)
+    assert (set(confirmed), looks) == ({Confirmation(False, False)}, 2)
     await asyncio.gather(*(claims.cancel(1, NAME, claim(n).id) for n in range(20)))
     assert (claims.held(), claims._books, looks) == (0, {}, 2)
 
@@ -281,8 +291,10 @@ async def test_many_over_the_wire_go_together(tmp_path: Path, monkeypatch: pytes
             return_exceptions=True,
         )
         assert [type(one) for one in found[1:]] == [type(None), NodeError, type(None), NodeError]
-        settles = (transport.settle_claim(device, 1, NAME, claim(n).id, str(n), Timestamp(9), False) for n in range(20))
-        assert set(await asyncio.gather(*settles)) == {Settled(False, False)}
+        confirmations = (
+            transport.confirm_claim(device, 1, NAME, claim(n).id, str(n), Timestamp(9), False) for n in range(20)
+        )
+        assert set(await asyncio.gather(*confirmations)) == {Confirmation(False, False)}
         await asyncio.gather(*(transport.cancel_claim(device, 1, NAME, claim(n).id) for n in range(20)))
         assert paths == ["", "", "/settle", "/cancel"]
         assert transport._lines._lines == {}

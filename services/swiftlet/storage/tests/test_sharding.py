@@ -298,11 +298,11 @@ async def test_claims_end_with_rows_that_are_in_shards(cluster: ShardedCluster) 
     assert refused.used == 200
     assert await claims.take(cluster.partition, NAME, Claim(id, asked), Bounds(objects=201), 60) is None
     new = ObjectRow("d6/zzz", at(5), 3)
-    assert not (await claims.settle(cluster.partition, NAME, id, new.name, new.timestamp, False)).listed
+    assert not (await claims.confirm(cluster.partition, NAME, id, new.name, new.timestamp, False)).listed
     await cluster.write([new])
     assert await claims.take(cluster.partition, NAME, Claim("1" * 32, asked), Bounds(objects=202), 60) is None
     assert claims.held() == 1
-    assert (await claims.settle(cluster.partition, NAME, "1" * 32, new.name, new.timestamp, False)).listed
+    assert (await claims.confirm(cluster.partition, NAME, "1" * 32, new.name, new.timestamp, False)).listed
     assert claims.held() == 0
 
 

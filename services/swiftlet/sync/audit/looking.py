@@ -19,7 +19,7 @@ from swiftlet.names import HashPath, Path
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.audit.verdict import Settled, Verdict, judge
+from swiftlet.sync.audit.verdict import NoRepair, Verdict, judge
 
 _AT_ONCE = 16
 """Requests to object devices under way at a time."""
@@ -54,7 +54,7 @@ class Objects:
         primaries = ring.primaries(key.partition)
         looked = await self._look(primaries, key, path.obj or "")
         verdict = judge(row, looked.truth, False)
-        if verdict is Settled.UNDECIDED and looked.complete:
+        if verdict is NoRepair.UNDECIDED and looked.complete:
             looked = await self._look_everywhere(ring, primaries, key, path.obj or "")
             verdict = judge(row, looked.truth, looked.complete)
         return verdict, looked

@@ -13,7 +13,7 @@ LOOKED_AT = Counter(
 )
 WRONG = Counter(
     "swiftlet_listing_audit_wrong_total",
-    "Rows that did not say what the object says, though it has been settled for long; should stay 0.",
+    "Rows that did not say what the object says, though they were not new; should stay 0.",
     ["kind"],
 )
 for _wrong in Wrong:

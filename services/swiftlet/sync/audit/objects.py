@@ -27,7 +27,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, ORPHANS, PASS_S, WRONG
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
-from swiftlet.sync.audit.verdict import Merge, Replace, Settled, Verdict, Wrong, judge, newest
+from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Verdict, Wrong, judge, newest
 from swiftlet.sync.databases.exchange import split_points
 from swiftlet.transport.listing_sync import ListingSyncTransport
 from swiftlet.web.logs import get_logger
@@ -234,10 +234,10 @@ class ObjectsAudit:
     async def _judge(self, name: DatabaseName, key: ObjectKey, found: ObjectRow, row: ObjectRow | None) -> Verdict:
         """What to do about a replica's row of an object that was found; what is young is left alone."""
         if row == found or not isinstance(judge(row, found, True), Merge | Replace):
-            return Settled.FINE
+            return NoRepair.FINE
         verdict, looked = await self._objects.judge(Path(name.account, name.container, found.name), key.policy, row)
         if isinstance(verdict, Merge | Replace) and newest(row, looked.truth).seconds > self._horizon_s:
-            return Settled.UNDECIDED
+            return NoRepair.UNDECIDED
         return verdict
 
     async def _merge(
@@ -251,4 +251,4 @@ class ObjectsAudit:
 
     @property
     def _horizon_s(self) -> float:
-        return self._now_s() - self._settings.settle_s
+        return self._now_s() - self._settings.min_age_s

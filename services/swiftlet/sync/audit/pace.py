@@ -1,4 +1,4 @@
-"""How fast the listing audit goes, and what counts as settled.
+"""How fast the listing audit goes, and how old a row must be to be audited.
 
 Load is seen in the time that answers take: a walk works for a share of the time only, so that it rests for longer when
 servers answer slowly.
@@ -20,7 +20,7 @@ class AuditSettings:
     """Names looked at in a second at most; 0 for no limit."""
     share: float = 0.1
     """The largest share of its time in which a walk works or waits for answers; above 0, and 1 for no limit."""
-    settle_s: float = 60.0
+    min_age_s: float = 60.0
     """What was written less long ago is left to whoever wrote it."""
     proved_for_s: float = 7 * 86_400.0
     """For how long a database that has not changed since it was proved is taken to be right."""

@@ -5,7 +5,7 @@ is wrong on one replica alone is found. A database that has not changed since al
 `proved_for_s`. What is wrong is put right on all replicas.
 
 Fault model: servers may be down or slow: what can't be decided is counted, and its database is walked again in the next
-pass. Rows may change while they are looked at: rows younger than `settle_s` are left alone; what is newer than the
+pass. Rows may change while they are looked at: rows younger than `min_age_s` are left alone; what is newer than the
 row that was read wins over what the audit writes. The process may be killed at any point: it keeps nothing.
 """
 
@@ -25,7 +25,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, PASS_S, UNDECIDED, WRONG
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
-from swiftlet.sync.audit.verdict import Merge, Replace, Settled, newest
+from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, newest
 from swiftlet.sync.databases.exchange import NOT_A_DIGEST, first_point
 from swiftlet.timestamp import ZERO
 from swiftlet.transport.listing_sync import ListingSyncTransport
@@ -135,7 +135,7 @@ class RowsAudit:
     async def _pages(
         self, device: Device, id: DatabaseId, state: DatabaseState, place: DatabaseName, policy: int
     ) -> bool:
-        """All pages that belong to this database; whether every row was settled and right."""
+        """All pages that belong to this database; whether every row was old enough and right."""
         after, end, proved = "", first_point(state), True
         while True:
             page = await self._transport.compare_rows(device, id, after, end, NOT_A_DIGEST)
@@ -150,7 +150,7 @@ class RowsAudit:
     async def _page(
         self, id: DatabaseId, name: DatabaseName, place: Path, policy: int, rows: Sequence[ObjectRow]
     ) -> bool:
-        horizon = self._now_s() - self._settings.settle_s
+        horizon = self._now_s() - self._settings.min_age_s
         old = [row for row in rows if newest(row).seconds <= horizon]
         verdicts = await asyncio.gather(
             *(self._objects.judge(Path(place.account, place.container, row.name), policy, row) for row in old)
@@ -160,7 +160,7 @@ class RowsAudit:
         replaces: list[Replace] = []
         undecided = 0
         for row, (verdict, looked) in zip(old, verdicts, strict=True):
-            if verdict is Settled.UNDECIDED:
+            if verdict is NoRepair.UNDECIDED:
                 undecided += 1
             elif isinstance(verdict, Merge | Replace):
                 if newest(row, looked.truth).seconds > horizon:

@@ -43,7 +43,7 @@ class Replace:
     wrong: Wrong
 
 
-class Settled(Enum):
+class NoRepair(Enum):
     """Nothing is to be done now."""
 
     FINE = "fine"
@@ -51,7 +51,7 @@ class Settled(Enum):
     """The row says more than those devices that answered; whether it is wrong only all of them can tell."""
 
 
-Verdict = Merge | Replace | Settled
+Verdict = Merge | Replace | NoRepair
 
 
 def judge(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
@@ -66,19 +66,19 @@ def judge(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Ver
     if row is None:
         return Merge(truth, Wrong.MISSING)
     if row == truth:
-        return Settled.FINE
+        return NoRepair.FINE
     if row.merged(truth) == truth:
         return Merge(truth, _difference(row, truth))
-    return Replace(row, truth, _difference(row, truth)) if complete else Settled.UNDECIDED
+    return Replace(row, truth, _difference(row, truth)) if complete else NoRepair.UNDECIDED
 
 
 def _judge_absent(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
     if row is None or row.deleted:
-        return Settled.FINE
+        return NoRepair.FINE
     if truth is not None and row.merged(truth).deleted:
         return Merge(truth, Wrong.GHOST)
     if not complete:
-        return Settled.UNDECIDED
+        return NoRepair.UNDECIDED
     # A deletion wins over a write of the same timestamp, and over no newer one.
     return Merge(ObjectRow(row.name, row.timestamp, deleted=True), Wrong.GHOST)
 

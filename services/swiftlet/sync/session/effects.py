@@ -138,7 +138,7 @@ class Proved:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Repaired:
     """A partition that differed was worked on; what counts is what is left to do. Observed: nothing.
 
     `behind`: newer there and still not here; `unsent`: newer here and still not there; `withheld`: those of the unsent
@@ -153,15 +153,15 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledMany:
-    """Partitions that differed were worked on, in this order: `Settled` of those where something is left to do.
+class RepairedMany:
+    """Partitions that differed were worked on, in this order: `Repaired` of those where something is left to do.
 
     Of the others there is nothing to say but that. Observed: nothing.
     """
 
     peer: int
     partitions: tuple[int, ...]
-    left: Mapping[int, Settled]
+    left: Mapping[int, Repaired]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,10 @@ class HandoffReturned:
     kept: int
 
 
-Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | SettledMany
+Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | RepairedMany
 """What may be done for many partitions at once, or by simple effects, one after the other."""
 Effect: TypeAlias = (
-    Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Settled | HandoffReturned | Compound
+    Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Repaired | HandoffReturned | Compound
 )
 
 T = TypeVar("T")
@@ -298,9 +298,9 @@ def simply(steps: Steps[T]) -> Steps[T]:
 def _one_by_one(effect: Effect) -> Steps[object]:
     if isinstance(effect, MoveMany):
         return (yield from move_each(effect))
-    if isinstance(effect, SettledMany):
+    if isinstance(effect, RepairedMany):
         for partition in effect.partitions:
-            yield effect.left.get(partition) or Settled(effect.peer, partition)
+            yield effect.left.get(partition) or Repaired(effect.peer, partition)
         return None
     if isinstance(effect, ReadSuffixesOf):
         return (yield from read_suffixes_of(effect))

@@ -30,9 +30,9 @@ from swiftlet.sync.session.effects import (
     ReadEntriesOf,
     ReadRoots,
     ReadSuffixesOf,
+    Repaired,
+    RepairedMany,
     Session,
-    Settled,
-    SettledMany,
     Steps,
     Terms,
     ask,
@@ -185,10 +185,10 @@ def _listed(
     unsent = withheld + (yield from _move_many(terms, peer, there, False))
     behind = yield from _move_many(terms, peer, here, True)
     left = {
-        partition: Settled(peer, partition, behind[partition], unsent[partition], withheld[partition])
+        partition: Repaired(peer, partition, behind[partition], unsent[partition], withheld[partition])
         for partition in unsent | behind
     }
-    yield SettledMany(peer, partitions_in(listings), left)
+    yield RepairedMany(peer, partitions_in(listings), left)
 
 
 def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pull: bool) -> Steps[Counter[int]]:
@@ -242,7 +242,7 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
             after = both.upto
             if after is None:
                 break
-    yield Settled(peer, partition, tally.behind, tally.unsent, tally.withheld)
+    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld)
 
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:

@@ -22,8 +22,8 @@ from swiftlet.sync.session.effects import (
     Move,
     MoveOutcome,
     Proved,
+    Repaired,
     Session,
-    Settled,
 )
 from swiftlet.sync.session.messages import Request, decode_reply, encode
 from swiftlet.sync.sim.network import Outcome
@@ -80,7 +80,7 @@ class Drive:
         node = self._node
         if isinstance(effect, Drop):
             return self._drop(effect)
-        if isinstance(effect, Proved | Settled | HandoffReturned):
+        if isinstance(effect, Proved | Repaired | HandoffReturned):
             if not isinstance(effect, Proved):
                 node.witness.say(f"{node.id}: {effect}")
             return None

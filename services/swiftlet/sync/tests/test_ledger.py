@@ -26,7 +26,7 @@ def test_each_partition_is_with_one_peer_at_a_time(ledger: PartitionLedger) -> N
     ledger.open(2, {2, 3}, differ=True)
     assert ready(ledger, {1, 2, 3}) == ([(1, True, {1, 2}), (2, True, {3})], set())
     assert ledger.under_way == {1, 2, 3}
-    ledger.conclude(1, equal={1}, settled={2})
+    ledger.conclude(1, equal={1}, repaired={2})
     assert ready(ledger, {1, 2}) == ([(2, True, {2})], {1})
     assert ledger.under_way == {2, 3}
 
@@ -35,14 +35,14 @@ def test_what_came_is_new_to_those_compared_before_and_they_come_last(ledger: Pa
     ledger.open(1, {1}, differ=True)
     ledger.open(2, {1, 2, 3}, differ=True)
     ledger.note(1, {2, 3}, ())
-    ledger.conclude(1, settled={1})
+    ledger.conclude(1, repaired={1})
     ledger.compare_again(2, {1, 2})
     assert ledger.is_again(1, EVERY) == {1, 2}
     assert ledger.is_again(2, EVERY) == set()
     assert ready(ledger, {1, 2, 3}) == ([(2, True, {3}), (2, False, {1, 2})], set())
-    ledger.conclude(2, settled={1, 2, 3})
+    ledger.conclude(2, repaired={1, 2, 3})
     assert ready(ledger, {1, 2, 3}) == ([(1, True, {2}), (1, False, {1})], {3})
-    ledger.conclude(1, settled={1, 2})
+    ledger.conclude(1, repaired={1, 2})
     ledger.compare_again(2, {1, 2})
     assert ready(ledger, {1, 2}) == ([], {1, 2}), "once more, and no more than that"
 
@@ -50,7 +50,7 @@ def test_what_came_is_new_to_those_compared_before_and_they_come_last(ledger: Pa
 def test_news_come_to_nobody_twice_before_all_were_compared(ledger: PartitionLedger) -> None:
     ledger.open(1, {1}, differ=True)
     ledger.open(2, {1}, differ=True)
-    ledger.conclude(1, settled={1})
+    ledger.conclude(1, repaired={1})
     ledger.compare_again(2, {1})
     assert ready(ledger, {1})[0] == [(2, False, {1})], "first those that were not compared yet"
 
@@ -58,7 +58,7 @@ def test_news_come_to_nobody_twice_before_all_were_compared(ledger: PartitionLed
 def test_in_order_is_what_all_peers_have_shown(ledger: PartitionLedger) -> None:
     ledger.open(1, {1, 2, 3, 4}, differ=True)
     ledger.note(2, {1, 2}, {3})
-    ledger.conclude(1, equal={1}, settled={2, 3}, other={4: Found(behind=2, unsent=1)})
+    ledger.conclude(1, equal={1}, repaired={2, 3}, other={4: Found(behind=2, unsent=1)})
     assert ledger.in_order({1, 2, 3, 4}) == {1, 2}
     assert ledger.not_whole({1, 2, 3, 4}) == {3}
     assert NOT_DONE in ledger.found(3)

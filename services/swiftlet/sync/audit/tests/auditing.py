@@ -14,7 +14,7 @@ from swiftlet.sync.audit.pace import AuditSettings
 from swiftlet.sync.audit.rows import RowsAudit
 
 NOW_S = 100_000.0
-SETTINGS = AuditSettings(rows_per_s=0.0, share=1.0, settle_s=60.0)
+SETTINGS = AuditSettings(rows_per_s=0.0, share=1.0, min_age_s=60.0)
 
 
 class Auditors:

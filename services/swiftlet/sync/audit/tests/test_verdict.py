@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swiftlet.model import ObjectRow
-from swiftlet.sync.audit.verdict import Merge, Replace, Settled, Wrong, judge
+from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Wrong, judge
 from swiftlet.timestamp import Timestamp
 
 
@@ -21,21 +21,21 @@ def gone(second: float) -> ObjectRow:
 @pytest.mark.parametrize(
     ("listed", "truth", "complete", "expected"),
     [
-        (row(5), row(5), False, Settled.FINE),
-        (None, None, True, Settled.FINE),
-        (gone(5), None, True, Settled.FINE),
-        (None, gone(5), True, Settled.FINE),
+        (row(5), row(5), False, NoRepair.FINE),
+        (None, None, True, NoRepair.FINE),
+        (gone(5), None, True, NoRepair.FINE),
+        (None, gone(5), True, NoRepair.FINE),
         (None, row(5), False, Merge(row(5), Wrong.MISSING)),
         (gone(4), row(5), False, Merge(row(5), Wrong.MISSING)),
-        (gone(6), row(5), False, Settled.UNDECIDED),
+        (gone(6), row(5), False, NoRepair.UNDECIDED),
         (gone(6), row(5), True, Replace(gone(6), row(5), Wrong.MISSING)),
         (row(5), gone(6), False, Merge(gone(6), Wrong.GHOST)),
-        (row(5), gone(4), False, Settled.UNDECIDED),
+        (row(5), gone(4), False, NoRepair.UNDECIDED),
         (row(5), gone(4), True, Merge(gone(5), Wrong.GHOST)),
-        (row(5), None, False, Settled.UNDECIDED),
+        (row(5), None, False, NoRepair.UNDECIDED),
         (row(5), None, True, Merge(gone(5), Wrong.GHOST)),
         (row(4, etag="old"), row(5), False, Merge(row(5), Wrong.ETAG)),
-        (row(5, size=9), row(5), False, Settled.UNDECIDED),
+        (row(5, size=9), row(5), False, NoRepair.UNDECIDED),
         (row(5, size=9), row(5), True, Replace(row(5, size=9), row(5), Wrong.SIZE)),
         (row(6, etag="new"), row(5), True, Replace(row(6, etag="new"), row(5), Wrong.ETAG)),
         (row(5, kind="u"), row(5), True, Replace(row(5, kind="u"), row(5), Wrong.CONTENT_TYPE)),

@@ -8,7 +8,7 @@ import pytest
 
 from swiftlet.errors import DeviceFailed, NodeTimeout
 from swiftlet.model import Entry, Kind, PostRecord
-from swiftlet.sync.session.effects import Limits, Move, MoveOutcome, Proved, Settled, Terms
+from swiftlet.sync.session.effects import Limits, Move, MoveOutcome, Proved, Repaired, Terms
 from swiftlet.sync.session.messages import (
     AskEntries,
     AskManyEntries,
@@ -60,7 +60,7 @@ def test_batched_goes_down_to_what_is_lacking_and_brings_both_ways() -> None:
     peers.put((PEER,), 4, 4, 3)
     round_of(peers, (3, 2, 1, 0))
     assert kinds(peers) == [Compare, Roots, AskSuffixes, Suffixes, AskManyEntries, ManyEntries]
-    assert peers.told == [Proved(PEER, (0, 2)), Settled(PEER, 1), Settled(PEER, 3)]
+    assert peers.told == [Proved(PEER, (0, 2)), Repaired(PEER, 1), Repaired(PEER, 3)]
     assert [(m.pull, len(m.objects)) for _, m in peers.moves] == [(False, 1), (True, 1), (True, 1)]
     for partition in range(4):
         assert peers.entries(ME, partition) == peers.entries(PEER, partition)
@@ -112,7 +112,7 @@ def test_what_is_in_flight_is_left_alone_and_what_is_forgotten_too() -> None:
     peers.put((PEER,), 4, NOW_S - 3500)
     round_of(peers, terms=Terms(reclaim_age_s=2000.0, reclaim_period_s=100.0))
     assert [[p.entry.digest for p in m.objects] for _, m in peers.moves] == [[digest(4)]]
-    assert peers.told == [Settled(PEER, 0)]
+    assert peers.told == [Repaired(PEER, 0)]
 
 
 def test_posts_cross_each_other() -> None:
@@ -148,7 +148,7 @@ def test_a_neighbour_that_is_no_primary_is_given_nothing_but_is_taken_from() -> 
     peers.put((PEER,), 2, 1)
     round_of(peers)
     assert [m.pull for _, m in peers.moves] == [True]
-    assert peers.told == [Settled(PEER, 0, behind=0, unsent=1, withheld=1)]
+    assert peers.told == [Repaired(PEER, 0, behind=0, unsent=1, withheld=1)]
 
 
 def test_what_is_refused_is_counted_and_keeps_nothing_else_back() -> None:
@@ -162,10 +162,10 @@ def test_what_is_refused_is_counted_and_keeps_nothing_else_back() -> None:
 
     peers.on_move = refuse
     round_of(peers)
-    assert peers.told == [Settled(PEER, 0, behind=1, unsent=1)]
+    assert peers.told == [Repaired(PEER, 0, behind=1, unsent=1)]
 
 
-def test_a_neighbour_s_failure_ends_the_session_and_what_was_settled_stays() -> None:
+def test_a_neighbour_s_failure_ends_the_session_and_what_was_repaired_stays() -> None:
     peers = Peers()
     peers.put((ME,), 1, 1, 0)
     peers.put((ME,), 1, 1, 1)
@@ -180,7 +180,7 @@ def test_a_neighbour_s_failure_ends_the_session_and_what_was_settled_stays() -> 
     session = neighbour_session(Terms(mode=LIGHTSYNC), PEER, (0, 1, 2))
     peers.drive(ME, session)
     assert isinstance(session.error, NodeTimeout)
-    assert peers.told == [Settled(PEER, 0)]
+    assert peers.told == [Repaired(PEER, 0)]
     assert peers.entries(PEER, 0) == peers.entries(ME, 0)
 
 

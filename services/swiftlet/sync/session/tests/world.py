@@ -19,8 +19,8 @@ from swiftlet.sync.session.effects import (
     ReadEntries,
     ReadRoots,
     ReadSuffixes,
+    Repaired,
     Session,
-    Settled,
 )
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import Message, Reply, decode_reply, decode_request, encode
@@ -85,7 +85,7 @@ class Peers:
             return self._move(local, effect)
         if isinstance(effect, Drop):
             return sum(self.device(local).remove(effect.partition, entry) for entry in effect.entries)
-        if isinstance(effect, Proved | Settled | HandoffReturned):
+        if isinstance(effect, Proved | Repaired | HandoffReturned):
             self.told.append(effect)
             return None
         return self._look(local, effect)

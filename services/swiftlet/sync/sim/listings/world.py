@@ -11,7 +11,7 @@ from typing import cast
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import Path
 from swiftlet.ring.builder import RingBuilder
-from swiftlet.sync.audit.verdict import Merge, Replace, Settled, Wrong, judge, newest
+from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Wrong, judge, newest
 from swiftlet.sync.sim.checker import Checker
 from swiftlet.sync.sim.client import Proxy, Rows, Verb, Write
 from swiftlet.sync.sim.faults import Faults, add_device
@@ -203,7 +203,7 @@ class Listings:
             if row is None and truth is None:
                 continue
             verdict = judge(row, truth, complete)
-            if isinstance(verdict, Settled) or not self._old_enough(horizon_s, row, truth):
+            if isinstance(verdict, NoRepair) or not self._old_enough(horizon_s, row, truth):
                 continue
             wrong += 1
             if _takes_back(verdict, truth):

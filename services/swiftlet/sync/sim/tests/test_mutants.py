@@ -219,7 +219,7 @@ def counts_deleted_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def audits_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listing_world, "judge", lambda *_: verdict.Settled.FINE)
+    patch.setattr(listing_world, "judge", lambda *_: verdict.NoRepair.FINE)
 
 
 def audits_by_some_devices(patch: pytest.MonkeyPatch) -> None:
