@@ -1,4 +1,4 @@
-"""Copies of many objects as one run of bytes: what is asked of the device that has them, what the other one is given.
+"""Copies of many objects in one message: what is asked of the device that has them, what the other one is given.
 
 "Copies" in `docs/sync.md` lays the bytes down; `native/crates/store/src/copies.rs` reads and writes them too. Whoever
 brings copies from one device to the other hands them on as they are, and looks only at what stands before them.
@@ -21,7 +21,7 @@ from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire
 
 MAX_OBJECTS = 256
-"""Objects in one question, and copies in one run."""
+"""Objects in one question, and copies in one message."""
 MAX_BYTES = MAX_PAYLOAD - 16384
 """Bytes of copies in one answer; what stands before them fits beside it, and so do tombstones behind them."""
 ALONE_BYTES = 256 * 1024
@@ -100,8 +100,8 @@ def tombstone_bytes(partition: int, digest: bytes, timestamp: Timestamp) -> byte
     return bytes(out) + digest + timestamp.value.to_bytes(8, "big")
 
 
-def run_bytes(policy: int, copies: Iterable[bytes]) -> bytes:
-    """A run of copies that were made here."""
+def copies_bytes(policy: int, copies: Iterable[bytes]) -> bytes:
+    """A message of copies that were made here."""
     out = bytearray()
     put_varint(out, policy)
     return bytes(out) + b"".join(copies)
@@ -143,7 +143,7 @@ def _put_pairs(out: bytearray, texts: Mapping[str, str]) -> None:
 
 
 def copies_from(data: bytes) -> list[Copy]:
-    """The copies of a run; WireError."""
+    """The copies of a message; WireError."""
     cursor = _Cursor(data, _WHAT)
     policy = cursor.varint(MAX_POLICY)
     found: list[Copy] = []
@@ -231,7 +231,7 @@ class Giving:
         """Its bytes."""
         out = bytearray()
         put_varint(out, self._count)
-        return bytes(out + self._codes) + run_bytes(self.policy, self._copies)
+        return bytes(out + self._codes) + copies_bytes(self.policy, self._copies)
 
 
 def given_from(data: bytes, wanted: int) -> Given:

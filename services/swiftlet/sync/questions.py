@@ -17,7 +17,7 @@ from prometheus_client import Counter
 from swiftlet.errors import NodeError
 from swiftlet.peers import SyncTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.session.answers import in_runs
+from swiftlet.sync.session.answers import decode_packed
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
     Entries,
@@ -48,7 +48,7 @@ class Questions:
         """Return the device's answer; NodeError, also for an answer that can't be decoded."""
         answer = await self._transport.ask(device, encode(request))
         try:
-            reply = in_runs(answer)
+            reply = decode_packed(answer)
         except WireError as error:
             GARBLED.inc()
             _log.warning("answer of a session can't be decoded", device=device.name, error=str(error))

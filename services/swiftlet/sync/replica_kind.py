@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from swiftlet.model import ObjectKey
 from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.batches import Outcome, bring_many
 from swiftlet.sync.copies import bring
+from swiftlet.sync.copy_batches import Outcome, bring_many
 from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.rules import Rules

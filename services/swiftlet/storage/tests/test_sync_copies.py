@@ -21,11 +21,11 @@ from swiftlet.sync.copies_wire import (
     MAX_OBJECTS,
     Changed,
     Wanted,
+    copies_bytes,
     copies_from,
     given_from,
     outcomes_bytes,
     outcomes_from,
-    run_bytes,
     tombstone_bytes,
     wanted_bytes,
 )
@@ -120,7 +120,7 @@ def test_metadata_and_tombstones_alone(store: Store) -> None:
     assert [info(store, key).content_type for key in posted] == [info(source, key).content_type for key in posted]
     missing = key_of(500)
     deleted = [tombstone_bytes(key.partition, key.digest, Timestamp.at(9)) for key in (keys[0], missing)]
-    assert outcomes_from(take_copies(store, run_bytes(0, deleted)), 2) == [None, None]
+    assert outcomes_from(take_copies(store, copies_bytes(0, deleted)), 2) == [None, None]
     with pytest.raises(NotFound) as gone:
         store.stat(missing)
     assert gone.value.timestamp == Timestamp.at(9)
@@ -210,7 +210,7 @@ def runs() -> Iterator[bytes]:
     yield good[:-1]
     yield good + b"\x01"
     yield good + b"\x05" + good[2:]
-    yield run_bytes(0, [tombstone_bytes(1, bytes(16), Timestamp.at(1))] * (MAX_OBJECTS + 1))
+    yield copies_bytes(0, [tombstone_bytes(1, bytes(16), Timestamp.at(1))] * (MAX_OBJECTS + 1))
     yield from GARBAGE
 
 

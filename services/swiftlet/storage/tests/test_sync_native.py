@@ -14,7 +14,7 @@ from swiftlet.storage.sync_copies import take_copies
 from swiftlet.store.conformance import NAME, footer_of
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
-from swiftlet.sync.copies_wire import MAX_OBJECTS, run_bytes, tombstone_bytes
+from swiftlet.sync.copies_wire import MAX_OBJECTS, copies_bytes, tombstone_bytes
 from swiftlet.sync.session.messages import (
     MAX_NUMBER,
     AskEntries,
@@ -134,7 +134,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NativeStore]:
     for start in range(0, len(digests), MAX_OBJECTS):
         some = digests[start : start + MAX_OBJECTS]
         tombstones = [tombstone_bytes(partition, digest, Timestamp.at(5)) for partition, digest in some]
-        take_copies(made, run_bytes(0, tombstones))
+        take_copies(made, copies_bytes(0, tombstones))
     yield made
     made.close()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.session.runs import EntryRun, HashRun, entry_of
+from swiftlet.sync.session.packed import PackedEntries, PackedHashes, entry_of
 from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
 
@@ -62,7 +62,7 @@ def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], b
 
     With `both` also those that only they hold.
     """
-    if isinstance(mine, HashRun) and isinstance(theirs, HashRun):
+    if isinstance(mine, PackedHashes) and isinstance(theirs, PackedHashes):
         return mine.differing(theirs, both)
     suffixes = [suffix for suffix, value in mine.items() if theirs.get(suffix) != value]
     return sorted([*suffixes, *(theirs.keys() - mine.keys())] if both else suffixes)
@@ -91,7 +91,7 @@ def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
 
     The other way round, `pushes(theirs, mine)`, it is what to pull.
     """
-    if isinstance(mine, EntryRun) and isinstance(theirs, EntryRun):
+    if isinstance(mine, PackedEntries) and isinstance(theirs, PackedEntries):
         newer = mine.newer_than(theirs)
         if newer is not None:
             return [Push(entry_of(parts), NEEDS[need], fresh) for parts, need, fresh in newer]

@@ -14,7 +14,7 @@ from swiftlet.model import SUFFIX_CHARS, Entry
 from swiftlet.sync.session.answers import fits
 from swiftlet.sync.session.effects import Page, Steps, Terms, ask, read_entries
 from swiftlet.sync.session.messages import AskEntries, AskManyEntries, Entries, Listing, ManyEntries, Wanted, order_of
-from swiftlet.sync.session.runs import EntryRun
+from swiftlet.sync.session.packed import PackedEntries
 from swiftlet.transport.wire import WireError
 
 
@@ -72,7 +72,7 @@ def ask_many(terms: Terms, peer: int, wanted: Sequence[Wanted]) -> Steps[Sequenc
 
 def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], after: bytes | None) -> None:
     """WireError when a neighbour's entries are out of order, or of suffixes that were not asked for."""
-    if after is None and isinstance(entries, EntryRun) and entries.in_order(suffixes):
+    if after is None and isinstance(entries, PackedEntries) and entries.in_order(suffixes):
         return
     last = (-1, b"") if after is None else order_of(after)
     asked = frozenset(suffixes)

@@ -15,8 +15,8 @@ import swiftlet_native
 
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
+from swiftlet.sync.session.wanted import PackedWanted, partitions_of, sizes_of
 from swiftlet.sync.session.wanted import Wanted as Wanted
-from swiftlet.sync.session.wanted import WantedRun, partitions_of, sizes_of
 from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
 from swiftlet.transport.varints import Cursor, put_varint
@@ -227,7 +227,7 @@ def _put_suffixes(out: bytearray, message: Suffixes) -> None:
 def _put_wanted(out: bytearray, wanted: Sequence[Wanted]) -> None:
     _check_count(sum(sizes_of(wanted)), MAX_WANTED, "suffixes")
     _put_partitions(out, partitions_of(wanted))
-    if isinstance(wanted, WantedRun):
+    if isinstance(wanted, PackedWanted):
         out += wanted.suffixes
         return
     for one in wanted:

@@ -19,7 +19,6 @@ from operator import ne, not_
 
 from swiftlet.model import Entry
 from swiftlet.sync.session.answers import all_primary, partitions_in
-from swiftlet.sync.session.batches import differing_of, due, due_of, fitting, lacked
 from swiftlet.sync.session.compare import Push, differing_suffixes
 from swiftlet.sync.session.effects import (
     Ask,
@@ -41,6 +40,7 @@ from swiftlet.sync.session.effects import (
     read_suffixes,
 )
 from swiftlet.sync.session.entries import Both, ask_many, read_both
+from swiftlet.sync.session.many_partitions import differing_of, due, due_of, fitting, lacked
 from swiftlet.sync.session.messages import (
     AskSuffixes,
     Compare,

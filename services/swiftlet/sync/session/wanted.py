@@ -20,7 +20,7 @@ class Wanted:
     suffixes: tuple[str, ...]
 
 
-class WantedRun(Lazy[Wanted]):
+class PackedWanted(Lazy[Wanted]):
     """Some of them, as native code found them to differ."""
 
     __slots__ = ("_begin", "_ends", "_raw", "counts", "partitions")
@@ -60,21 +60,23 @@ class WantedRun(Lazy[Wanted]):
     def __getitem__(self, index: slice) -> Sequence[Wanted]: ...
 
     def __getitem__(self, index: int | slice) -> Wanted | Sequence[Wanted]:
-        """One of them, or a run of those that follow each other."""
+        """One of them, or a slice of them."""
         if not isinstance(index, slice):
             return self.values[index]
         start, stop, step = index.indices(len(self))
         if step != 1:
             return self.values[index]
         begin = self._ends[start - 1] if start else self._begin
-        return WantedRun(self.partitions[start:stop], self.counts[start:stop], self._ends[start:stop], self._raw, begin)
+        return PackedWanted(
+            self.partitions[start:stop], self.counts[start:stop], self._ends[start:stop], self._raw, begin
+        )
 
 
 def sizes_of(wanted: Sequence[Wanted]) -> Sequence[int]:
     """How many suffixes are wanted of each partition."""
-    return wanted.counts if isinstance(wanted, WantedRun) else [len(one.suffixes) for one in wanted]
+    return wanted.counts if isinstance(wanted, PackedWanted) else [len(one.suffixes) for one in wanted]
 
 
 def partitions_of(wanted: Sequence[Wanted]) -> Sequence[int]:
     """The partitions."""
-    return wanted.partitions if isinstance(wanted, WantedRun) else [one.partition for one in wanted]
+    return wanted.partitions if isinstance(wanted, PackedWanted) else [one.partition for one in wanted]

@@ -1,7 +1,7 @@
 //! What two answers about many partitions differ in, all partitions at once: the next question's suffixes, and the
 //! objects that have to move, as bytes.
 //!
-//! Nothing is decided here that `swiftlet.sync.session.batches` does not decide by value.
+//! Nothing is decided here that `swiftlet.sync.session.many_partitions` does not decide by value.
 
 use super::{Entry, Many, Need, differing, in_order, listings, newer, suffix_hashes};
 use crate::answers::{ascending, put_ascending};

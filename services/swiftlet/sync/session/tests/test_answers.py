@@ -8,11 +8,19 @@ from collections.abc import Sequence
 import pytest
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.batches import _asked_for
-from swiftlet.sync.session.answers import ListingRuns, PushRun, SuffixRuns, fits, in_runs, needs_of, partitions_of
-from swiftlet.sync.session.batches import differing_of, due_of, fitting
+from swiftlet.sync.copy_batches import _asked_for
+from swiftlet.sync.session.answers import (
+    PackedListings,
+    PackedPushes,
+    PackedSuffixes,
+    decode_packed,
+    fits,
+    needs_of,
+    partitions_of,
+)
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Limits, Moment, Terms
+from swiftlet.sync.session.many_partitions import differing_of, due_of, fitting
 from swiftlet.sync.session.messages import (
     AskManyEntries,
     Listing,
@@ -25,7 +33,7 @@ from swiftlet.sync.session.messages import (
     order_of,
 )
 from swiftlet.sync.session.topology import LIGHTSYNC, THOROUGH, Mode
-from swiftlet.sync.session.wanted import WantedRun
+from swiftlet.sync.session.wanted import PackedWanted
 from swiftlet.timestamp import ZERO, Timestamp
 
 NOW_S = 1000.0
@@ -50,17 +58,17 @@ def suffixes(dice: random.Random, partitions: Sequence[int], primary: bool = Tru
     return tuple(SuffixHashes(partition, primary, hashes(dice)) for partition in partitions)
 
 
-def run_of(found: tuple[SuffixHashes, ...]) -> SuffixRuns:
-    reply = in_runs(encode(Suffixes(0, 1, found)))
+def run_of(found: tuple[SuffixHashes, ...]) -> PackedSuffixes:
+    reply = decode_packed(encode(Suffixes(0, 1, found)))
     assert isinstance(reply, Suffixes)
-    assert isinstance(reply.found, SuffixRuns)
+    assert isinstance(reply.found, PackedSuffixes)
     return reply.found
 
 
-def listings(found: Sequence[Listing]) -> ListingRuns:
-    reply = in_runs(encode(ManyEntries(0, 1, found)))
+def listings(found: Sequence[Listing]) -> PackedListings:
+    reply = decode_packed(encode(ManyEntries(0, 1, found)))
     assert isinstance(reply, ManyEntries)
-    assert isinstance(reply.found, ListingRuns)
+    assert isinstance(reply.found, PackedListings)
     return reply.found
 
 
@@ -74,7 +82,7 @@ def test_the_same_suffixes_differ(seed: int, mode: Mode) -> None:
         theirs[index] = mine[index]
     by_value = differing_of(terms, [one.hashes for one in mine], theirs)
     same, wanted = differing_of(terms, run_of(mine).hashes, run_of(tuple(theirs)))
-    assert isinstance(wanted, WantedRun)
+    assert isinstance(wanted, PackedWanted)
     assert (same, tuple(wanted)) == by_value
     assert same
     for part in (wanted, wanted[4:], wanted[:4], wanted[2:9][3:]):
@@ -95,10 +103,10 @@ def test_the_same_objects_are_brought(seed: int) -> None:
     for pull in (False, True):
         by_value = due_of(TERMS, moment, pages, theirs, pull)
         found = due_of(TERMS, moment, listings(mine).entries, listings(theirs), pull)
-        assert isinstance(found, PushRun)
+        assert isinstance(found, PackedPushes)
         assert list(found) == by_value
         assert found[1:] == by_value[1:]
-        assert isinstance(found[1:], PushRun)
+        assert isinstance(found[1:], PackedPushes)
         assert partitions_of(found) == partitions_of(by_value)
         assert needs_of(found) == needs_of(by_value)
         spots = [index for index, need in enumerate(needs_of(found)) if need is not Need.TOMBSTONE]
@@ -110,16 +118,16 @@ def test_objects_out_of_order_are_brought_by_value() -> None:
     disordered = (Entry(bytes([5]) * 16, Kind.DATA, Timestamp(1)), Entry(bytes([2]) * 16, Kind.DATA, Timestamp(1)))
     mine, theirs = listings([Listing(3, True, disordered)]).entries, listings([Listing(3, True, ())])
     found = due_of(TERMS, Moment(NOW_S), mine, theirs, pull=False)
-    assert not isinstance(found, PushRun)
+    assert not isinstance(found, PackedPushes)
     assert found == [(3, Push(entry, Need.DATA, True)) for entry in disordered]
 
 
 def test_answers_about_other_partitions_are_not_compared() -> None:
     mine, theirs = listings([Listing(3, True, ())]), listings([Listing(4, True, ())])
-    assert not isinstance(due_of(TERMS, Moment(NOW_S), mine.entries, theirs, pull=False), PushRun)
+    assert not isinstance(due_of(TERMS, Moment(NOW_S), mine.entries, theirs, pull=False), PackedPushes)
     dice = random.Random(1)
     wanted = differing_of(TERMS, run_of(suffixes(dice, [3])).hashes, run_of(suffixes(dice, [4])))[1]
-    assert not isinstance(wanted, WantedRun)
+    assert not isinstance(wanted, PackedWanted)
 
 
 def test_what_was_not_asked_for_does_not_fit() -> None:

@@ -14,7 +14,7 @@ from swiftlet.model import Entry, Kind, ObjectRow
 from swiftlet.sync.audit import verdict
 from swiftlet.sync.databases.exchange import Exchange
 from swiftlet.sync.databases.rules import DatabaseRules
-from swiftlet.sync.session import batches, compare, handoff, queue, responder, topology
+from swiftlet.sync.session import compare, handoff, many_partitions, queue, responder, topology
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.session.topology import MODES
@@ -40,7 +40,7 @@ def pushes_older_data(patch: pytest.MonkeyPatch) -> None:
             if there.get(e.digest) != e
         ]
 
-    patch.setattr(batches, "pushes", pushes)
+    patch.setattr(many_partitions, "pushes", pushes)
 
 
 def stores_older_data(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def forgets_tombstones_early_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def spreads_forgotten_tombstones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batches, "is_due", lambda push, now_s, _: not compare.in_flight(push.entry, now_s))
+    patch.setattr(many_partitions, "is_due", lambda push, now_s, _: not compare.in_flight(push.entry, now_s))
 
 
 def does_not_skip_failed_neighbours(patch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from swiftlet.errors import SwiftletError
 from swiftlet.peers import ObjectTransport
 from swiftlet.ring.model import Device
-from swiftlet.sync.copies_wire import Wanted, given_from, outcomes_from, run_bytes, tombstone_bytes, wanted_bytes
-from swiftlet.sync.session.answers import PushRun, needs_of
+from swiftlet.sync.copies_wire import Wanted, copies_bytes, given_from, outcomes_from, tombstone_bytes, wanted_bytes
+from swiftlet.sync.session.answers import PackedPushes, needs_of
 from swiftlet.sync.session.compare import Need, Push
 
 Outcome = int | SwiftletError | None
@@ -32,7 +32,8 @@ async def bring_many(
 ) -> list[Outcome]:
     """Bring what `target` lacks of up to `MAX_OBJECTS` objects, given with their partitions; what became of each.
 
-    `moved` is told of the bytes of each run, and returns when the next one may go. NodeError in its kinds, WireError.
+    `moved` is told of the bytes of each message, and returns when the next one may go. NodeError in its kinds,
+    WireError.
     """
     outcomes: list[Outcome] = [None] * len(pushes)
     needs = needs_of(pushes)
@@ -41,7 +42,7 @@ async def bring_many(
     question, tombstones = _asked_for(policy, pushes, deleted, waiting)
     while waiting or deleted:
         going: list[tuple[int, int]] = []
-        copies = run_bytes(policy, ())
+        copies = copies_bytes(policy, ())
         if waiting:
             given = given_from(await transport.read_copies(source, question), len(waiting))
             going = [(index, size) for index, size in zip(waiting, given.sizes, strict=False) if size is not None]
@@ -64,7 +65,7 @@ def _asked_for(
     policy: int, pushes: Sequence[tuple[int, Push]], deleted: Sequence[int], waiting: Sequence[int]
 ) -> tuple[bytes, bytes]:
     """The first question for copies, and the tombstones."""
-    if isinstance(pushes, PushRun):
+    if isinstance(pushes, PackedPushes):
         return pushes.copies(policy)
     dead = [pushes[index] for index in deleted]
     tombstones = [tombstone_bytes(partition, one.entry.digest, one.entry.timestamp) for partition, one in dead]

@@ -1,5 +1,5 @@
-"""Many partitions at a time: what they differ in and what has to be brought, in bytes where both sides are runs of
-native code's, by value elsewhere. Both come to the same.
+"""Many partitions at a time: what they differ in and what has to be brought, in bytes where both sides are packed by
+native code, by value elsewhere. Both come to the same.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from swiftlet.model import Entry
-from swiftlet.sync.session.answers import differing_runs, lacked_runs
+from swiftlet.sync.session.answers import differing_packed, lacked_packed
 from swiftlet.sync.session.compare import Push, differing_suffixes, is_due, pushes
 from swiftlet.sync.session.effects import Limits, Moment, Terms
 from swiftlet.sync.session.messages import Listing, SuffixHashes
@@ -22,7 +22,7 @@ def differing_of(
     terms: Terms, mine: Sequence[Mapping[str, bytes]], theirs: Sequence[SuffixHashes]
 ) -> tuple[tuple[int, ...], Sequence[Wanted]]:
     """Partitions that are the same on both sides, and the suffixes that differ in the others; as far as both go."""
-    found = differing_runs(mine, theirs, terms.mode.pull)
+    found = differing_packed(mine, theirs, terms.mode.pull)
     if found is not None:
         return found
     both = list(zip(mine, theirs, strict=False))
@@ -52,7 +52,7 @@ def due_of(
 ) -> Sequence[tuple[int, Push]]:
     """What to bring to the neighbour now, or with `pull` from there, with the partition of each; as far as both go."""
     if terms.rules is None:
-        found = lacked_runs(*_giver_first(mine, theirs, pull), moment.now_s, terms.forgotten_before_s(moment.now_s))
+        found = lacked_packed(*_giver_first(mine, theirs, pull), moment.now_s, terms.forgotten_before_s(moment.now_s))
         if found is not None:
             return found
     return [

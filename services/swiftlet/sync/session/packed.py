@@ -2,9 +2,9 @@
 
 A round asks about thousands of partitions, and of most suffixes and objects in the answers there is nothing to say but
 that both sides have them. Native code finds what differs (`native/crates/store/src/differences.rs`);
-`swiftlet.sync.session.compare` has the same rules for values, and is asked wherever one side is no such run.
+`swiftlet.sync.session.compare` has the same rules for values, and is asked wherever one side is not packed.
 
-Fault model: `swiftlet_native` takes a peer's answer apart to its end before there is a run of it. What it does not
+Fault model: `swiftlet_native` takes a peer's answer apart to its end before it is packed. What it does not
 understand is None here, and the message is decoded as all others are, which tells what is wrong with it.
 """
 
@@ -37,7 +37,7 @@ def entry_of(parts: EntryParts) -> Entry:
     return Entry(digest, _KINDS[kind], Timestamp(timestamp), ZERO, ZERO)
 
 
-class HashRun(Mapping[str, bytes]):
+class PackedHashes(Mapping[str, bytes]):
     """A partition's suffix hashes by suffix, ascending."""
 
     __slots__ = ("_raw", "_values")
@@ -47,7 +47,7 @@ class HashRun(Mapping[str, bytes]):
         self._raw = raw
         self._values: dict[str, bytes] | None = None
 
-    def differing(self, theirs: HashRun, both: bool) -> list[str]:
+    def differing(self, theirs: PackedHashes, both: bool) -> list[str]:
         """Suffixes, in order, that are here and otherwise there; with `both` those that are only there, too."""
         return [_SUFFIXES[number] for number in swiftlet_native.sync_differing(self._raw, theirs._raw, both)]
 
@@ -74,14 +74,14 @@ class HashRun(Mapping[str, bytes]):
 
     def __eq__(self, other: object) -> bool:
         """Whether all are the same."""
-        if isinstance(other, HashRun):
+        if isinstance(other, PackedHashes):
             return self._raw == other._raw
         return Mapping.__eq__(self, other)
 
     __hash__ = None  # type: ignore[assignment]  # As other mappings.
 
 
-class EntryRun(Sequence[Entry]):
+class PackedEntries(Sequence[Entry]):
     """Entries of one partition, in whatever order they came."""
 
     __slots__ = ("_count", "_raw", "_values")
@@ -96,7 +96,7 @@ class EntryRun(Sequence[Entry]):
         """Whether they are in the order of (suffix, digest), and of these suffixes, which ascend."""
         return swiftlet_native.sync_in_order(self._raw, [_NUMBERS[suffix] for suffix in suffixes])
 
-    def newer_than(self, theirs: EntryRun) -> list[tuple[EntryParts, int, bool]] | None:
+    def newer_than(self, theirs: PackedEntries) -> list[tuple[EntryParts, int, bool]] | None:
         """What they lack of these: the entry, what of it (1 data, 2 tombstone, 3 POST), whether they have nothing.
 
         None when either side is out of order.
@@ -125,7 +125,7 @@ class EntryRun(Sequence[Entry]):
 
     def __eq__(self, other: object) -> bool:
         """Whether the same entries are in it, in the same order."""
-        if isinstance(other, EntryRun):
+        if isinstance(other, PackedEntries):
             return self._raw == other._raw
         return isinstance(other, tuple) and self._tuple == other
 

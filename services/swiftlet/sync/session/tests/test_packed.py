@@ -1,4 +1,4 @@
-"""Runs against values: what native code finds in two answers' bytes is what the rules for values find."""
+"""Packed answers against values: what native code finds in two answers' bytes is what the rules for values find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from swiftlet.model import Entry, Kind
 from swiftlet.sync.session import entries
-from swiftlet.sync.session.answers import in_runs
+from swiftlet.sync.session.answers import decode_packed
 from swiftlet.sync.session.compare import differing_suffixes, pushes
 from swiftlet.sync.session.messages import (
     Listing,
@@ -21,7 +21,7 @@ from swiftlet.sync.session.messages import (
     encode,
     order_of,
 )
-from swiftlet.sync.session.runs import EntryRun, HashRun
+from swiftlet.sync.session.packed import PackedEntries, PackedHashes
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError
 
@@ -42,17 +42,17 @@ def listing(dice: random.Random) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda one: order_of(one.digest)))
 
 
-def hash_run(hashes: dict[str, bytes]) -> HashRun:
-    reply = in_runs(encode(Suffixes(0, 1, (SuffixHashes(3, True, hashes),))))
+def hash_run(hashes: dict[str, bytes]) -> PackedHashes:
+    reply = decode_packed(encode(Suffixes(0, 1, (SuffixHashes(3, True, hashes),))))
     assert isinstance(reply, Suffixes)
-    assert isinstance(reply.found[0].hashes, HashRun)
+    assert isinstance(reply.found[0].hashes, PackedHashes)
     return reply.found[0].hashes
 
 
-def entry_run(listed: tuple[Entry, ...]) -> EntryRun:
-    reply = in_runs(encode(ManyEntries(0, 1, (Listing(3, True, listed),))))
+def entry_run(listed: tuple[Entry, ...]) -> PackedEntries:
+    reply = decode_packed(encode(ManyEntries(0, 1, (Listing(3, True, listed),))))
     assert isinstance(reply, ManyEntries)
-    assert isinstance(reply.found[0].entries, EntryRun)
+    assert isinstance(reply.found[0].entries, PackedEntries)
     return reply.found[0].entries
 
 
@@ -127,12 +127,12 @@ def test_broken_answers_are_refused_alike(seed: int) -> None:
         message[dice.randrange(len(message))] = dice.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
         if dice.random() < 0.3:
             del message[dice.randrange(len(message)) :]
-        assert outcome(bytes(message), runs=True) == outcome(bytes(message), runs=False)
+        assert outcome(bytes(message), packed=True) == outcome(bytes(message), packed=False)
 
 
-def outcome(message: bytes, *, runs: bool) -> object:
+def outcome(message: bytes, *, packed: bool) -> object:
     try:
-        reply = (in_runs if runs else decode_reply)(message)
+        reply = (decode_packed if packed else decode_reply)(message)
     except WireError as error:
         return str(error)
     if isinstance(reply, Suffixes):
@@ -146,6 +146,6 @@ def test_hashes_out_of_order_are_values() -> None:
     message = bytearray(encode(Suffixes(0, 1, (SuffixHashes(3, True, {"001": bytes(16), "002": bytes(16)}),))))
     at = message.index(b"\x00\x01" + bytes(16))
     message[at : at + 2] = b"\x00\x03"
-    reply = in_runs(bytes(message))
+    reply = decode_packed(bytes(message))
     assert isinstance(reply, Suffixes)
     assert list(reply.found[0].hashes) == ["003", "002"]
