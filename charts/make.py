@@ -53,7 +53,7 @@ def crd_files() -> dict[str, str]:
 
 
 def render_readme() -> str:
-    """The chart's README."""
+    """Return the chart's README, made from the schema and the default values."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     lines = (f"| `{name}` | {kind} | {default} | {text} |\n" for name, kind, default, text in rows(schema, values, ""))

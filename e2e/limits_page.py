@@ -36,7 +36,7 @@ class Limit:
     """`section.setting`, or `module.py NAME`."""
     value: str
     text: str
-    """What stands beside it in the source, in one line."""
+    """The text beside the limit in the source, in one line."""
 
 
 def limits() -> dict[str, Limit]:
@@ -115,7 +115,7 @@ def _shown(value: Any) -> str:
 
 
 def render() -> str:
-    """The page."""
+    """Return the page as Markdown."""
     texts: Mapping[str, Any] = yaml.safe_load(TEXTS.read_text())
     known, told = limits(), set()
     lines = [texts["head"].rstrip()]
@@ -144,7 +144,7 @@ def render() -> str:
 
 
 def reason_of(limit: Limit, reasons: Mapping[str, str]) -> str:
-    """What stands beside it, or in the texts; empty when nobody says."""
+    """Return the reason from the texts, or else the text beside the limit in the source; empty without either."""
     return (reasons.get(limit.key) or limit.text).replace("|", "\\|")
 
 

@@ -97,7 +97,7 @@ def debian(root: Path) -> Iterator[Component]:
 
 
 def bill(components: list[Component], version: str) -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     unique = {one["bom-ref"]: one for one in components}
     listed = [unique[ref] for ref in sorted(unique)]
     digest = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).digest()
@@ -128,7 +128,7 @@ def locked_components() -> list[Component]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write it."""
+    """Write the bill of materials to the file that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default="", help="the image's root file system")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "sbom.json")

@@ -148,7 +148,7 @@ def shares(counts: Counter[tuple[str, ...]], processes: Iterable[str]) -> dict[s
 
 
 def main() -> None:
-    """Measure, print, draw."""
+    """Measure the workload, print a summary and write the flame graph."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the store's data goes; about 2 GB")
     parser.add_argument("--seconds", type=int, default=8, help="of each operation (default 8)")

@@ -81,7 +81,7 @@ def profile(one: Store, script: str, spy: str, seconds: int, graph: Path, raw: P
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the workload and print its profile."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the store's data goes; about 2 GB")
     parser.add_argument("--py-spy", default="py-spy", help="the program")

@@ -50,7 +50,7 @@ class Store:
     """A store in one of the modes."""
 
     def __init__(self, directory: Path, mode: str, transport: str) -> None:
-        """Start it."""
+        """Start a store with this encryption mode and transport below `directory`."""
         settings = {"SWIFTLET_CLUSTER__ENCRYPTION": mode}
         where = directory / _NO_SOCKETS / mode
         self.cluster: Cluster = start_cluster(where, "--object-transport", transport, settings=settings)
@@ -102,7 +102,7 @@ def in_turns(stores: dict[str, Store], works: list[Work], rounds: int, seconds: 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all modes and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the stores' data goes; about 16 GB")
     parser.add_argument("--transport", choices=("auto", "http"), default="auto", help="of objects (default auto)")

@@ -50,7 +50,7 @@ class Told:
         self.acknowledged = 0
 
     async def acknowledge(self, device: Device, written: object) -> None:
-        """Count them."""
+        """Count the acknowledged updates."""
         self.acknowledged += len(written)  # type: ignore[arg-type]
 
 
@@ -64,18 +64,18 @@ class Rings:
         self._ring = Ring(1, 1, 3.0, list(self.devices), [array("H", [n, n]) for n in range(3)])
 
     def container(self) -> Ring:
-        """It."""
+        """Return the only ring."""
         return self._ring
 
     account = container
 
     def objects(self, _policy: int) -> Ring:
-        """It."""
+        """Return the only ring, for every policy."""
         return self._ring
 
 
 async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespace) -> None:
-    """Once."""
+    """Run the measurement once and print its result."""
     rings, told, clock = Rings(ports), Told(), TimestampClock()
     transports = [HttpListingTransport(NodeClient(PATIENT, KEY)) for _ in range(arguments.workers)]
     containers = [f"container-{number}" for number in range(arguments.containers)]

@@ -119,7 +119,7 @@ async def measure(root: Directory, pending: bool, writes: int, writers: int, dev
 
 
 def main() -> None:
-    """Both ways, alternately."""
+    """Measure both ways alternately and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writes", type=int, default=20_000)
     parser.add_argument("--writers", type=int, default=64)

@@ -111,7 +111,7 @@ class Population:
         await self._create(CLUSTER, namespace, name, {"spec": CLUSTER_SPEC})
 
     async def add_user(self, namespace: str, cluster: str) -> None:
-        """One more user."""
+        """Create an additional StorageUser in this cluster."""
         spec = {"clusterRef": {"name": cluster}, "account": "bench", "user": "dora"}
         await self._create(USER, namespace, f"{cluster}-dora", {"spec": spec})
 

@@ -61,7 +61,7 @@ class Durations:
 
     @property
     def count(self) -> int:
-        """Reconciles."""
+        """Return how many reconciles were counted."""
         return int(self.buckets.get(math.inf, 0.0))
 
     def quantile(self, part: float) -> float:
@@ -76,7 +76,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class Row:
-    """A phase."""
+    """Holds the results of one phase."""
 
     name: str
     seconds: float
@@ -102,7 +102,7 @@ def _ms(seconds: float) -> str:
 
 
 class Operator:
-    """One real process."""
+    """Runs the operator as a real process."""
 
     def __init__(self, server: ApiServer, log: Path) -> None:
         with socket.socket() as one, socket.socket() as two:
@@ -166,7 +166,7 @@ class Operator:
         return float(next(line.split()[1] for line in text.splitlines() if line.startswith("VmHWM"))) * 1024 / 1e6
 
     def kill(self) -> None:
-        """At once."""
+        """Kill the process with SIGKILL and wait for its end."""
         self.process.kill()
         self.process.wait()
 

@@ -39,7 +39,7 @@ def small(**changes: Any) -> dict[str, Any]:
 
 
 def conditions(namespace: Namespace, name: str) -> dict[str, dict[str, str]]:
-    """By type."""
+    """Return the conditions of a StorageCluster by their type."""
     status = namespace.get("storagecluster", name).get("status", {})
     return {one["type"]: one for one in status.get("conditions", [])}
 

@@ -33,7 +33,7 @@ _POLL_S = 0.05
 
 @dataclass(slots=True)
 class Cluster:
-    """A running store."""
+    """A running store of local processes."""
 
     endpoint: str
     auth_url: str
@@ -46,7 +46,7 @@ class Cluster:
     ready_s: float
     """Seconds from the command to readiness."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of all services, beside those that the store itself gives them."""
+    """Environment variables of all services, in addition to those that the store itself sets."""
     _restarted: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property

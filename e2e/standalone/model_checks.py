@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def report_of(cluster: Cluster, service: str, path: str = "/statusz") -> bytes:
-    """What a service says of itself."""
+    """Return a service's status report."""
     with urllib.request.urlopen(cluster.url(service) + path, timeout=30) as answer:
         return bytes(answer.read())
 
@@ -116,7 +116,7 @@ class Seen:
 
 
 class Checks:
-    """Of one store at rest, whose objects a model knows."""
+    """Checks one store at rest, whose objects a model knows."""
 
     def __init__(self, cluster: Cluster, client: Client, model: Model) -> None:
         """Nothing is under way."""
@@ -131,7 +131,7 @@ class Checks:
         self._rings = {path.stem: load(path) for path in (cluster.data / "rings").glob("*.ring")}
 
     def run(self) -> None:
-        """All of them."""
+        """Run all checks."""
         seen = self._objects()
         self._listings(seen)
         self._totals(seen)

@@ -19,10 +19,10 @@ _SMALL = b"some data"
 
 @dataclass(slots=True)
 class Fleet:
-    """Where clients find servers, and what happened to them."""
+    """Keeps the addresses at which clients find servers, and counts what happened to the clients."""
 
     ports: list[int]
-    """Of servers that new connections may be made to."""
+    """Addresses of servers that accept new connections."""
     path: str
     headers: Mapping[str, str]
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
@@ -31,7 +31,7 @@ class Fleet:
     wrong: list[str] = field(default_factory=list)
 
     def request(self, method: str, name: str, length: int = 0) -> bytes:
-        """A request's head."""
+        """Return the head of a request."""
         lines = [f"{method} {self.path}/{name} HTTP/1.1", "Host: test", f"Content-Length: {length}"]
         lines += [f"{key}: {value}" for key, value in self.headers.items()]
         return "\r\n".join([*lines, "", ""]).encode()

@@ -29,7 +29,7 @@ from e2e.standalone.wire import Client
 
 SEED = int(os.environ.get("SEED", "1"))
 OPS = int(os.environ.get("OPS", "600"))
-"""Writes, at least."""
+"""The number of writes that the test makes at least."""
 EPISODE = 1000
 """Writes between two checks, at least."""
 KILLS = 3 if OPS < EPISODE else 8

@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Written:
-    """What one reconcile wrote, and what it could not."""
+    """The writes of one reconcile, and those that failed."""
 
     count: int = 0
     failures: list[str] = field(default_factory=list)

@@ -151,7 +151,7 @@ class HttpKube:
             query["continue"] = following
 
     async def nodes(self, *, cordoned_only: bool) -> list[Manifest]:
-        """See `swiftlet_operator.nodes.Nodes`."""
+        """Return the nodes, as `swiftlet_operator.nodes.Nodes` requires."""
         return await self._list(NODE, None, {"fieldSelector": "spec.unschedulable=true"} if cordoned_only else {})
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
@@ -351,7 +351,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _change(what: str, line: bytes) -> tuple[str, Metadata | None]:
-    """A watch's event."""
+    """Return the type of a watch's event and the metadata of its object."""
     try:
         event = json.loads(line)
         type_, one = event["type"], event["object"]

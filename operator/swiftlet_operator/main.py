@@ -67,7 +67,7 @@ _CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the environment says."""
+    """The operator's options, as given by the environment."""
 
     defaults: Defaults
     identity: str
@@ -213,7 +213,7 @@ async def guard(release: Release, watched: Sequence[str]) -> str | None:
 
 
 def main() -> None:
-    """The entry point."""
+    """Parse the arguments and run the operator."""
     arguments = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _CHATTY:

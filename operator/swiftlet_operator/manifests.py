@@ -67,7 +67,7 @@ class Kind:
 
     @property
     def path(self) -> str:
-        """`/api/v1` or `/apis/GROUP/VERSION`."""
+        """Return the path of the API group and version, `/api/v1` or `/apis/GROUP/VERSION`."""
         return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
 
 
@@ -146,7 +146,7 @@ def kind_of(manifest: Mapping[str, Any]) -> Kind:
 
 
 def name_of(manifest: Mapping[str, Any]) -> str:
-    """`metadata.name`."""
+    """Return `metadata.name` of a manifest."""
     return str(manifest["metadata"]["name"])
 
 

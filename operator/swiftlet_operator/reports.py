@@ -56,7 +56,7 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What an account holds, by one of its replicas."""
+    """What one replica reports that an account holds."""
 
     containers: int
     objects: int

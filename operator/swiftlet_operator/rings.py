@@ -149,7 +149,7 @@ class Rebalance:
     now_s: int
 
     def run(self) -> Outcome:
-        """Do it, once."""
+        """Run the rebalance, which must be done only once."""
         return _rebalance(self.task, self.builder, self.saved, self.changed, self.now_s)
 
 

@@ -54,7 +54,7 @@ class RecoveryKeys:
 
 
 def new_identity() -> str:
-    """A fresh identity."""
+    """Return a new age identity."""
     return str(pyrage.x25519.Identity.generate())
 
 

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):
-    """Who asks pods for their reports."""
+    """Asks pods for their reports."""
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
         """What those of the pods' services say that answer; never raises for one that doesn't."""
@@ -88,7 +88,7 @@ def questions(pod: Manifest, path: str = PATH) -> list[Question]:
 
 
 class HttpReporter:
-    """Asks over HTTP."""
+    """Asks pods for their reports over HTTP."""
 
     def __init__(
         self, session: aiohttp.ClientSession, timeout_s: float = TIMEOUT_S, ring_timeout_s: float = RING_TIMEOUT_S

@@ -113,7 +113,7 @@ class World:
         return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
 
     def report(self, pod: str, service: str) -> Report | None:
-        """What a service of a pod said, None when it did not answer."""
+        """Return the report of a pod's service; None when it did not answer."""
         return self.reports.get(pod, {}).get(service)
 
     def node(self, name: str) -> Manifest | None:

@@ -281,7 +281,7 @@ class DatabaseId:
     digest: bytes
 
     def __str__(self) -> str:
-        """As its directory's path on the device."""
+        """Return the path of its directory on the device."""
         return f"{self.kind.value}/{self.partition}/{self.digest.hex()}"
 
 
@@ -293,7 +293,7 @@ class DatabaseName:
     container: str | None = None
 
     def __str__(self) -> str:
-        """`/account[/container]`."""
+        """Return the path `/account[/container]`."""
         return f"/{self.account}" if self.container is None else f"/{self.account}/{self.container}"
 
 
@@ -313,7 +313,7 @@ class MetadataBounds:
     prefix: str
     items: int
     size_bytes: int
-    """Of names without the prefix, and values."""
+    """The largest total size in bytes of names, without the prefix, and values."""
 
     @property
     def remembered(self) -> int:

@@ -17,7 +17,7 @@ _DELETE_AT = "X-Delete-At"
 Place = tuple[int, int, bytes]
 """Storage policy, partition, digest."""
 Pairs = list[tuple[bytes, bytes]]
-"""Names and values."""
+"""Names and values of metadata, as bytes."""
 InfoParts = tuple[bytes, int, int, bytes, int, bytes, Pairs, Pairs, int, int]
 """name, timestamp, size, etag, xxh3, content type, metadata, sysmeta, timestamps of metadata and content type."""
 EntryParts = tuple[bytes, int, int, int, int]
@@ -25,7 +25,7 @@ EntryParts = tuple[bytes, int, int, int, int]
 
 
 def raw(text: str) -> bytes:
-    """A text's bytes."""
+    """Return a text's bytes, with lone surrogates as they are."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -35,7 +35,7 @@ def text(data: bytes) -> str:
 
 
 def raw_pairs(texts: Mapping[str, str]) -> Pairs:
-    """Metadata's bytes."""
+    """Return metadata as bytes."""
     return [(raw(name), raw(value)) for name, value in texts.items()]
 
 
@@ -45,7 +45,7 @@ def text_pairs(pairs: Pairs) -> dict[str, str]:
 
 
 def place(key: ObjectKey) -> Place:
-    """Where an object lies."""
+    """Return an object's location as native code takes it."""
     return key.policy, key.partition, key.digest
 
 
@@ -61,7 +61,7 @@ def delete_at(metadata: Mapping[str, str]) -> int:
 
 
 def info_of(parts: InfoParts) -> ObjectInfo:
-    """An object's description."""
+    """Return an object's description, made from native code's tuple."""
     name, timestamp, size, etag, xxh3, content_type, metadata, sysmeta, meta_timestamp, type_timestamp = parts
     return ObjectInfo(
         text(name),
@@ -135,7 +135,7 @@ class EncodedRows(Sequence[ObjectRow]):
         return self._rows
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of elements."""
         return self._count
 
     def __iter__(self) -> Iterator[ObjectRow]:
@@ -149,7 +149,7 @@ class EncodedRows(Sequence[ObjectRow]):
     def __getitem__(self, index: slice) -> list[ObjectRow]: ...
 
     def __getitem__(self, index: int | slice) -> ObjectRow | list[ObjectRow]:
-        """As of a list."""
+        """Return an element or a slice, as of a list."""
         return self._decoded()[index]
 
 

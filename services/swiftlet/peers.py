@@ -48,7 +48,7 @@ MAX_RUN = 1024
 
 
 class RowOutcome(Enum):
-    """What became of the listing row of a write."""
+    """The outcome for the listing row of a write."""
 
     LISTED = "listed"
     """The container replica has it, durably."""
@@ -232,7 +232,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
     """Objects on other nodes' devices."""
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
+        """Return the device's entries in a suffix."""
         ...
 
     async def put(
@@ -312,7 +312,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         ...
 
     async def close(self) -> None:
-        """Close cached connections."""
+        """Close the cached connections."""
         ...
 
 
@@ -364,7 +364,7 @@ class ListingTransport(Protocol):
     async def delete_container(
         self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
     ) -> None:
-        """Delete; NotEmpty, NotFound."""
+        """Delete the container; NotEmpty, NotFound."""
         ...
 
     async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
@@ -459,7 +459,7 @@ class ListingTransport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close cached connections."""
+        """Close the cached connections."""
         ...
 
 

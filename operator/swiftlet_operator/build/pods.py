@@ -208,7 +208,7 @@ def pod_labels(site: Site, group: Group) -> dict[str, str]:
 
 
 def _alike(site: Site, labels: Mapping[str, str]) -> dict[str, str]:
-    """What selects the pods of all zones of a pool, but not those of other pools."""
+    """Return the labels that select the pods of all zones of a pool, but not those of other pools."""
     alike = {name: value for name, value in labels.items() if name != f"{GROUP}/zone" and name != API_LABEL}
     return {INSTANCE_LABEL: site.name, **alike}
 

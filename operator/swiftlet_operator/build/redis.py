@@ -61,7 +61,7 @@ def configuration(site: Site, password: str) -> str:
 
 
 def redis_files(site: Site) -> list[dict[str, Any]]:
-    """What a replicator needs of Secrets to reach Redis, embedded or external."""
+    """Return the environment and mounts by which a replicator gets the Secrets for Redis, embedded or external."""
     spec = site.spec.redis
     found = []
     if site.has_embedded_redis:

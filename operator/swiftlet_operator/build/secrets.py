@@ -83,7 +83,7 @@ def credentials_key(user: Resource[StorageUserSpec]) -> str:
 
 
 def endpoint(site: Site) -> str:
-    """Where clients reach the API: what the spec says, else the Service's name."""
+    """Return the URL at which clients reach the API: the one in the spec, otherwise that of the Service."""
     if site.spec.external_url is not None:
         return site.spec.external_url
     scheme, usual = ("https", 443) if site.spec.tls.enabled else ("http", 80)
@@ -92,7 +92,7 @@ def endpoint(site: Site) -> str:
 
 
 def auth_url(site: Site) -> str:
-    """Where clients log in."""
+    """Return the URL at which clients log in."""
     return f"{endpoint(site)}/auth/v1.0"
 
 

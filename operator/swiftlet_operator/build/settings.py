@@ -103,7 +103,7 @@ def restart_digest(site: Site, *services: str) -> str:
 
 
 def build_settings(site: Site) -> Manifest:
-    """The ConfigMap."""
+    """Build the ConfigMap with the settings of all services."""
     policies = [
         {"index": policy.index, "name": policy.name, "default": policy.default, "deprecated": policy.deprecated}
         for policy in site.policies

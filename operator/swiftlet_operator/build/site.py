@@ -116,17 +116,17 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The cluster's name."""
+        """Return the cluster's name."""
         return self.cluster.meta.name
 
     @property
     def namespace(self) -> str:
-        """The cluster's namespace."""
+        """Return the cluster's namespace."""
         return self.cluster.meta.namespace
 
     @property
     def spec(self) -> StorageClusterSpec:
-        """The cluster's spec."""
+        """Return the cluster's spec."""
         return self.cluster.spec
 
     @property

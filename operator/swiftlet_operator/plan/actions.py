@@ -11,7 +11,7 @@ from swiftlet_operator.manifests import Kind, Manifest
 
 
 class Fresh(Protocol):
-    """Where new secrets come from."""
+    """Makes new secrets."""
 
     def token(self) -> str:
         """32 random bytes as text."""

@@ -54,7 +54,7 @@ def is_leaving(node: Manifest) -> bool:
 
 
 def remembered(world: World) -> Memory:
-    """What the live budget says."""
+    """Return the cordons that an annotation of the live budget records; empty when it cannot be read."""
     live = world.child(BUDGET, data_budget(world.cluster.meta.name))
     try:
         said = json.loads(annotations_of(live or {"metadata": {}}).get(CORDONS) or "{}")

@@ -120,7 +120,7 @@ def _zones_are_domains(states: Sequence[RingState]) -> bool:
 def disruptions(
     world: World, states: Sequence[RingState], live: Mapping[str, Domain], *, has_data: bool
 ) -> Disruptions:
-    """What may be disturbed now."""
+    """Return the failure domains that may be disrupted now."""
     if not has_data:
         return Disruptions(Fact(TYPE, "False", "NoneCordoned", "there is no data yet"))
     places = _Places(world, states, live)

@@ -278,7 +278,7 @@ def _shortened(text: str) -> str:
 
 
 def ready(facts: Sequence[Fact]) -> Fact:
-    """The summary."""
+    """Return the condition Ready, which sums up the others."""
     wrong = [fact for fact in facts if fact.type in READY_NEEDS and not fact.is_true]
     if not wrong:
         return Fact("Ready", "True", "Available", "the API serves reads and writes")

@@ -32,7 +32,7 @@ _COSTS = "nodes find failures on their own, somewhat later; nothing else is lost
 
 
 class Told(NamedTuple):
-    """What one replicator says of Redis."""
+    """One replicator's report of its connection to Redis."""
 
     pod: str
     redis: RedisReport

@@ -68,7 +68,7 @@ def released(world: World) -> list[Patch]:
 
 
 def released_all(world: World) -> list[Patch]:
-    """What lets go of all policies, for a cluster that goes."""
+    """Return the actions that remove the finalizers of all policies of a cluster that is being deleted."""
     return [
         unguarded(one)
         for (kind, _), one in sorted(world.own.items())

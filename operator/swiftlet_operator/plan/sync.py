@@ -45,7 +45,7 @@ def ring_report(world: World, device: str, ring: str) -> RingReport | None:
 
 
 def device_report(world: World, device: str) -> DeviceReport | None:
-    """What the server that owns a device says of it."""
+    """The report of a device's server about the device."""
     pod, _, name = device.partition("/")
     report = world.report(pod, "container" if name == DATABASE_DEVICE else "object")
     return report.devices.get(name) if report is not None else None

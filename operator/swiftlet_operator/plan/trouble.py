@@ -42,7 +42,7 @@ class Why:
     is_new: bool
 
     def troubles(self, concerned: Callable[[Part], bool]) -> list[Trouble]:
-        """Those of some parts of the cluster."""
+        """Return the troubles of some components of the cluster."""
         return [one for one in self.diagnosis.troubles if concerned(one.part)]
 
     def summary(self, concerned: Callable[[Part], bool]) -> str:

@@ -26,7 +26,7 @@ from swiftlet_operator.plugin.picture import Object
 FORMAT = "swiftlet-backup"
 VERSION = 1
 MAX_FILE_BYTES = 256 << 20
-"""Of a backup, sealed or not."""
+"""The largest size in bytes of a backup, encrypted or not."""
 MAX_OBJECT_BYTES = 4 << 20
 """Of one object; Kubernetes keeps none that is larger."""
 MAX_OBJECTS = 50_000
@@ -60,17 +60,17 @@ class Saved:
 
     @property
     def kind(self) -> str:
-        """Its kind."""
+        """Return the object's kind."""
         return str(self.manifest["kind"])
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Return the object's name."""
         return str(self.manifest["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
+        """Return the object's namespace."""
         return str(self.manifest["metadata"]["namespace"])
 
 
@@ -89,7 +89,7 @@ class Backup:
 
 
 def pack(backup: Backup) -> bytes:
-    """The tar."""
+    """Return the backup as a tar file."""
     files = {
         f"{_FOLDER}/objects/{number:05}-{one.kind}-{one.name}.json": _json(one.manifest)
         for number, one in enumerate(backup.objects)
@@ -120,7 +120,7 @@ def pack(backup: Backup) -> bytes:
 
 
 def unpack(content: bytes) -> Backup:
-    """What a tar holds, all of it checked; BackupError."""
+    """Return the contents of a tar file after checking all of them; BackupError if any check fails."""
     files = _files(content)
     head = _parsed(files.pop(_HEAD, b""), "backup.json")
     if head.get("format") != FORMAT:

@@ -50,7 +50,7 @@ class Bundle:
         self._folder = folder
 
     def add(self, name: str, text: str) -> None:
-        """One file."""
+        """Add one file to the bundle, cut to the largest size of a file."""
         data = text.encode()
         if len(data) > MAX_FILE_BYTES:
             self.failures.append(f"{name}: cut after {MAX_FILE_BYTES} of {len(data)} bytes")

@@ -141,7 +141,7 @@ def _report(picture: Picture, device: str, ring: str) -> Object | None:
 
 
 def _reports_of(picture: Picture, ring: str, pod: str | None = None) -> dict[str, Object]:
-    """What replicators report of a ring, by `<pod>/<device>`."""
+    """Return the replicators' reports about a ring, by `<pod>/<device>`."""
     found = {}
     for (name, one), report in sorted(picture.reports.items()):
         if one != "replicator" or (pod is not None and name != pod):

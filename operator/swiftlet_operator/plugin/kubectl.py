@@ -48,7 +48,7 @@ class Kubectl:
         return done.stdout.decode("utf-8", "replace")
 
     def json(self, *arguments: str) -> Any:
-        """What kubectl prints, as data."""
+        """Return kubectl's output, decoded from JSON."""
         text = self.text(*arguments)
         try:
             return json.loads(text)
@@ -67,7 +67,7 @@ class Kubectl:
         return items
 
     def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
-        """One object."""
+        """Return one object."""
         answer = self.json("get", resource, name, "--namespace", namespace, "--output=json")
         if not isinstance(answer, dict):
             raise KubectlError(f"kubectl get {resource} {name}: the answer is no object")
@@ -89,7 +89,7 @@ class Kubectl:
         self.text("create", "--filename=-", content=json.dumps(manifest))
 
     def raw(self, path: str, timeout_s: float = TIMEOUT_S) -> str:
-        """What the API server answers to a GET."""
+        """Return the API server's answer to a GET."""
         return self.text("get", "--raw", path, timeout_s=timeout_s)
 
     def merge(self, resource: str, namespace: str | None, name: str, change: dict[str, Any]) -> None:

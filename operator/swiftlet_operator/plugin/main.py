@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command line may say."""
+    """Return the parser of the command line."""
     # Understood before the command and after it; what is not said after it must not undo what was said before.
     common = _where_options(argparse.SUPPRESS)
     top = argparse.ArgumentParser(
@@ -261,5 +261,5 @@ def _print(lines: Sequence[str]) -> None:
 
 
 def entry() -> None:
-    """The entry point."""
+    """Run the plugin and exit with its status."""
     sys.exit(main())

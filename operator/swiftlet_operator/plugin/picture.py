@@ -26,7 +26,7 @@ SERVICES = ("proxy", "metadata", "object", "container", "replicator")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the API server reaches a service of a pod."""
+    """The path at which the API server proxies requests to a service of a pod."""
 
     pod: str
     service: str
@@ -69,17 +69,17 @@ class Picture:
 
     @property
     def name(self) -> str:
-        """The cluster's name."""
+        """Return the cluster's name."""
         return str(self.cluster["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """The cluster's namespace."""
+        """Return the cluster's namespace."""
         return str(self.cluster["metadata"]["namespace"])
 
 
 def name_of(one: Object) -> str:
-    """`metadata.name`."""
+    """Return `metadata.name` of an object."""
     return str(one["metadata"]["name"])
 
 
@@ -94,7 +94,7 @@ def status_of(one: Object) -> Object:
 
 
 def conditions_of(one: Object) -> dict[str, Object]:
-    """Conditions by type."""
+    """Return an object's conditions by their type."""
     return {str(fact.get("type")): fact for fact in status_of(one).get("conditions") or []}
 
 
@@ -109,7 +109,7 @@ def belongs_to(one: Object, cluster: str) -> bool:
 
 
 def addresses(pods: Sequence[Object]) -> list[Address]:
-    """Where all services of running pods answer `/statusz`."""
+    """Return the paths at which all services of running pods answer `/statusz`."""
     found = []
     for pod in pods:
         if status_of(pod).get("phase") != "Running":

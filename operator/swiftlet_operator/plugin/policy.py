@@ -20,7 +20,7 @@ SETTINGS = "/etc/swiftlet/settings/settings.yaml"
 """The settings file in pods."""
 CONTAINER = "proxy"
 TIMEOUT_S = 600.0
-"""Of one list: container servers with many databases take their time."""
+"""The time limit in seconds for one list: container servers with many databases take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Listed:
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the report as lines of text."""
         spec, name = self.policy["spec"], name_of(self.policy)
         lines = [f"StoragePolicy {name}: {spec['name']}, index {spec['index']}"]
         conditions = conditions_of(self.policy)

@@ -50,7 +50,7 @@ def bar(part: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """Return a number of bytes with a unit, for people."""
     unit = 0
     while count >= 1024 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1

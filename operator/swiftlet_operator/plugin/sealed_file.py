@@ -21,7 +21,7 @@ from swiftlet_operator.sealing import (
 
 MIN_PASSPHRASE_CHARS = 12
 MAX_SECRET_BYTES = 64 * 1024
-"""Of a file with a passphrase or identities."""
+"""The largest size in bytes of a file with a passphrase or identities."""
 _WITH_PASSPHRASE = b"-> scrypt "
 _AS_TEXT = b"-----BEGIN AGE ENCRYPTED FILE-----"
 

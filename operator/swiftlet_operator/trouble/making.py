@@ -25,7 +25,7 @@ def trouble_of_set(workload: Manifest, missing: Iterable[str], seen: Seen) -> Tr
 
 
 def trouble_of_deployment(workload: Manifest) -> Trouble | None:
-    """What keeps a Deployment from making pods."""
+    """Return what prevents a Deployment from creating pods."""
     failure = condition(workload, "ReplicaFailure")
     return _refused(workload, str(failure.get("message") or "")) if failure.get("status") == "True" else None
 

@@ -49,7 +49,7 @@ class Seen:
                 yield one, [f"{name_of(one)}-{ordinal}" for ordinal in range(replicas_of(one))]
 
     def deployments(self) -> Iterator[Manifest]:
-        """Each Deployment."""
+        """Yield each Deployment."""
         return (one for one in self.workloads if one["kind"] == DEPLOYMENT.kind)
 
     def events_of(self, kind: str, name: str, uid: str | None = None) -> list[Manifest]:
@@ -81,7 +81,7 @@ class Part:
 
     @property
     def field(self) -> str:
-        """Where it stands in the spec of the StorageCluster."""
+        """The path of the field in the spec of the StorageCluster."""
         return f"spec.pools[name={self.pool}]" if self.pool else f"spec.{self.component}"
 
 

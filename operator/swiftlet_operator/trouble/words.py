@@ -13,9 +13,9 @@ MAX_SENTENCE_CHARS = 300
 MAX_TOLD = 3
 """Groups of equal troubles in one message; of the others it says how many there are."""
 _MAX_SHARED_CHARS = 160
-"""Of a sentence that stands beside others in a message."""
+"""The largest number of characters of a sentence that is joined with others in a message."""
 _CHANGING = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+->|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}")
-"""What differs in each attempt: ports of this side, and uids."""
+"""Matches the parts that differ in each attempt: local ports and uids."""
 _PARTS = {
     "container": ("container server", "container servers"),
     "proxy": ("proxy", "proxies"),
@@ -56,7 +56,7 @@ class OnItsWay:
 
 
 def sentence(text: object) -> str:
-    """What another program says, in one line and within bounds."""
+    """Return another program's message, reduced to one line and to a limited length."""
     plain = " ".join(_CHANGING.sub("", str(text or "")).split()).rstrip(". ")
     return plain if len(plain) <= MAX_SENTENCE_CHARS else f"{plain[: MAX_SENTENCE_CHARS - 3]}..."
 

@@ -136,7 +136,7 @@ class _InLine:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One authorised request."""
+    """One authorised request, with everything that its handler needs."""
 
     api: SwiftApi
     request: web.Request

@@ -102,7 +102,7 @@ def _access(options: ApiOptions) -> dict[str, object]:
 
 
 async def get(api: SwiftApi, request: web.Request) -> web.Response:
-    """GET /info."""
+    """Answer GET /info."""
     return web.json_response(capabilities(api))
 
 

@@ -156,7 +156,7 @@ class ContainerSpec(PodSpec):
 
 
 class RingDefaults(View):
-    """What the operator writes into the Ring objects that it makes."""
+    """The values that the operator writes into the Ring objects that it creates."""
 
     part_power: PartPower = 14
     replicas: Replicas = 3
@@ -282,7 +282,7 @@ DrainName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{
 
 
 class StorageClusterSpec(View):
-    """One object store."""
+    """The spec of a StorageCluster, which is one object store."""
 
     image: Image | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -334,7 +334,7 @@ class StorageClusterSpec(View):
         return None
 
     def shape_of(self, pods: PodShape) -> PodShape:
-        """What counts for a component's pods: their own words over those for all pods."""
+        """Return the settings of a component's pods: its own, merged over those for all pods."""
         return merged(pods, self.pod_defaults)
 
     @property

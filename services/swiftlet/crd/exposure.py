@@ -17,7 +17,7 @@ DnsName = Annotated[
 ]
 HostNames = Annotated[tuple[HostName, ...], Field(max_length=16)]
 Duration = Annotated[str, Field(min_length=2, max_length=16, pattern=r"^([0-9]{1,6}h)?([0-9]{1,4}m)?([0-9]{1,4}s)?$")]
-"""As Go writes it, in hours, minutes and seconds."""
+"""A duration in Go's notation, with hours, minutes and seconds."""
 
 
 class IngressSpec(View):
@@ -57,7 +57,7 @@ class RouteSpec(View):
 
 
 class IssuerRef(View):
-    """Who signs the certificate."""
+    """The issuer of the certificate."""
 
     name: ObjectName
     kind: Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$")] = "Issuer"

@@ -64,7 +64,7 @@ class NetworkPort(View):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """As in a NetworkPolicy."""
+        """Return it in the form of a NetworkPolicy."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 

@@ -50,7 +50,7 @@ class Toleration(View):
 
     @property
     def manifest(self) -> dict[str, str | int]:
-        """As in a pod's `tolerations`."""
+        """Return it in the form of a pod's `tolerations`."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 

@@ -37,7 +37,7 @@ _log = structlog.get_logger("expirer")
 
 
 class TaskOutcome(Enum):
-    """What became of a task."""
+    """The outcome of a task."""
 
     EXPIRED = "expired"
     MOOT = "moot"
@@ -46,7 +46,7 @@ class TaskOutcome(Enum):
 
 @dataclass(slots=True)
 class ExpiryReport:
-    """What one round did."""
+    """The numbers of one round."""
 
     expired: int = 0
     moot: int = 0
@@ -60,7 +60,7 @@ class ExpiryReport:
         return not (self.expired or self.moot or self.failed)
 
     def count(self, outcome: TaskOutcome) -> None:
-        """One more task."""
+        """Count a task with this outcome."""
         TASKS.labels(outcome.value).inc()
         setattr(self, outcome.value, getattr(self, outcome.value) + 1)
 

@@ -55,11 +55,11 @@ class AccountDb(Database[ContainerRow]):
         return self.pack(combined(self.unpack(old), self.unpack(new)))
 
     def weigh(self, row: Packed) -> tuple[int, int]:
-        """The container's totals."""
+        """Return the container's totals, objects and bytes."""
         return row[3], row[4]  # type: ignore[return-value]
 
     def term(self, row: Packed) -> int:
-        """See `sethash.term`."""
+        """Return the row's term in the set hash."""
         return sethash.term(self.unpack(row))
 
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> bool:
@@ -94,7 +94,7 @@ class AccountDb(Database[ContainerRow]):
 
 
 def combined(one: ContainerRow, other: ContainerRow) -> ContainerRow:
-    """What remains of two rows of one name."""
+    """Return the row that two rows of one name merge into."""
     return replace(
         max(one, other, key=_rank),
         put_timestamp=max(one.put_timestamp, other.put_timestamp),

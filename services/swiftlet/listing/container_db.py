@@ -50,7 +50,7 @@ class ContainerDb(Database[ObjectRow]):
         return _unpacked((*columns, int(deleted)))
 
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
-        """See `ObjectRow.merged`."""
+        """Merge two rows of one name, as `ObjectRow.merged` does."""
         return merge_packed(old, new)
 
     def weigh(self, row: Packed) -> tuple[int, int]:
@@ -58,7 +58,7 @@ class ContainerDb(Database[ObjectRow]):
         return 1, row[2]  # type: ignore[return-value]
 
     def term(self, row: Packed) -> int:
-        """See `sethash.object_term`."""
+        """Return the row's term in the set hash, as `sethash.object_term` does."""
         name, stamp, size, etag, content_type, typed, posted, deleted = row
         typed_at = 0 if typed is None else typed + OFFSET  # type: ignore[operator]
         posted_at = 0 if posted is None else posted + OFFSET  # type: ignore[operator]
@@ -106,7 +106,7 @@ class ContainerDb(Database[ObjectRow]):
         )
 
     def account_row(self, counted: Timestamp) -> ContainerRow:
-        """What the account should know of this container, as of `counted`."""
+        """Return the totals that the account should have of this container, as of `counted`."""
         head = self.head
         return ContainerRow(
             name=head.name.container or "",

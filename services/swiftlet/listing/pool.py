@@ -68,7 +68,7 @@ class RowsTaker(Protocol):
     """Who merges object rows into containers."""
 
     def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
-        """Where the container's database lives."""
+        """Return the location of the container's database."""
         ...
 
     def submit_rows(
@@ -169,7 +169,7 @@ class ListingStore:
         await self.write(self._container(partition, account, container), post)
 
     async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty, NotFound."""
+        """Delete the container; NotEmpty, NotFound."""
 
         def delete(database: ContainerDb) -> None:
             database.delete(timestamp)
@@ -290,7 +290,7 @@ class ListingStore:
     # Databases.
 
     def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
-        """Where the database of that name lives."""
+        """Return the location of the database of that name."""
         kind = DatabaseKind.ACCOUNT if name.container is None else DatabaseKind.CONTAINER
         return DatabaseId(kind, partition, self.hash_path(name.account, name.container))
 
@@ -325,7 +325,7 @@ class ListingStore:
         return await self._handle(id).write(operation, weight, create, grows, removes, later)
 
     def submit(self, id: DatabaseId, write: Write) -> None:
-        """As `write`, telling `write.done` what came of it. NodeBusy, DeviceFailed."""
+        """Write as `write` does, and report the outcome to `write.done`. NodeBusy, DeviceFailed."""
         self._handle(id).submit(write)
 
     def durable(self, id: DatabaseId) -> asyncio.Future[None] | None:

@@ -132,7 +132,7 @@ async def find_rows(store: ListingStore, id: DatabaseId, names: Sequence[str]) -
 
 
 def merged(one: ListingRow, other: ListingRow) -> ListingRow:
-    """What remains of two replicas' rows of one name."""
+    """Return the row that two replicas' rows of one name merge into."""
     if isinstance(one, ObjectRow) and isinstance(other, ObjectRow):
         return one.merged(other)
     assert isinstance(one, ContainerRow)
@@ -141,7 +141,7 @@ def merged(one: ListingRow, other: ListingRow) -> ListingRow:
 
 
 def lacking(rows: Iterable[ListingRow], others: Iterable[ListingRow]) -> list[ListingRow]:
-    """Those of `rows` that say something which `others` don't know."""
+    """Return those of `rows` that have something newer than `others`."""
     known = {row.name: row for row in others}
     return [row for row in rows if row.name not in known or merged(row, known[row.name]) != known[row.name]]
 

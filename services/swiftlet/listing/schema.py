@@ -31,9 +31,9 @@ APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x5
 BUSY_TIMEOUT_S = 10.0
 """How long a connection waits while another one closes or recovers the same database."""
 OFFSET = 1 << 63
-"""What a timestamp's column lacks to its value."""
+"""The difference between a timestamp's value and its column."""
 TICKS_BELOW_ZERO = OFFSET >> NONCE_BITS
-"""What a column's ticks lack to a timestamp's."""
+"""The difference between a timestamp's ticks and those of a column."""
 
 _COMMON = f"""
 CREATE TABLE info (

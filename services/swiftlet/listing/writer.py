@@ -46,7 +46,7 @@ class Summary:
     fingerprint: bytes
     unreported: bool
     rows: int = 0
-    """Live rows."""
+    """The number of live rows."""
     split: bool = False
     """Whether it is a container that has shards."""
 
@@ -81,7 +81,7 @@ class Write:
 
 @dataclass(slots=True)
 class Result:
-    """What came of one write."""
+    """The outcome of one write."""
 
     value: Any = None
     error: BaseException | None = None
@@ -89,7 +89,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a transaction."""
+    """The outcome of a transaction."""
 
     results: list[Result] = field(default_factory=list)
     summary: Summary | None = None
@@ -265,5 +265,5 @@ def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connectio
 
 
 def explained(id: DatabaseId, error: sqlite3.Error | OSError) -> BaseException:
-    """What an error of SQLite or the system means for a database."""
+    """Return the domain error that an error of SQLite or the system means for a database."""
     return translate(error, str(id)) or error

@@ -27,7 +27,7 @@ from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.statusz import STATUS
 
 Node = tuple[str, int]
-"""Host and port."""
+"""The host and port of a service."""
 
 
 class _Closing(Protocol):

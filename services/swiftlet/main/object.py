@@ -162,7 +162,7 @@ def ring_host(section: ObjectSection) -> str:
 
 
 def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
-    """What the server takes on, from the settings of the same names."""
+    """Return the server's limits, from the settings of the same names."""
     section = settings.object
     return ObjectServerSettings(
         threads_per_device=section.threads_per_device,

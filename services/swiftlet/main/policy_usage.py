@@ -69,7 +69,7 @@ async def find(settings: ProxySettings, name: str, after: DatabaseId | None, lim
 
 
 class _List:
-    """What one device lists, a page in memory."""
+    """Lists the containers of one device, with one page in memory at a time."""
 
     def __init__(
         self, transport: HttpPolicies, device: Device, policy: int, after: DatabaseId | None, usage: Usage

@@ -47,7 +47,7 @@ class Work:
     """What is chosen of them on the command line."""
     ring_name: Callable[[int], str]
     group: str
-    """Who shares a failure table with it: replicators of the same kind of servers."""
+    """The services that share a failure table with this one: replicators of the same kind of servers."""
 
     def chosen(self, name: str | None) -> list[int]:
         """Those that are called so, all for None; SettingsError."""

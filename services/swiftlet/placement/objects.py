@@ -345,5 +345,5 @@ class ClusterObjects:
 
 
 def _age(info: ObjectInfo) -> tuple[Timestamp, Timestamp]:
-    """What makes a replica newer than another: its data first, then its metadata."""
+    """Return the key by which a newer replica sorts after an older one: its data first, then its metadata."""
     return info.timestamp, info.meta_timestamp

@@ -41,7 +41,7 @@ Acknowledge = Callable[[int, Device | None], None]
 
 
 class Answer(Enum):
-    """What a container replica said of a row."""
+    """A container replica's answer about a row."""
 
     TAKEN = "taken"
     """It lists it, but may forget it when its power fails."""
@@ -83,7 +83,7 @@ def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int
 
 
 def outcome_of(answers: Mapping[int, Answer], replicas: int) -> RowOutcome:
-    """What became of the row on the whole."""
+    """Return the outcome for the row from the answers of all replicas."""
     if container_missing(answers, replicas):
         return RowOutcome.NO_CONTAINER
     return RowOutcome.LISTED if _SHOWS.intersection(answers.values()) else RowOutcome.QUEUED
@@ -94,7 +94,7 @@ class RowWaits:
     """How long a write waits for its row."""
 
     row_wait_s: float = 2.0
-    """In all."""
+    """Seconds for which a write waits for its row in all."""
     straggler_wait_s: float = 0.5
     """For the rest of the container's replicas once most have answered."""
 
@@ -228,7 +228,7 @@ class RowDelivery:
         self._acknowledge()
 
     def _learn(self, replica: int, answer: Answer) -> None:
-        """Of two answers the one that says more counts."""
+        """Record a replica's answer, unless a previous answer says more."""
         known = self._answers.get(replica, Answer.SILENT)
         if known is Answer.SILENT or (known is Answer.TAKEN and answer is not Answer.SILENT):
             self._answers[replica] = answer

@@ -10,7 +10,7 @@ from swiftlet.settings.base import Seconds, Section
 
 
 class RoundsSection(Section):
-    """What the replicator's rounds keep to."""
+    """Settings of the replicator's rounds."""
 
     bytes_per_s: int = Field(
         default=0,

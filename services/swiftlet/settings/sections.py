@@ -629,7 +629,7 @@ def _must_differ(port: int, management_port: int) -> None:
 
 
 DeviceAddress = Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-"""host:port/device."""
+"""The address of a device, host:port/device."""
 
 
 class ReplicatorSection(RoundsSection, NodeTimeouts):

@@ -32,7 +32,7 @@ DEFAULT_POLICIES = (PolicySection(index=0, name="Policy-0", default=True),)
 
 
 class ServiceSettings(Section):
-    """What all services read."""
+    """The settings that all services read."""
 
     service: ClassVar[str]
     """The service's name on the command line, in logs and metrics."""

@@ -44,7 +44,7 @@ _Key = tuple[str, DatabaseId]
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """When containers report."""
+    """The settings that determine when containers report their totals."""
 
     debounce_s: float = 1.0
     """Seconds that a change waits for more changes."""

@@ -49,7 +49,7 @@ class AccountTally:
         self._counted_at_s = 0.0
 
     async def run(self) -> None:
-        """Walk for ever."""
+        """Walk over the databases repeatedly, until cancelled."""
         while True:
             await self.walk()
             await asyncio.sleep(self._interval_s)

@@ -24,7 +24,7 @@ from swiftlet.transport.wire import flag, timestamp
 
 
 class ReportNow(Protocol):
-    """Who brings a container's totals to its account."""
+    """Reports a container's totals to its account."""
 
     async def report_now(self, device: str, id: DatabaseId) -> bool:
         """Report within a bounded time; what fails is retried later."""

@@ -37,7 +37,7 @@ from swiftlet.transport.wire import WireError, timestamp
 
 
 class ContainerReporter(Protocol):
-    """Who brings a container's totals to its account."""
+    """Reports a container's totals to its account."""
 
     async def report_now(self, device: str, id: DatabaseId) -> bool:
         """Report within a bounded time; what fails is retried later."""
@@ -80,13 +80,13 @@ class ContainerServer:
         return store
 
     def containers(self, request: web.Request) -> ListingStore | ShardedReplicas:
-        """Who knows the containers of the device that the request's path names, shards included."""
+        """Return the containers of the device that the request's path names, shards included."""
         return self._sharded.get(request.match_info["device"]) or self.store(request)
 
     # Containers.
 
     async def put_container(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"created": bool}`."""
+        """Create or update a container and answer `{"created": bool}`."""
         store, place = self.store(request), self._container(request)
         policy = None if fields.get("policy") is None else wire.policy_from_wire(fields, "policy")
         created = await store.put_container(
@@ -101,21 +101,21 @@ class ContainerServer:
         return {"created": created}
 
     async def post_container(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Merge a container's metadata and answer nothing."""
         store, place = self.store(request), self._container(request)
         stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
         await store.post_container(*place, stamp, metadata, wire.bounds_from_wire(fields))
         return {}
 
     async def delete_container(self, request: web.Request, _fields: Answer) -> Answer:
-        """Nothing."""
+        """Delete a container and answer nothing."""
         store, place = self.store(request), self._container(request)
         await self.containers(request).delete_container(*place, _stamp(request))
         await self._report(request, store, *place)
         return {}
 
     async def get_container(self, request: web.Request, _fields: Answer) -> Answer:
-        """Totals and metadata."""
+        """Answer with a container's totals and metadata."""
         store, place = self.store(request), self._container(request)
         return wire.container_info_to_wire(await store.container_info(*place))
 
@@ -131,7 +131,7 @@ class ContainerServer:
         return {**wire.container_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
 
     async def update_container(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Merge object rows into a container and answer nothing."""
         place = self._container(request)
         await self.containers(request).update_rows(*place, [wire.object_row_from_wire(row) for row in rows_of(fields)])
         return {}
@@ -139,26 +139,26 @@ class ContainerServer:
     # Accounts.
 
     async def put_account(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"created": bool}`."""
+        """Create or update an account and answer `{"created": bool}`."""
         store, place = self.store(request), self._account(request)
         stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
         return {"created": await store.put_account(*place, stamp, metadata, wire.bounds_from_wire(fields))}
 
     async def post_account(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Merge an account's metadata and answer nothing."""
         store, place = self.store(request), self._account(request)
         stamp, metadata = timestamp(fields, "timestamp"), wire.metadata_from_wire(fields)
         await store.post_account(*place, stamp, metadata, wire.bounds_from_wire(fields))
         return {}
 
     async def delete_account(self, request: web.Request, _fields: Answer) -> Answer:
-        """Nothing."""
+        """Delete an account and answer nothing."""
         store, place = self.store(request), self._account(request)
         await store.delete_account(*place, _stamp(request))
         return {}
 
     async def get_account(self, request: web.Request, _fields: Answer) -> Answer:
-        """Totals and metadata."""
+        """Answer with an account's totals and metadata."""
         store, place = self.store(request), self._account(request)
         self.usage.note(request.match_info["device"], *place)
         return wire.account_info_to_wire(await store.account_info(*place))
@@ -170,7 +170,7 @@ class ContainerServer:
         return {**wire.account_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
 
     async def update_account(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Merge container rows into an account and answer nothing."""
         store, place = self.store(request), self._account(request)
         self.usage.note(request.match_info["device"], *place)
         await store.update_containers(*place, [wire.container_row_from_wire(row) for row in rows_of(fields)])

@@ -86,7 +86,7 @@ class SyncRoutes:
         return {"partitions": index.partitions(kind)}
 
     async def database_state(self, request: web.Request, _fields: Answer) -> Answer:
-        """The state."""
+        """Answer with the state of a database."""
         return wire.state_to_wire(await replica.state_of(self._store(request), _id(request)))
 
     async def page_digests(self, request: web.Request, fields: Answer) -> Answer:
@@ -137,7 +137,7 @@ class SyncRoutes:
         return {"equal": False, "rows": [wire.row_to_wire(row) for row in page.rows], "upto": page.upto}
 
     async def merge_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Merge rows of another replica and answer nothing."""
         id = _id(request)
         is_container = id.kind is DatabaseKind.CONTAINER
         decode = wire.object_row_from_wire if is_container else wire.container_row_from_wire

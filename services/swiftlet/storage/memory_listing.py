@@ -47,7 +47,7 @@ Hook = Callable[[Device, DatabaseName], Awaitable[None]]
 
 
 class Fault(Enum):
-    """What ails a device."""
+    """The faults that a test gives a device."""
 
     UNREACHABLE = "unreachable"
     BUSY = "busy"
@@ -105,19 +105,19 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
     ) -> Excess | None:
-        """See `ListingTransport.take_claim`."""
+        """Behaves as `ListingTransport.take_claim` requires."""
         claims = self.claims.get(device.name)
         return await self._ask(device, lambda _: _there(claims).take(partition, name, claim, bounds, life_s))
 
     async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
     ) -> Confirmation:
-        """See `ListingTransport.confirm_claim`."""
+        """Behaves as `ListingTransport.confirm_claim` requires."""
         claims = self.claims.get(device.name)
         return await self._ask(device, lambda _: _there(claims).confirm(partition, name, claim_id, row, at, report))
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """See `ListingTransport.cancel_claim`."""
+        """Behaves as `ListingTransport.cancel_claim` requires."""
         claims = self.claims.get(device.name)
         await self._ask(device, lambda _: _there(claims).cancel(partition, name, claim_id))
 
@@ -133,7 +133,7 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         default_policy: int,
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """See `ListingTransport.put_container`."""
+        """Behaves as `ListingTransport.put_container` requires."""
 
         async def put(store: ListingStore) -> bool:
             created = await store.put_container(
@@ -154,14 +154,14 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """See `ListingTransport.post_container`."""
+        """Behaves as `ListingTransport.post_container` requires."""
         place = partition, account, container
         await self._ask(device, lambda store: store.post_container(*place, timestamp, metadata, bounds))
 
     async def delete_container(
         self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
     ) -> None:
-        """See `ListingTransport.delete_container`."""
+        """Behaves as `ListingTransport.delete_container` requires."""
 
         async def delete(store: ListingStore) -> None:
             await self._containers(device, store).delete_container(partition, account, container, timestamp)
@@ -170,13 +170,13 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         await self._ask(device, delete)
 
     async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
-        """See `ListingTransport.container_info`."""
+        """Behaves as `ListingTransport.container_info` requires."""
         return await self._ask(device, lambda store: store.container_info(partition, account, container))
 
     async def list_objects(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """See `ListingTransport.list_objects`."""
+        """Behaves as `ListingTransport.list_objects` requires."""
         return await self._ask(
             device,
             lambda store: self._containers(device, store).list_objects(partition, account, container, query),
@@ -185,7 +185,7 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
     async def list_text(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """See `ListingTransport.list_text`."""
+        """Behaves as `ListingTransport.list_text` requires."""
 
         async def page(store: ListingStore) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
             place = partition, account, container
@@ -197,7 +197,7 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
-        """See `ListingTransport.update_rows`."""
+        """Behaves as `ListingTransport.update_rows` requires."""
         await self._ask(
             device, lambda store: self._containers(device, store).update_rows(partition, account, container, rows)
         )
@@ -205,7 +205,7 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
     async def bring_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """See `ListingTransport.bring_rows`."""
+        """Behaves as `ListingTransport.bring_rows` requires."""
 
         async def bring(store: ListingStore) -> asyncio.Future[None] | None:
             await self._containers(device, store).update_rows(partition, account, container, rows, later)
@@ -222,7 +222,7 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """See `ListingTransport.put_account`."""
+        """Behaves as `ListingTransport.put_account` requires."""
         return await self._ask(device, lambda store: store.put_account(partition, account, timestamp, metadata, bounds))
 
     async def post_account(
@@ -234,47 +234,47 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """See `ListingTransport.post_account`."""
+        """Behaves as `ListingTransport.post_account` requires."""
         await self._ask(device, lambda store: store.post_account(partition, account, timestamp, metadata, bounds))
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
-        """See `ListingTransport.delete_account`."""
+        """Behaves as `ListingTransport.delete_account` requires."""
         await self._ask(device, lambda store: store.delete_account(partition, account, timestamp))
 
     async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
-        """See `ListingTransport.account_info`."""
+        """Behaves as `ListingTransport.account_info` requires."""
         return await self._ask(device, lambda store: store.account_info(partition, account))
 
     async def list_containers(
         self, device: Device, partition: int, account: str, query: ListingQuery
     ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
-        """See `ListingTransport.list_containers`."""
+        """Behaves as `ListingTransport.list_containers` requires."""
         return await self._ask(device, lambda store: store.list_containers(partition, account, query))
 
     async def update_containers(
         self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
     ) -> None:
-        """See `ListingTransport.update_containers`."""
+        """Behaves as `ListingTransport.update_containers` requires."""
         await self._ask(device, lambda store: store.update_containers(partition, account, rows))
 
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:
-        """See `ListingSyncTransport.databases`."""
+        """Behaves as `ListingSyncTransport.databases` requires."""
         return await self._ask(device, lambda store: replica.databases_after(store, kind, after))
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-        """See `ListingSyncTransport.exchange_state`."""
+        """Behaves as `ListingSyncTransport.exchange_state` requires."""
         return await self._ask(device, lambda store: replica.merge_state(store, id, state))
 
     async def compare_rows(
         self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
     ) -> RowPage | None:
-        """See `ListingSyncTransport.compare_rows`."""
+        """Behaves as `ListingSyncTransport.compare_rows` requires."""
         return await self._ask(device, lambda store: replica.compare_rows(store, id, after, upto, digest))
 
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
-        """See `ListingSyncTransport.merge_rows`."""
+        """Behaves as `ListingSyncTransport.merge_rows` requires."""
         await self._ask(device, lambda store: replica.merge_rows(store, id, name, rows))
 
     async def close(self) -> None:

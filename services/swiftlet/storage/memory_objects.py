@@ -54,7 +54,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class RowReceiver(Protocol):
-    """Where listing rows go: the same shape as the object server's row sink."""
+    """Receives listing rows, in the form of the object server's row sink."""
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
         """Bring a row to one replica of its container."""
@@ -63,7 +63,7 @@ class RowReceiver(Protocol):
 
 @dataclass(slots=True)
 class Link:
-    """What ails the way to one device; nothing at first."""
+    """The faults that a test gives the way to one device; none at first."""
 
     delay_s: float = 0.0
     """Seconds before each call reaches the device."""
@@ -103,7 +103,7 @@ class MemoryObjectTransport:
         self.doubts: dict[str, Doubts] = {}
         """What devices may have missed, by address; nothing for those without."""
         self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
-        """Where the rings of each device's server put it."""
+        """How the rings of each device's server place that device."""
 
     def link(self, device: Device) -> Link:
         """The way to a device."""
@@ -247,15 +247,15 @@ class MemoryObjectTransport:
         return MemoryGetStream(device, self.link(device), reader, start, stop)
 
     def runs(self, device: Device) -> bool:
-        """As `has_runs` says."""
+        """Return whether the device answers runs, which `has_runs` sets."""
         return self.has_runs
 
     def open_run(self, parts: Sequence[RunPart], marks: Marks) -> MemoryRun:
-        """Begin a run."""
+        """Begin a run over these parts."""
         return MemoryRun(self, parts, marks)
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
-        """Describe an object."""
+        """Return an object's description."""
 
         def operation(store: Store) -> ObjectInfo:
             if proved:
@@ -273,7 +273,7 @@ class MemoryObjectTransport:
         *,
         proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata."""
+        """Replace an object's metadata."""
 
         def operation(store: Store) -> ObjectInfo:
             try:
@@ -318,7 +318,7 @@ class MemoryObjectTransport:
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
     ) -> WriteReply:
-        """Store a tombstone."""
+        """Store a tombstone for an object."""
 
         def operation(store: Store) -> bool:
             try:
@@ -339,7 +339,7 @@ class MemoryObjectTransport:
         return WriteReply(outcome, existed)
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """See `ObjectTransport.acknowledge`."""
+        """Behaves as `ObjectTransport.acknowledge` requires."""
         if len(written) > MAX_ACKNOWLEDGED:
             raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
         await self._reach(device)
@@ -360,7 +360,7 @@ class MemoryObjectTransport:
         return await self._call(device, lambda store: store.suffix_hashes(policy, partition))
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
+        """Return the device's entries in a suffix."""
         return await self._call(device, lambda store: store.entries(policy, partition, suffix))
 
     async def ask(self, device: Device, message: bytes) -> bytes:
@@ -484,7 +484,7 @@ class MemoryGetStream:
             raise NodeError(f"{self._device.address} ended early: {error}") from error
 
     async def close(self) -> None:
-        """Stop."""
+        """Close the reader."""
         self._reader.close()
 
 
@@ -526,5 +526,5 @@ class MemoryRun:
         return sound and "X-Delete-At" not in info.metadata and not (part.unmarked and marked)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the run."""
         self._closed = True

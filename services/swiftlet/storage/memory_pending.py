@@ -60,7 +60,7 @@ class MemoryPending:
             update.since_s -= seconds
 
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
-        """See `PendingUpdates.due`."""
+        """Behaves as `PendingUpdates.due` requires."""
         before_s = self._clock() - older_than_s
         old = sorted(
             (update.since_s, key.hex, key) for key, update in self._updates.items() if update.since_s <= before_s
@@ -69,20 +69,20 @@ class MemoryPending:
         return [PendingUpdate(key, update.timestamp, tuple(sorted(update.replicas))) for key, update in updates]
 
     def name(self, key: ObjectKey) -> str | None:
-        """See `PendingUpdates.name`."""
+        """Behaves as `PendingUpdates.name` requires."""
         return self._names.get(key)
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """See `PendingUpdates.acknowledge`."""
+        """Behaves as `PendingUpdates.acknowledge` requires."""
         for key, timestamp in acknowledged:
             update = self._updates.get(key)
             if update is not None and update.timestamp <= timestamp:
                 del self._updates[key]
 
     def count(self) -> int:
-        """See `PendingUpdates.count`."""
+        """Behaves as `PendingUpdates.count` requires."""
         return len(self._updates)
 
     def oldest_s(self) -> float:
-        """See `PendingUpdates.oldest_s`."""
+        """Behaves as `PendingUpdates.oldest_s` requires."""
         return max((self._clock() - update.since_s for update in self._updates.values()), default=0.0)

@@ -32,7 +32,7 @@ class NativePending:
         self._store.acknowledge(acknowledged)
 
     def count(self) -> int:
-        """Pending updates."""
+        """Return the number of pending updates."""
         return self._store.pending_count()[0]
 
     def oldest_s(self) -> float:

@@ -46,7 +46,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class NativeServerSettings:
-    """How much the native server takes on."""
+    """The limits of the native server."""
 
     name: str
     """`host:port` as in the rings: callers say whom they mean."""

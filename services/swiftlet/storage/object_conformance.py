@@ -84,7 +84,7 @@ class Peer:
         assert self.pending is None or self.pending.count() == 0
 
     def forget_rows(self) -> None:
-        """As if nothing had been written yet."""
+        """Clear the recorded and the pending rows, as if nothing had been written yet."""
         self.rows.rows.clear()
         if self.pending is not None:
             self.pending.acknowledge([(row.key, row.timestamp) for row in self.pending.due(0.0, 1000)])
@@ -103,7 +103,7 @@ class Peer:
         return await stream.commit(footer_of(data))
 
     async def content(self, key: ObjectKey, start: int = 0, stop: int | None = None) -> bytes:
-        """Read a range."""
+        """Read a range of an object."""
         return await drain(await self.transport.get(self.device, key, start, stop))
 
 
@@ -120,7 +120,7 @@ def record(moment: float, **metadata: str) -> PutRecord:
 
 
 class ObjectTransportConformance(ABC):
-    """The suite."""
+    """The suite of checks that every `ObjectTransport` passes."""
 
     @abstractmethod
     def connected(self, store: FaultyStore, rows: RowRecorder) -> AbstractAsyncContextManager[Peer]:
@@ -132,7 +132,7 @@ class ObjectTransportConformance(ABC):
 
     @pytest.fixture
     async def peer(self) -> AsyncIterator[Peer]:
-        """A healthy device."""
+        """Yield a peer with one healthy device."""
         store = self.fresh_store()
         try:
             async with self.connected(store, RowRecorder()) as peer:

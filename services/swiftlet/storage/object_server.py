@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectServerSettings:
-    """How much an object server takes on and how long it waits."""
+    """The limits and waits of an object server."""
 
     threads_per_device: int = 4
     """Threads that work on one device; more helps fast devices with deep queues."""
@@ -117,7 +117,7 @@ class ObjectServer:
         self._doubts = doubts or {}
         self._devices = {name: self._device(name, store, outboxes[name], row_sink) for name, store in devices.items()}
         self.sync_endpoint = SyncEndpoint(key, ObjectSync(self._devices, self._placed).respond)
-        """Where replicators ask."""
+        """The endpoint that answers replicators."""
 
     def _device(self, name: str, store: Store, outbox: Outbox, sink: RowSink) -> ObjectDevice:
         settings = self.settings
@@ -211,7 +211,7 @@ class ObjectServer:
     # -- requests --------------------------------------------------------------------------------------------
 
     def routes(self) -> list[web.RouteDef]:
-        """All routes."""
+        """Return all routes."""
         device, target = f"{PREFIX}/{{device}}", f"{PREFIX}/{{device}}/{{policy}}/{{partition}}"
         obj = target + "/{digest}"
         return [

@@ -64,7 +64,7 @@ class Use:
 
     @property
     def ranked(self) -> list[str]:
-        """Those accounts, the largest first."""
+        """Return these accounts, the largest first."""
         return sorted(self.largest, key=lambda account: (-self.largest[account], account))
 
 

@@ -50,7 +50,7 @@ _log = get_logger("rows")
 
 
 class _Place(NamedTuple):
-    """Where a container's rows go."""
+    """The destination of a container's rows."""
 
     store: ListingStore
     taker: RowsTaker
@@ -64,7 +64,7 @@ class RowStreams:
     def __init__(
         self, stores: Mapping[str, ListingStore], sharded: Mapping[str, ShardedReplicas], key: ClusterKey | None
     ) -> None:
-        """As for `swiftlet.storage.container_server.ContainerServer`."""
+        """Take the same arguments as `swiftlet.storage.container_server.ContainerServer`."""
         self._stores = stores
         self._sharded = sharded
         self._key = key
@@ -87,7 +87,7 @@ class RowStreams:
         return socket
 
     def place(self, update: Arrived) -> _Place:
-        """Where an update's rows go; DeviceFailed."""
+        """Return what receives an update's rows; DeviceFailed."""
         key = update.device, update.partition, update.account, update.container
         place = self._places.get(key)
         if place is None:
@@ -107,7 +107,7 @@ class RowStreams:
 
 
 class _Stream:
-    """One connection."""
+    """One connection of a row stream."""
 
     def __init__(self, server: RowStreams, socket: web.WebSocketResponse, transport: asyncio.Transport) -> None:
         self._server = server

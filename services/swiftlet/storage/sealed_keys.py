@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DIRECTORY = ".sealed-keys"
-"""Of copies on a device; stores leave it alone."""
+"""The directory of the copies on a device; stores leave it alone."""
 MAX_BYTES = 32 * 1024
-"""Of one copy."""
+"""The largest size in bytes of one copy."""
 MAX_COPIES = 8
 """Hash suffixes of which a device's copies are looked at."""
 _MAGIC = b"age-encryption.org/v1\n"
@@ -39,7 +39,7 @@ class SealedCopy:
 
     @property
     def name(self) -> str:
-        """Its file's name."""
+        """Return the name of its file."""
         return f"{self.suffix_id}-{self.generation}.age"
 
 
@@ -79,7 +79,7 @@ def keep_copy(device: Path, copy: SealedCopy) -> None:
 
 
 def newest(copies: Iterable[SealedCopy]) -> list[SealedCopy]:
-    """Of each suffix the newest copy."""
+    """Return the newest copy for each suffix."""
     found: dict[str, SealedCopy] = {}
     for copy in copies:
         held = found.get(copy.suffix_id)

@@ -57,7 +57,7 @@ class ShardSettings:
     above_rows: int = 0
     """Rows in one database beyond which it is split; 0 never."""
     interval_s: float = 5.0
-    """Seconds between rounds."""
+    """Seconds between two rounds."""
     idle_s: float = 60.0
     """Seconds between rounds of a container that needs nothing and whose own database does not change."""
     takeover_s: float = 60.0
@@ -87,7 +87,7 @@ class ShardKeeper:
         settings: ShardSettings | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing runs yet."""
+        """Prepare the keeper; nothing runs yet."""
         self._replicas = replicas
         self._mover = mover
         self._clock = clock

@@ -122,7 +122,7 @@ class ShardedReplicas:
         return self._lanes.setdefault((id, point), _Lane())
 
     async def layout(self, id: DatabaseId) -> Layout:
-        """As it stands; NotFound."""
+        """Return the shard's state; NotFound."""
         return await self.store.read(id, shards.layout)
 
     # Rows.
@@ -134,7 +134,7 @@ class ShardedReplicas:
         await brought(self, partition, DatabaseName(account, container), rows, later)
 
     def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
-        """Where the container's own database lives."""
+        """Return the location of the container's own database."""
         return self.store.id_of(partition, name)
 
     def submit_rows(

@@ -92,7 +92,7 @@ class SyncEndpoint:
 
 
 class _Stream:
-    """One connection."""
+    """One connection of a sync stream."""
 
     def __init__(self, socket: web.WebSocketResponse, answerer: Answerer, responder: Responder) -> None:
         self._socket = socket

@@ -87,7 +87,7 @@ class NativeWriter:
         self._writer = writer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes."""
+        """Append bytes to the object."""
         with _domain(self._what):
             self._writer.write(data)
 
@@ -107,7 +107,7 @@ class NativeWriter:
             )
 
     def abort(self) -> None:
-        """Drop everything written."""
+        """Drop everything that was written."""
         self._writer.abort()
 
 
@@ -135,13 +135,13 @@ class NativeReader:
         self._reader.close()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return this reader."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the reader."""
         self.close()
 
 
@@ -201,7 +201,7 @@ class NativeStore:
             return NativeWriter(key.hex, self._store.create(place(key), size, aggregate_below))
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
-        """Merge POSTed metadata."""
+        """Merge the metadata of a POST."""
         content_type = None if record.content_type is None else raw(record.content_type)
         with _domain(key.hex):
             self._store.post(
@@ -214,7 +214,7 @@ class NativeStore:
             )
 
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
-        """Store a tombstone."""
+        """Store a tombstone for an object."""
         with _domain(name):
             self._store.delete(place(key), timestamp.value, raw(name))
 

@@ -59,7 +59,7 @@ class EitherSite(web.BaseSite):
 
     @property
     def name(self) -> str:
-        """Where it listens."""
+        """Return the address that it listens on, as a URL."""
         host, port = self._sock.getsockname()[:2]
         return f"http(s)://{host}:{port}"
 

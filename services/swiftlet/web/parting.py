@@ -151,7 +151,7 @@ class _Lingering(asyncio.Protocol):
             self.cut()
 
     def cut(self) -> None:
-        """End it now."""
+        """Close the connection at once."""
         self._transport.abort()
 
 

@@ -70,7 +70,7 @@ def plain_name(name: str) -> str:
 
 
 class Boundary:
-    """Where requests begin in what comes on one connection."""
+    """Finds the positions at which requests begin in the bytes of one connection."""
 
     def __init__(self) -> None:
         """The first byte begins one."""

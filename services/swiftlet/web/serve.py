@@ -47,9 +47,9 @@ class ServeOptions:
     idle_s: float = 0.0
     """Of `drain_s`: how long kept connections stay open for one more request. Without any, nobody is waited for."""
     max_line_size: int = 8192
-    """Of the request line."""
+    """The largest size in bytes of the request line."""
     max_field_size: int = 8192
-    """Of one header line."""
+    """The largest size in bytes of one header line."""
     max_headers: int = 256
     keepalive_s: float = 75.0
     """How long a connection may stay idle; longer than peers keep theirs, so that they close first."""
@@ -65,12 +65,12 @@ class StopRequest:
     """How often the process was asked to end."""
 
     def __init__(self) -> None:
-        """Not yet."""
+        """Start without a request to end."""
         self.once = asyncio.Event()
         self.twice = asyncio.Event()
 
     def again(self) -> None:
-        """Ask once more."""
+        """Record one more request to end."""
         (self.twice if self.once.is_set() else self.once).set()
 
 
@@ -163,12 +163,12 @@ class _Runner(web.AppRunner):
     """Has `Application.on_shutdown` sent by who ends it, before requests in flight are waited for."""
 
     async def shutdown(self) -> None:
-        """Done by then."""
+        """Do nothing: the site is already stopped by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What ends, and how."""
+    """What is being stopped, and how."""
 
     runner: web.AppRunner
     front: FrontListener | None

@@ -30,7 +30,7 @@ _POLICY_NAME = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person asks for."""
+    """The options of a local store."""
 
     data: Path
     host: str = HOST
@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def etc(self) -> Path:
-        """Settings and secrets."""
+        """Return the directory of settings and secrets."""
         return self.data / "etc"
 
     @property
@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def sockets(self) -> Path:
-        """Where object servers and their callers meet for shared memory."""
+        """Return the directory of the sockets by which object servers and their clients share memory."""
         return self.data / "run"
 
     @property
@@ -92,7 +92,7 @@ class Layout:
 
     @property
     def key_file(self) -> Path:
-        """The cluster's key."""
+        """Return the path of the file with the cluster key."""
         return self.etc / "cluster.key"
 
     @property
@@ -102,7 +102,7 @@ class Layout:
 
     @property
     def users(self) -> Path:
-        """The users file."""
+        """Return the path of the users file."""
         return self.etc / "users.yaml"
 
 
@@ -173,7 +173,7 @@ class Plan:
 
     @property
     def auth_url(self) -> str:
-        """Where tokens are."""
+        """Return the URL at which clients get tokens."""
         return f"{self.endpoint}/auth/v1.0"
 
     @property

@@ -72,11 +72,11 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Its id."""
+        """Return the process's id, None before it has started."""
 
     @property
     def exitcode(self) -> int | None:
-        """None while it runs; what it ended with, or the signal that ended it, negative."""
+        """Return None while the process runs, then its exit status, or the signal that ended it as a negative number."""
 
 
 Start = Callable[[ServicePlan], Process]
