@@ -33,7 +33,7 @@ class Turns:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, key: Key) -> Callable[[bool, bool, bool], str]:
-        """Return the function by which a cluster's plan asks for its turn; see `swiftlet_operator.plan.upgrades.Turn`."""
+        """Return the function by which a cluster's plan asks for its turn; see `plan.upgrades.Turn`."""
 
         def ask(wants: bool, in_the_middle: bool, is_stuck: bool) -> str:
             with self._lock:

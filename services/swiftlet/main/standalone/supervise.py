@@ -76,7 +76,7 @@ class Process(Protocol):
 
     @property
     def exitcode(self) -> int | None:
-        """Return None while the process runs, then its exit status, or the signal that ended it as a negative number."""
+        """Return None while the process runs, then its exit status, or minus the signal that ended it."""
 
 
 Start = Callable[[ServicePlan], Process]
