@@ -26,7 +26,7 @@ from bench.dataplane.proxy import Store, children_of
 
 RATE_HZ = 499
 STACK_BYTES = 16384
-"""Of each sample's stack: what was compiled without frame pointers is unwound from it."""
+"""Bytes of each sample's stack, from which code compiled without frame pointers is unwound."""
 _DISK = r"fdatasync|fsync|pwrite|ext4_|vfs_iter_write|statfs|fcntl_setlk|do_iter_write|__x64_sys_open"
 _SOCKETS = r"sock_|_sendmsg|_recvmsg|tcp_|unix_stream|epoll|eventfd|skb_|x64_sys_(read|write)"
 KINDS = Kinds(

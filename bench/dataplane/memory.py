@@ -93,7 +93,7 @@ class Upload:
         self.sent = 0
 
     def send(self, source: Source) -> int:
-        """As much as is taken at once; a refusal is an error."""
+        """Send as much as the socket accepts at once; a refusal is an error."""
         offset = self.sent % len(source.block)
         count = min(_SEND_BYTES, source.size - self.sent, len(source.block) - offset)
         try:

@@ -74,15 +74,15 @@ class Population:
     """The ports at which the pods' services report."""
     made: set[str] = field(default_factory=set)
     used: dict[str, Used] = field(default_factory=dict)
-    """What pods use, by the address of the cluster's pods."""
+    """What pods report that they use, by the address of the cluster's pods."""
 
     def used_at(self, address: str) -> Used:
-        """What the pods of the cluster with this address use."""
+        """Return what the pods of the cluster with this address use."""
         return self.used.setdefault(address, Used())
 
     @staticmethod
     def devices() -> list[str]:
-        """Of a cluster's storage pods, as in rings."""
+        """Return the devices of a cluster's storage pods, as they are in rings."""
         pool = CLUSTER_SPEC["pools"][0]
         each = pool["replicas"] // len(ZONES)
         return [f"store-{pool['name']}-{zone}-{ordinal}/d0" for zone in ZONES for ordinal in range(each)]

@@ -22,7 +22,7 @@ _RINGS = ("account", "container", "object-0", "object-1")
 
 @dataclass
 class Used:
-    """What the pods of a cluster use of what the operator published, as they report it.
+    """What the pods of a cluster report that they use of the published objects.
 
     `rings`: versions by ring. `sealed_keys`: generation of the copy on every device. `users`: the users file's digest.
     """

@@ -17,7 +17,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Processes:
-    """Those of one system, by name."""
+    """The processes of one system, by name."""
 
     def __init__(self, log: Path) -> None:
         """All of them write to the file `log`."""

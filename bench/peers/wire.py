@@ -51,7 +51,7 @@ class Pass:
     round_s: float
     """What the replicator itself says that its round took."""
     cpu_s: float
-    """Of the replicator and of the servers of all nodes."""
+    """Processor seconds of the replicator and of the servers of all nodes."""
     moved: int
     failed: int
 
@@ -77,11 +77,11 @@ class Wire:
         return [Traffic(counters[name]["bytes"], counters[name]["packets"]) for name in _names(len(counters))]
 
     def cut(self, node: int) -> None:
-        """Let packets to a node vanish."""
+        """Drop all packets to a node."""
         _run(["nft", "add", "rule", "ip", "peers", "in", "ip", "daddr", address_of(node), "drop"])
 
     def mend(self) -> None:
-        """Let all packets through again."""
+        """Stop dropping packets."""
         _run(["nft", "flush", "chain", "ip", "peers", "in"])
 
 

@@ -41,7 +41,7 @@ class Download:
 
     seconds: float
     cpu_s: float
-    """Of the store's processes."""
+    """Processor seconds of the store's processes."""
 
 
 class Store:

@@ -57,7 +57,7 @@ class Client:
             return Told(0, size, str(error).encode()[:200])
 
     async def need(self, status: int, method: str, path: str, **more: object) -> Told:
-        """As `call`, for what the soak is built on: another answer ends it."""
+        """Call as `call` does, for requests that the soak depends on: another answer ends it."""
         told = await self.call(method, path, **more)  # type: ignore[arg-type]
         assert told.status == status, (method, path, told)
         return told

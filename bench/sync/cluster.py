@@ -158,7 +158,7 @@ class Generated(MemoryStore):
         self._mine = frozenset(mine)
 
     def partitions(self, policy: int) -> list[int]:
-        """Those of its partitions with anything in them."""
+        """Return its partitions that are not empty."""
         return sorted(partition for partition in self._mine if partition in self._hashes)
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
@@ -221,7 +221,7 @@ class Cluster:
         return count
 
     def forget(self, device: Device, key: ObjectKey) -> None:
-        """Have a device know nothing of an object."""
+        """Remove everything that a device has of an object."""
         store = self.by_device[device.id].store
         for entry in store.entries(key.policy, key.partition, key.hex[-3:]):
             if entry.digest == key.digest:

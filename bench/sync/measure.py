@@ -108,7 +108,7 @@ class Subject:
     """Niceness of this process while a round is measured; below 0, what else runs on the machine has to wait."""
 
     def nodes(self, away: Node | None = None) -> list[Node]:
-        """Those that do rounds."""
+        """Return the nodes that run rounds."""
         found = [node for node in self.cluster.nodes if node is not away]
         return found[: self.most] if self.most else found
 
@@ -250,7 +250,7 @@ def _cpu_s() -> float:
 
 
 def _reset_peak() -> None:
-    """Let the kernel count this process's peak of memory anew."""
+    """Reset the kernel's count of this process's peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 

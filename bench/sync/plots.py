@@ -104,7 +104,7 @@ def lines(points: Sequence[tuple[str, int, float]], label: str) -> tuple[Any, An
 
 
 def save(figure: Any, path: Path) -> None:
-    """As PNG for people, and as SVG beside it for the page: text, which the repository may hold."""
+    """Save a chart as PNG for people, and as SVG beside it for the page: SVG is text, which the repository may hold."""
     figure.tight_layout()
     figure.savefig(path, dpi=90)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

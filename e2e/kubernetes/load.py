@@ -60,7 +60,7 @@ class Seen:
     verified: int = -1
 
     def report(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the results as plain data."""
         with self.lock:
             plain = {name: getattr(self, name) for name in ("writes", "reads", "wrong", "unhealed", "verified")}
             slow = {"slowest_read_s": self.slowest_read_s, "slowest_write_s": self.slowest_write_s}
@@ -213,7 +213,7 @@ def stage(count: int, big_bytes: int) -> None:
 
 
 def md5(data: bytes) -> str:
-    """As in an ETag."""
+    """Return the MD5 of a body, as in an ETag."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 

@@ -79,7 +79,7 @@ def operator_killed_at_random(seed: int) -> Iterator[list[str]]:
     labels = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator"
 
     def leader() -> str | None:
-        """Who acts, if that is news."""
+        """Return the holder of the lease, if it has changed."""
         [lease] = system.list("lease")
         holder = str(lease["spec"].get("holderIdentity"))
         return None if killed and killed[-1] == holder else holder
@@ -161,7 +161,7 @@ def settled(
 
 
 def failed_share(seen: dict[str, Any]) -> float:
-    """Of the writes, those that a client saw fail before it tried again."""
+    """Return the share of writes that failed at a client before it tried again."""
     return float(sum(seen["failed_writes"].values()) / max(1, seen["writes"]))
 
 
@@ -183,7 +183,7 @@ def test_it_grows_and_shrinks_in_use(namespace: Namespace, client: ClientPod) ->
 
 
 def devices(namespace: Namespace, count: int) -> str | None:
-    """None when that many are part of the object ring."""
+    """Return None when the object ring has that many devices."""
     status = namespace.get("ring", f"{NAME}-object-0")["status"]
     return None if status["devices"] == count else json.dumps(status)
 
@@ -341,7 +341,7 @@ def claims(namespace: Namespace) -> dict[str, str]:
 
 
 def in_sync(namespace: Namespace) -> str | None:
-    """None when all replicators have reported that they lack nothing."""
+    """Return None when all replicators have reported that they lack nothing."""
     behind = []
     for name in storage_pods(namespace):
         path = f"/api/v1/namespaces/{namespace.name}/pods/http:{name}:6400/proxy/statusz"
@@ -356,7 +356,7 @@ def in_sync(namespace: Namespace) -> str | None:
 
 
 def node_is_ready(name: str) -> bool:
-    """As the control plane sees it."""
+    """Return whether the control plane considers the node ready."""
     nodes = json.loads(run("kubectl", "get", "nodes", "--output", "json"))["items"]
     return any(one["metadata"]["name"] == name and is_ready(one) for one in nodes)
 
@@ -386,7 +386,7 @@ def test_it_is_deleted_and_restored_from_its_volumes(namespace: Namespace, clien
 
 
 def objects_are_back(client: ClientPod) -> str | None:
-    """None when what was stored before can be read."""
+    """Return None when the objects that were stored before can be read."""
     try:
         client.python("-c", _BACK)
     except Failed as error:

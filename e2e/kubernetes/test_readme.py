@@ -23,7 +23,7 @@ DEMO_WITHIN_S = 900
 COMMANDS_WITHIN_S = 900
 GONE_WITHIN_S = 240
 HERE = Namespace("default")
-"""Where a person who says nothing of namespaces works."""
+"""The namespace of a person who names no namespace."""
 
 
 def commands(document: str) -> str:
@@ -66,7 +66,7 @@ def fresh() -> Iterator[None]:
 
 
 def typed(script: str, within_s: float) -> str:
-    """What the commands write; what they left running goes."""
+    """Run the commands, return their output, and end the processes that they left running."""
     environ = os.environ | {"PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
     process = subprocess.Popen(
         ["bash", "-c", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],

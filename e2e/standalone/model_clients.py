@@ -25,11 +25,11 @@ CONTAINERS = 6
 NAMES = 40
 """Objects in each container."""
 BUSY = 4
-"""Of the names in each container, those that much of the work is about, so that clients meet."""
+"""How many names in each container get much of the requests, so that clients meet at them."""
 POLICIES = ("Policy-0", "Policy-1")
-"""Those of the containers, in turns."""
+"""The policies of the containers, in turns."""
 CONNECTIONS = 3
-"""Of each client: they end at both workers of the proxy."""
+"""Connections of each client, so that they reach both workers of the proxy."""
 LEAVES = 0.03
 """Share of the writes whose client goes away."""
 PATIENCE_S = 60.0
@@ -108,7 +108,7 @@ class Model:
 
 
 def new_model() -> Model:
-    """Of objects that do not exist yet."""
+    """Return a model of objects that do not exist yet."""
     forms = itertools.cycle(["o{}", "dir/o{}", "ö {}", "{}.txt"])
     names = [next(forms).format(number) for number in range(NAMES)]
     return Model({f"m{container}/{name}": History() for name in names for container in range(CONTAINERS)})

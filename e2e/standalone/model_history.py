@@ -34,10 +34,10 @@ class Outcome(Enum):
     """What is known of an operation."""
 
     MAYBE = "maybe"
-    """It is under way, or it failed and may count all the same."""
+    """The write is in progress, or it failed and may have taken effect all the same."""
     DONE = "done"
     NOTHING = "nothing"
-    """It was refused before anything was written."""
+    """The write was refused before anything was written."""
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +55,7 @@ class Operation:
     outcome: Outcome = Outcome.MAYBE
 
     def end(self, at: float, outcome: Outcome) -> None:
-        """It was answered, or failed."""
+        """Record that the write was answered or failed."""
         self.ended, self.outcome = at, outcome
 
 

@@ -60,7 +60,7 @@ class Sniffer(threading.Thread):
                 self.join(0.2)
 
     def _segment(self, packet: bytes) -> bytes:
-        """What a TCP segment of ours carries."""
+        """Return the payload of a TCP segment."""
         if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != _TCP:
             return b""
         start = (packet[0] & 15) * 4

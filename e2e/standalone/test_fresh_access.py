@@ -75,7 +75,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def other(cluster: Cluster) -> Iterator[tuple[str, int]]:
-    """Where another proxy of the same store listens, which shares no memory with the first one."""
+    """Yield the address of another proxy of the same store, which shares no memory with the first one."""
     port = int(cluster.services["proxy"]["port"]) + 10
     ports = {"SWIFTLET_PROXY__PORT": str(port), "SWIFTLET_PROXY__MANAGEMENT_PORT": str(port + 1)}
     log = Path(cluster.data).parent / "other-proxy.log"

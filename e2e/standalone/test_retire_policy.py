@@ -75,12 +75,12 @@ class Store:
         return found
 
     def used(self) -> list[dict[str, Any]]:
-        """What container servers say of silver."""
+        """Return what the container servers report about the policy silver."""
         reports = [one["policies"] for one in self.reports("container-")]
         return [one["used"]["1"] for one in reports if one and "1" in one["used"]]
 
     def listed(self) -> list[dict[str, Any]]:
-        """What `swiftlet policy usage silver` lists."""
+        """Return the output of `swiftlet policy usage silver`."""
         config = str(self._config("proxy"))
         run = subprocess.run(
             [sys.executable, "-m", "swiftlet.main", "policy", "usage", "silver", "--config", config, "--json"],

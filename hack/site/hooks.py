@@ -19,7 +19,7 @@ _sources: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Have Mermaid drawn where it stands in a fenced block."""
+    """Register the rendering of Mermaid in fenced blocks."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "mermaid", "class": "diagram", "format": _drawn})
 

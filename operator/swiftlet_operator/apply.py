@@ -109,7 +109,7 @@ async def announce(kube: Kube, world: World, events: Sequence[Event], may_write:
 
 
 async def release(kube: Kube, world: World, may_write: Callable[[], None]) -> None:
-    """Let the cluster go."""
+    """Remove the cluster's finalizer."""
     may_write()
     meta = world.cluster.meta
     rest = [one for one in meta.finalizers if one != FINALIZER]

@@ -10,7 +10,7 @@ import os
 import ssl
 
 _MAX_BYTES = 1024 * 1024
-"""As much as a Secret can hold."""
+"""The largest size in bytes of a certificate; a Secret cannot hold more."""
 
 
 def unusable(certificate: bytes, key: bytes) -> str:

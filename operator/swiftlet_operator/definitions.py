@@ -134,7 +134,7 @@ async def _put(kube: Kube, definition: Manifest, version: str) -> None:
 
 
 async def _leave_versions(kube: Kube, definition: Manifest, version: str, within_s: float, renames: Renames) -> None:
-    """Have nothing in objects that goes with a version that the definition has no more."""
+    """Rewrite the objects that are stored in a version that the new definition does not have."""
     name = name_of(definition)
     live = await until_answered(partial(kube.get, DEFINITION, "", name), within_s)
     if live is None or wanted(live, definition, version) is None:
@@ -150,7 +150,7 @@ async def _leave_versions(kube: Kube, definition: Manifest, version: str, within
 
 
 def _versions(definition: Manifest) -> set[str]:
-    """Those that it has, and those in which objects may be stored."""
+    """Return the versions that a definition has, and those in which objects may be stored."""
     return {one["name"] for one in definition["spec"]["versions"]} | {*older_versions(definition)}
 
 

@@ -26,7 +26,9 @@ from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, K
 PAGE_SIZE = 500
 """Objects per page of a list."""
 MOST_EVENTS = 100
-"""Of one object; Kubernetes keeps them for an hour and lets a component write few about the same object."""
+"""The largest number of events of one object that are read; Kubernetes keeps them for an hour, and a component writes
+few about the same object.
+"""
 CONNECTIONS = 30
 """For requests at a time; watches, which keep theirs, have others."""
 TRIES = 4
@@ -284,7 +286,7 @@ class HttpKube:
 
 
 class Login:
-    """Who we are, as kopf finds out: a pod's service account, or a kubeconfig."""
+    """The operator's own credentials, as kopf finds them: a pod's service account, or a kubeconfig."""
 
     def __init__(self) -> None:
         """Look once; KubeError when there is neither."""

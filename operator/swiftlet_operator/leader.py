@@ -1,4 +1,5 @@
-"""Who may write: the holder of a Lease. Checked before every write, for peering alone fences nobody off.
+"""Leader election: only the holder of a Lease may write. It is checked before every write, since peering alone prevents
+no writes.
 
 The lease is held for its life from the last renewal *by our own clock, taken before the request*: a holder that can't
 renew stops writing before anybody else may begin. Others wait until they have seen the same renewal for that long by

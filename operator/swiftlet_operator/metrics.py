@@ -1,4 +1,6 @@
-"""What the operator counts about itself, what it last told about each cluster, and the port it shows both on."""
+"""The operator's metrics: what it counts about itself, the last conditions of each cluster, and the port that serves
+both.
+"""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ async def _must_serve(kube: Kube, kind: Kind) -> None:
 async def _rewrite(
     kube: Kube, kind: Kind, metadata: Mapping[str, Any], renames: Sequence[Rename], within_s: float
 ) -> None:
-    """Have the API server store one object anew, for which a patch without a change is enough."""
+    """Make the API server store one object again, for which a patch without a change is enough."""
     namespace, name = metadata["namespace"], metadata["name"]
 
     async def write() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
-"""Who has a report; containers are named as their services are."""
+"""Services that report; containers are named like their services."""
 _MOST = 2**63 - 1
 _INDEX_DIGITS = 3
 """Digits of the index of a policy."""
@@ -56,7 +56,7 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one replica reports that an account holds."""
+    """The totals that one replica reports for an account."""
 
     containers: int
     objects: int
@@ -89,7 +89,9 @@ class PolicyUse:
 
 @dataclass(frozen=True, slots=True)
 class PoliciesReport:
-    """What a container server found of the deprecated policies, by index, in its last walk, which began then."""
+    """The use of the deprecated policies, by index, that a container server found in its last walk, with the time when
+    that began.
+    """
 
     counted_at_s: float
     used: Mapping[int, PolicyUse] = field(default_factory=dict)

@@ -26,7 +26,7 @@ SEAL = f"{GROUP}/seal"
 GENERATION = f"{GROUP}/sealed-generation"
 """Annotation within what is sealed: of two copies the one with the higher number is newer."""
 MAX_SEALED_BYTES = 32 * 1024
-"""Of a sealed copy; servers keep none that is larger."""
+"""The largest size in bytes of a sealed copy; servers store none that is larger."""
 MAX_IDENTITIES = 16
 MAGIC = b"age-encryption.org/v1\n"
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]{1,12})\.age")
@@ -80,7 +80,7 @@ def parse_identities(text: str) -> tuple[str, ...]:
 
 
 def wrong_recipients(recipients: Sequence[str]) -> list[str]:
-    """Those of the recipients that age does not take: somebody has mistyped them."""
+    """Return the recipients that age does not accept, mostly because of a typing error."""
     return [one for one in recipients if _recipient(one) is None]
 
 

@@ -24,7 +24,7 @@ UNLIMITED = 0
 
 @dataclass(slots=True)
 class Turns:
-    """Who has one; `limit` clusters at most, UNLIMITED for any number."""
+    """The clusters that have a turn: at most `limit` of them, any number with UNLIMITED."""
 
     limit: int = 1
     continue_after_timeout: bool = False

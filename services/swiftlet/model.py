@@ -17,7 +17,7 @@ SUFFIX_CHARS = 3
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """Where an object lives on a device: storage policy index, partition, 16-byte digest of its name."""
+    """The location of an object on a device: storage policy index, partition, and the 16-byte digest of its name."""
 
     policy: int
     partition: int
@@ -239,7 +239,7 @@ class AccountInfo:
     bytes_used: int
     metadata: Mapping[str, str]
     policies: Mapping[int, Amounts] = field(default_factory=dict)
-    """Of them, by storage policy; only those that have containers."""
+    """The totals by storage policy, of policies that have containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class RowPage:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How much of an account or container: of an account containers, of both objects and bytes."""
+    """Amounts in an account or container: containers (of an account), objects and bytes."""
 
     containers: int = 0
     objects: int = 0

@@ -61,7 +61,7 @@ class RowOutcome(Enum):
     replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by itself
     later."""
     NONE = "none"
-    """None was asked for, or the write changed nothing."""
+    """No row was requested, or the write changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class DoubtTransport(Protocol):
 
 
 class SyncTransport(Protocol):
-    """What devices hold, in the terms of sync sessions: entries in suffixes of partitions."""
+    """Reads the contents of devices in the terms of sync sessions: entries in suffixes of partitions."""
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""
@@ -308,7 +308,9 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         ...
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Have a device take copies; what became of each, durably. NodeError from a server that takes none."""
+        """Store copies on a device, durably, and return the outcome of each. NodeError from a server that
+        accepts none.
+        """
         ...
 
     async def close(self) -> None:
@@ -320,7 +322,7 @@ class PageForm(Enum):
     """How a page of a container's listing may be written where its rows are."""
 
     JSON = "json"
-    """As the API's JSON listings."""
+    """The format of the API's JSON listings."""
     PLAIN = "plain"
     """A name and a line feed for each row."""
 
@@ -380,7 +382,7 @@ class ListingTransport(Protocol):
     async def list_text(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """As `list_objects`, with the page as text in UTF-8 unless its rows are needed to make it; NotFound."""
+        """Return a page as `list_objects` does, as text in UTF-8 unless its rows are needed to make it; NotFound."""
         ...
 
     async def update_rows(
@@ -392,7 +394,8 @@ class ListingTransport(Protocol):
     async def bring_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """As `update_rows`; with `later`, for rows that are pending until they are durable, it may return before.
+        """Send rows as `update_rows` does; with `later`, for rows that are pending until they are durable, it may
+        return before.
 
         Then it returns what is done when they are durable, or fails when that can't be known any more.
         """
@@ -455,7 +458,7 @@ class ListingTransport(Protocol):
         ...
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """Let go of a claim."""
+        """Cancel a claim."""
         ...
 
     async def close(self) -> None:
@@ -500,7 +503,7 @@ class Digester(Protocol):
 
 
 class Bodies(Protocol):
-    """What the bodies of uploads need on their way through this process, all of them together within a limit."""
+    """Memory for the bodies of uploads on their way through this process, limited for all of them together."""
 
     def buffer(self, size: int) -> BodyBuffer | None:
         """Memory for up to 1 MiB, if there is some now."""

@@ -72,7 +72,7 @@ class Timestamp:
 
     @property
     def normal(self) -> str:
-        """As in the API's `X-Timestamp`: ten digits, a point, five digits."""
+        """Return the form of the API's `X-Timestamp`: ten digits, a point, five digits."""
         whole, fraction = divmod(self.ticks, TICKS_PER_SECOND)
         return f"{whole:010d}.{fraction:05d}"
 
@@ -83,7 +83,7 @@ class Timestamp:
 
     @property
     def isoformat(self) -> str:
-        """As in listings' `last_modified`: UTC, microseconds, no zone."""
+        """Return the form of `last_modified` in listings: UTC, microseconds, no zone."""
         whole, fraction = divmod(self.ticks, TICKS_PER_SECOND)
         at = time.gmtime(whole)
         day = f"{at.tm_year:04d}-{at.tm_mon:02d}-{at.tm_mday:02d}"

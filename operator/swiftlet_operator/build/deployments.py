@@ -21,7 +21,7 @@ from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, MANAGEMENT,
 
 
 def build_deployments(site: Site) -> list[Manifest]:
-    """Those that have any replicas."""
+    """Build the Deployments that have any replicas."""
     return [*_proxies(site), *_metadata(site)]
 
 

@@ -104,7 +104,7 @@ def _is_part(inner: str, outer: str) -> bool:
 
 
 def _components(site: Site) -> list[str]:
-    """Those that have pods."""
+    """Return the components that have pods."""
     found = [STORAGE, CONTAINER]
     found += [PROXY] if site.spec.proxy.replicas else []
     found += [METADATA] if site.spec.metadata.replicas else []
@@ -216,7 +216,7 @@ def _in_namespace(namespace: str, labels: dict[str, str]) -> Rule:
 
 
 def _rule(side: str, peers: Sequence[Rule], *ports: int) -> Rule:
-    """Who may be at the other side of TCP connections to these ports; everybody when no peer is named."""
+    """Return a rule for TCP connections to or from these peers at these ports; without peers it allows everybody."""
     rule: Rule = {side: list(peers)} if peers else {}
     return {**rule, "ports": [{"port": port, "protocol": "TCP"} for port in ports]}
 

@@ -38,7 +38,9 @@ def build_redis_secret(site: Site, password: str) -> Manifest:
 
 
 def configuration(site: Site, password: str) -> str:
-    """What Redis 6 and later and Valkey read; without a line about addresses they listen on all."""
+    """Return a configuration that Redis 6 and later and Valkey read; without a `bind` line they listen on all
+    addresses.
+    """
     lines = [
         "protected-mode yes",
         f"requirepass {password}",

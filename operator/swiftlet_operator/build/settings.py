@@ -88,7 +88,9 @@ def _redis(site: Site) -> dict[str, Any]:
 
 
 def _embedded_redis(site: Site) -> dict[str, Any]:
-    """Its certificate is that of the API, so it is known by the certificate and not by the name of its Service."""
+    """Return the settings for the embedded Redis, whose certificate is that of the API: clients compare the
+    certificate, not the name of its Service.
+    """
     scheme, certificate = "redis", {}
     if site.spec.tls.enabled:
         scheme, certificate = "rediss", {"certificate_file": f"{REDIS_DIRECTORY}/{REDIS_CERTIFICATE}"}

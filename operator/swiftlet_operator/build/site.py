@@ -27,7 +27,7 @@ KEYS = "keys"
 
 OBJECT_PORT = 6200
 OBJECT_NATIVE_PORT = 7200
-"""Of the same servers over the native transport: the services' default distance from the port over HTTP."""
+"""The port of the native transport: the services' default distance from the port over HTTP."""
 CONTAINER_PORT = 6300
 REPLICATOR_PORT = 6400
 API_PORT = 8080
@@ -183,7 +183,7 @@ class Site:
         return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec | None:
-        """What a pool's pods, or the proxies' own, ask for; None when they don't."""
+        """Return the RDMA resources that a pool's pods or the proxies request; None when they request none."""
         asking = pods.name in self.rdma_pools if isinstance(pods, Pool) else self.rdma_proxies
         return self.spec.rdma_of(pods) if asking else None
 

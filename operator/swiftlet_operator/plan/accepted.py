@@ -90,7 +90,7 @@ _PLURALS = {CLUSTER: "spec of the StorageCluster", POLICY: "StoragePolicies", RI
 
 
 def basis(world: World, verdicts: Sequence[Verdict]) -> Basis | None:
-    """As much of what is asked as fits together; None when nothing is known that would."""
+    """Return as much of the desired state as fits together; None when no state is known that does."""
     accepted = _accepted(world)
     asked = _asked(world)
     if accepted is None:

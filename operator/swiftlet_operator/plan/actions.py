@@ -1,4 +1,4 @@
-"""What a plan consists of."""
+"""The actions that a plan consists of."""
 
 from __future__ import annotations
 

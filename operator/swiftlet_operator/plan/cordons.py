@@ -154,7 +154,9 @@ def disruptions(
 
 
 def _by_hand(world: World, places: _Places, live: Mapping[str, Domain], zone: str) -> Disruptions:
-    """What spec.maintenance says goes before what nodes say; the condition Maintenance tells of it."""
+    """Apply spec.maintenance, which takes precedence over the cordons of nodes; the condition Maintenance
+    reports it.
+    """
     others = [one for one in live.values() if one.zone not in (None, zone)]
     troubled = any(not one.whole or one.stale for one in others)
     freed = () if troubled else tuple(sorted(places.pods_of_zone(zone)))

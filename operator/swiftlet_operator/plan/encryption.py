@@ -88,7 +88,7 @@ def transport_encrypted(world: World, mode: EncryptionMode) -> Fact:
 
 
 def _services(world: World) -> list[_Service]:
-    """Those of all pods that have a node and have not ended."""
+    """Return the services of all pods that have a node and have not ended."""
     found = []
     for pod in world.pods:
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or not pod["spec"].get("nodeName"):

@@ -111,7 +111,9 @@ def unheard(world: World) -> str:
 
 
 def _newest_builder(world: World, ring: str) -> Saved | None:
-    """Of the builder and its copy the newer one that can be read; BrokenState when one is whole but no builder."""
+    """Return the newer one of the builder and its copy that can be read; BrokenState when one is complete but is not a
+    builder.
+    """
     found: list[Saved] = []
     problem: BrokenState | None = None
     for kind, entry in BUILDER_KINDS:

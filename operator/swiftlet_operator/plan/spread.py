@@ -34,7 +34,7 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What one place takes away from a ring: partitions without any replica then, and those without a majority."""
+    """What a ring loses with one place: the partitions that would have no replica, and those without a majority."""
 
     place: str
     ring: str

@@ -111,7 +111,7 @@ def _share(used: int, limit: int) -> int:
 
 
 def rounded(number: int) -> int:
-    """Its first two digits."""
+    """Return a number rounded to its first two digits."""
     digits = str(number)
     return int(digits[:2] + "0" * (len(digits) - 2))
 

@@ -28,7 +28,7 @@ VERSION = 1
 MAX_FILE_BYTES = 256 << 20
 """The largest size in bytes of a backup, encrypted or not."""
 MAX_OBJECT_BYTES = 4 << 20
-"""Of one object; Kubernetes keeps none that is larger."""
+"""The largest size in bytes of one object; Kubernetes stores none that is larger."""
 MAX_OBJECTS = 50_000
 KINDS = {
     "Secret": "v1",

@@ -22,7 +22,7 @@ from swiftlet_operator.plugin.picture import INSTANCE_LABEL, Object, addresses, 
 
 LOG_LINES = 2000
 MAX_FILE_BYTES = 32 << 20
-"""Of anything longer the end is left out, and that is noted."""
+"""The largest size in bytes of a file; the end of a longer one is omitted, and that is noted."""
 OPERATOR = "app.kubernetes.io/name=swiftlet-operator,app.kubernetes.io/component=operator"
 """What the chart gives the operator's Deployment and its pods, in whatever namespace they are."""
 OWN = ("rings", "storagepolicies", "storagequotas", "storageusers")

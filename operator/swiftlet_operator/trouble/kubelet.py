@@ -13,7 +13,9 @@ from swiftlet_operator.trouble.words import Trouble, sentence
 PATIENCE_S = 60
 """Mounts that fail in a pod's first seconds mostly work with the next try."""
 SLOW_S = 600
-"""As long as the startup probe of a service allows; whatever is not ready then does not become so by itself."""
+"""Seconds that the startup probe of a service allows; a service that is not ready then does not become ready
+by itself.
+"""
 IMAGE = frozenset(
     {
         *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
@@ -69,7 +71,7 @@ def _of_end(pod: Manifest) -> Trouble:
 
 
 def _of_node(pod: Manifest, seen: Seen) -> Trouble | None:
-    """Its node is there, and does not say that it is well."""
+    """Return the trouble of a pod whose node exists but does not report that it is healthy."""
     node = seen.node(str(pod["spec"].get("nodeName") or ""))
     ready = condition(node, "Ready") if node is not None else {}
     if node is None or ready.get("status") in (None, "True"):

@@ -1,4 +1,4 @@
-"""Where pods and volumes may be: labels of nodes against what a volume or a pod requires."""
+"""Where pods and volumes may be placed: compares labels of nodes with the requirements of a volume or a pod."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from swiftlet_operator.trouble.seen import Part, Seen, is_ready, part_of
 MOST = 9
 """Objects that are asked about in one look at a cluster."""
 MOST_ALIKE = 3
-"""Of one kind and one part of the cluster: its other pods mostly wait for the same."""
+"""How many pods of one kind in one part of the cluster are examined: the others mostly wait for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)

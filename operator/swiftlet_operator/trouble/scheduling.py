@@ -20,7 +20,9 @@ _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 
 def trouble_of_place(pod: Manifest, message: str, seen: Seen) -> Trouble | None:
-    """What keeps a pod from a node; None while it only waits for its volume, which its claim tells of."""
+    """Return what keeps a pod from every node; None while it only waits for its volume, whose claim has its own
+    trouble.
+    """
     part = part_of(pod)
     # Whatever the scheduler names first: where no node is right for both, no node matches the pod's own zone either.
     if found := _of_volume(pod, part, message, seen):
@@ -42,7 +44,7 @@ def _trouble(cause: str, part: Part, pod: Manifest, text: str, advice: str) -> T
 
 
 def _advice(message: str, part: Part, pod: Manifest) -> Iterator[str]:
-    """What to change, by the scheduler's reasons."""
+    """Return the advice for the scheduler's reasons."""
     found = False
     for advice in (*_about_room(message, part), *_about_places(message, part, pod)):
         found = True

@@ -1,4 +1,5 @@
-"""Who may do what: the decision for each path that a request touches, its own, a copy's destination, a segment.
+"""Authorization: the decision for each path that a request affects, which are its own, a copy's destination and a
+segment's.
 
 A user's role in the own account decides without asking anybody. Only when it does not, the container's ACL is looked
 at, as the container was a second ago at the most, and then the account's ACL. A container that is not there has

@@ -59,7 +59,9 @@ class AccountCache:
         return self._cache.age_s(account)
 
     def forget(self, account: str) -> None:
-        """Have every process that shares the changes ask again; what is being asked for now counts as older."""
+        """Invalidate the entry in every process that shares the changes; a request for it that is in progress counts as
+        older.
+        """
         self._changes.account_changed(account)
         self._cache.forget(account)
         self._tell(account)

@@ -51,7 +51,7 @@ class _File:
         self.announced: int | None = size
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """As they come."""
+        """Yield the pieces as they arrive."""
         while piece := await self._archive.read():
             yield piece
 
@@ -174,7 +174,7 @@ class _Extraction:
         return path
 
     async def _make_container(self, path: Path) -> None:
-        """Have the file's container there; what speaks against making it is reported beside the file's own failure."""
+        """Create the file's container if it does not exist; a failure is reported beside the file's own failure."""
         assert path.container is not None
         if path.container in self._there:
             return

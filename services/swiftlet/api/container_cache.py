@@ -54,7 +54,7 @@ class ContainerCache:
         return await self._cache.fresh((account, container))
 
     def known(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo | None:
-        """As `get`, of what is remembered; None when it would have to be asked for."""
+        """Return the cached entry as `get` does; None when it would have to be requested."""
         return self._cache.known((account, container), max_age_s)
 
     def age_s(self, account: str, container: str) -> float:
@@ -70,7 +70,9 @@ class ContainerCache:
         self._cache.remember((info.account, info.container), info)
 
     def forget(self, account: str, container: str) -> None:
-        """Have every process that shares the changes ask again; what is being asked for now counts as older."""
+        """Invalidate the entry in every process that shares the changes; a request for it that is in progress counts as
+        older.
+        """
         self._changes.container_changed(account, container)
         self._cache.forget((account, container))
         self._tell(account)

@@ -51,7 +51,7 @@ def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
 
 
 def new_metadata(call: Call) -> dict[str, str]:
-    """What a PUT or POST changes of a container's metadata, its ACLs included; "" removes an item."""
+    """Return the changes that a PUT or POST makes to a container's metadata, its ACLs included; "" removes an item."""
     items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
     check_container_quota(items)
     items |= container_acls(call.request.headers) | sync_key(call.request.headers)

@@ -40,7 +40,7 @@ class _Copied:
         self.announced: int | None = size
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """As they come."""
+        """Yield the pieces as they arrive."""
         return self._source.chunks()
 
 
@@ -74,7 +74,7 @@ def _form(header: str) -> str:
 
 
 async def prepare(new: NewObject) -> None:
-    """Have the new object's bytes and metadata come from its source, which `new.source` or X-Copy-From names."""
+    """Set the new object's bytes and metadata from its source, which `new.source` or X-Copy-From names."""
     call, headers = new.call, new.call.request.headers
     if new.source is None:
         new.source = named_object(call, "X-Copy-From", "X-Copy-From-Account")

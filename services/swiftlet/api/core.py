@@ -1,4 +1,4 @@
-"""What handlers work with: the collaborators of a proxy (`SwiftApi`) and one request's context (`Call`)."""
+"""What handlers work with: it defines the collaborators of a proxy (`SwiftApi`) and one request's context (`Call`)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SwiftApi:
     bodies: Bodies | None = None
     """Memory and threads for the bodies of large uploads; None: they are read and digested in the event loop."""
     changes: SharedChanges = field(default_factory=SharedChanges)
-    """Of all processes that were forked from where this was made."""
+    """Changes that all processes forked from this one share."""
     usage: RememberedUsage = field(init=False)
     revocations: Revocations = field(init=False)
     containers: ContainerCache = field(init=False)

@@ -40,7 +40,7 @@ _MAX_REQUESTED = 100
 
 
 async def note_origin(api: SwiftApi, request: web.Request, path: Path) -> None:
-    """Have the answer to a request with an Origin say who may see it; nothing for accounts and other requests."""
+    """Add the CORS headers to the answer to a request with an Origin; nothing for accounts and other requests."""
     origin = request.headers.get("Origin")
     if origin is None or path.container is None:
         return

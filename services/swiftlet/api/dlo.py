@@ -101,7 +101,7 @@ class DynamicLargeObject:
 
     @property
     def size(self) -> int | None:
-        """None when there may be more pages."""
+        """Return the size of the large object; None when there may be more pages."""
         return self.at_least if self._complete else None
 
     async def _since(self, segments: Iterable[Segment]) -> AsyncIterator[Segment]:
@@ -121,7 +121,7 @@ class DynamicLargeObject:
         return await open_segments(self._reader, self._since(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
-        """Let go of the manifest."""
+        """Close the manifest."""
         await self._stored.close()
 
 

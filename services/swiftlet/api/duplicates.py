@@ -35,7 +35,7 @@ class _Stored:
         self.announced: int | None = download.info.size
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """As they come."""
+        """Yield the pieces as they arrive."""
         return self._download.chunks()
 
 

@@ -61,7 +61,7 @@ def now_s(api: SwiftApi) -> float:
 
 
 def expiry_in(call: Call) -> dict[str, str]:
-    """As `expiry_of` for a request."""
+    """Return the expiration as `expiry_of` does, for a request."""
     return expiry_of(call.request.headers, now_s(call.api))
 
 

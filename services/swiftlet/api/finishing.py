@@ -11,7 +11,7 @@ _FINISHES = web.RequestKey("finishes", list[Finish])
 
 
 def finish_with(request: web.Request, finish: Finish) -> None:
-    """Have this request's answer finished so; the one added last comes last."""
+    """Register a function that finishes this request's answer; the one registered last runs last."""
     if _FINISHES not in request:
         request[_FINISHES] = []
     request[_FINISHES].append(finish)

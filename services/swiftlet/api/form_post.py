@@ -94,7 +94,9 @@ class _FormFile:
         self._cluster_limit = cluster_limit
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """As they come; 400 for more than the form allows or a form that breaks off, 413 for more than fits."""
+        """Yield the pieces as they arrive; 400 for more than the form allows or an incomplete form, 413 for more than
+        fits.
+        """
         size = 0
         while True:
             try:

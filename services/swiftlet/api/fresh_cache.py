@@ -22,7 +22,9 @@ FRESH_S = 1.0
 _SOON = 0.7
 """The part of its greatest age after which a description is asked for anew."""
 _PATIENCE_S = 0.5
-"""Who can't be asked within that time is not waited for again before `FRESH_S` is over, where something is known."""
+"""A server that does not answer within this time is not asked again before `FRESH_S` is over, if an answer is
+cached.
+"""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -88,7 +90,7 @@ class FreshCache(Generic[K, V]):
         return math.inf if asked_at is None else self._clock() - asked_at
 
     async def get(self, key: K, max_age_s: float = math.inf) -> V:
-        """As `known`, asking if need be; NotFound, Unavailable."""
+        """Return the entry as `known` does, and request it if need be; NotFound, Unavailable."""
         known = self.known(key, max_age_s)
         if known is not None:
             return known
@@ -119,7 +121,7 @@ class FreshCache(Generic[K, V]):
             return older.value
 
     async def refresh(self, key: K) -> V:
-        """As it is now; what was known stays when nobody can be asked."""
+        """Request the present entry; the cached one stays when no server can be reached."""
         return await asyncio.shield(self._ask(key))
 
     def _ask(self, key: K) -> asyncio.Future[V]:

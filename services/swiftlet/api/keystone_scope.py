@@ -1,4 +1,4 @@
-"""Who asks for a token of Keystone's, and for which account: the same for both versions."""
+"""The user and account of a request for a Keystone token, parsed in the same way for both versions."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Link:
 
     @property
     def sysmeta(self) -> dict[str, str]:
-        """As it is stored."""
+        """Return the link as it is stored."""
         stored = {LINK_TARGET: str(self.target)}
         if self.foreign:
             stored[_FOREIGN] = "True"
@@ -83,7 +83,7 @@ class Link:
 
     @property
     def headers(self) -> dict[str, str]:
-        """As `symlink=get` shows it."""
+        """Return the link as `symlink=get` shows it."""
         shown = {TARGET: self.location.split("/", 3)[3]}
         if self.foreign:
             shown[ACCOUNT] = Path(self.target.account).quoted.removeprefix("/")

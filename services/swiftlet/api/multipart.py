@@ -35,7 +35,7 @@ class Part:
     """By names in lower case."""
     disposition: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """Those of Content-Disposition: `name`, `filename`."""
+    """The parameters of Content-Disposition: `name`, `filename`."""
 
 
 class Multipart:

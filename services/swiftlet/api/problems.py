@@ -49,7 +49,7 @@ _STATUS: dict[type[SwiftletError], int] = {
 
 
 _REASONS = {497: "Blacklisted", 498: "Rate Limited", CLIENT_GONE: "Client Disconnect"}
-"""Of statuses that HTTP does not know."""
+"""The reasons of statuses that HTTP does not define."""
 
 
 def status_of(error: SwiftletError) -> int:

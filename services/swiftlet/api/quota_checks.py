@@ -53,7 +53,9 @@ _MAX_STEP = 64 * 1024 * 1024
 _PAUSES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Before further looks whether an account has learned of an object; after them its claim ends by its time."""
 _later: set[asyncio.Task[None]] = set()
-"""Those looks, held so that they are not collected; what a process that ends leaves behind ends by its time."""
+"""Tasks that check later, referenced so that they are not garbage-collected; claims of a process that ends expire by
+themselves.
+"""
 _log = structlog.get_logger("quota")
 
 
@@ -244,7 +246,7 @@ W = TypeVar("W", bound=_Written)
 def within_quota(
     store: Callable[Concatenate[W, P], Awaitable[tuple[PutRecord, PutFooter]]],
 ) -> Callable[Concatenate[W, P], Awaitable[tuple[PutRecord, PutFooter]]]:
-    """Have `store` write an object only within its quotas: the one place that all of them pass.
+    """Let `store` write an object only within its quotas; all writes of objects pass through here.
 
     A DELETE is never refused: what it brings back was counted before.
     """
@@ -271,7 +273,9 @@ async def is_unlimited(api: SwiftApi, path: Path) -> bool:
 
 
 async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
-    """Where an object takes room: none without a limit on its container or account. NotFound, Unavailable."""
+    """Return the databases whose limits apply to an object; none without a limit on its container or account. NotFound,
+    Unavailable.
+    """
     limits, metadata = await _level(api, api.quotas.quotas, path.account)
     parts = [
         await _part_of_container(api, limits, path),
@@ -301,7 +305,7 @@ async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part
 
 
 async def _bytes_in(api: SwiftApi, account: str, container: str) -> int:
-    """What a container holds now; as of `cache_seconds` ago at the most where limits need not be precise."""
+    """Return the bytes of a container, up to `cache_seconds` old where limits need not be precise."""
     quotas = api.quotas.quotas
     try:
         return (await api.containers.get(account, container, 0.0 if quotas.precise else quotas.cache_s)).bytes_used

@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Return the bytes of all parts."""
         return sum(piece.bytes for piece in self.pieces)
 
 
@@ -181,6 +181,6 @@ class RunSource:
         return self._run
 
     async def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         if self._open is not None:
             await self._open.close()

@@ -29,7 +29,7 @@ class Source(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections; harmless a second time."""
+        """Close the connections; a second call does nothing."""
         ...
 
 

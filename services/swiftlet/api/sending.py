@@ -22,7 +22,7 @@ from swiftlet.errors import Unavailable
 from swiftlet.placement.transfers import Download
 
 SMALL_BYTES = 64 * 1024
-"""Of a stored object so many bytes go out in one piece with the head; what is wrong with them still has a status."""
+"""Bytes of a stored object that are sent in one piece with the head; an error in them can still change the status."""
 Span = tuple[int, int]
 TO_THE_END = 1 << 63
 """Where something ends whose size is not known."""

@@ -69,7 +69,7 @@ class StaticLargeObject:
         return await open_segments(self._reader, following(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
-        """Let go of the manifest."""
+        """Close the manifest."""
         await self._stored.close()
 
 
@@ -170,7 +170,7 @@ class Manifest:
     """The manifest itself, as `multipart-manifest=get` shows it."""
 
     def __init__(self, stored: Stored) -> None:
-        """As it is stored."""
+        """`stored` is the object that holds the manifest."""
         self._stored = stored
         info = stored.info
         self.etag = info.etag
@@ -180,11 +180,11 @@ class Manifest:
         self.headers = object_headers(info) | {"Content-Type": self.content_type, STATIC_LARGE_OBJECT: "True"}
 
     async def open(self, start: int, stop: int) -> Source:
-        """Its bytes."""
+        """Open the manifest's bytes."""
         return await self._stored.open(start, stop)
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the manifest."""
         await self._stored.close()
 
 
@@ -201,7 +201,7 @@ class RawManifest:
         self.content_type = self.headers["Content-Type"]
 
     async def open(self, start: int, stop: int) -> Source:
-        """Its bytes."""
+        """Open these bytes."""
         return Bytes(self._data[start:stop])
 
     async def close(self) -> None:

@@ -108,7 +108,7 @@ class _Visit:
         return self.call.request.rel_url.raw_path.endswith("/")
 
     async def _container(self) -> web.StreamResponse:
-        """Its index page, else its listing."""
+        """Serve the index page, or else the listing."""
         if not (self.site.index or self.site.listings):
             return await self.respond(self.call.path)
         if self.site.index:

@@ -59,7 +59,7 @@ class NewObject:
     content_type: str
     metadata: dict[str, str]
     body: Incoming | None = None
-    """None until it is known where the bytes come from."""
+    """The incoming bytes; None until their source is known."""
     source: Path | None = None
     """What it is a copy of; the request's conditions are then the source's."""
     etag: str | None = None

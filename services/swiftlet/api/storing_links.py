@@ -12,14 +12,14 @@ from swiftlet.api.storing import Held, NewObject
 
 
 def become_link(new: NewObject, link: Link) -> None:
-    """Have this stored as a link."""
+    """Make the new object a link."""
     new.body = Held(b"")
     new.sysmeta = link.sysmeta
     new.content_type = link.typed(check_content_type(new.content_type))
 
 
 def copy_link(new: NewObject, stored: Stored, link: Link, account: str | None) -> None:
-    """Have the new object be a copy of a link.
+    """Make the new object a copy of a link.
 
     It names the same container and object: in `account`, else in the account that the link names, else in its own.
     """

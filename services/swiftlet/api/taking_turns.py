@@ -1,4 +1,4 @@
-"""Who replaces an object takes turns with all others who do, where nothing that is replaced may be lost.
+"""Writers that replace an object take turns, where no replaced version may be lost.
 
 A turn is a claim of one object on a name that no account has, of which one may be held: granted by the account
 servers' replicas as room within a quota is (`swiftlet.placement.claims`), in memory, for a while. Two never hold it.
@@ -27,7 +27,7 @@ LIFE_S = 30
 """How long a turn lasts that is not renewed."""
 RENEW_S = 8.0
 SAFE_S = 20.0
-"""Who has not renewed for so long changes nothing any more."""
+"""A writer that has not renewed its turn for this long changes nothing any more."""
 _PAUSES_S = (0.01, 0.3)
 """Between two attempts to get a turn: at first, at most."""
 _ONE = Bounds(objects=1)
@@ -77,7 +77,7 @@ class Turn:
             raise Unavailable(f"the account servers could not be asked while {self._path} was replaced; try again")
 
     async def end(self) -> None:
-        """Let the next one have it."""
+        """End the turn, so that the next writer can have it."""
         await self._claims.cancel(self._name, self._claim.id)
 
 

@@ -36,7 +36,7 @@ class Entry:
     """The head of one entry."""
 
     name: str
-    """As in the archive; what is not UTF-8 is in it as lone surrogates."""
+    """The name as in the archive; bytes that are not UTF-8 are lone surrogates."""
     size: int
     regular: bool
     """Whether it is a file with all its bytes in the archive."""

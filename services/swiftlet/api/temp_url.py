@@ -39,7 +39,7 @@ class Invalid(ApiError):
     """401: what is wrong is not said, so that nobody can find a signature out by trying."""
 
     def __init__(self) -> None:
-        """As the reference says it."""
+        """Make the refusal in the reference's words."""
         super().__init__(401, "401 Unauthorized: Temp URL invalid\n")
 
 

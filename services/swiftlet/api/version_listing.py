@@ -38,7 +38,7 @@ class Line:
 
     @property
     def fields(self) -> dict[str, object]:
-        """As JSON."""
+        """Return the line as JSON."""
         shown = json_row(self.row)
         if isinstance(self.row, Subdir):
             return shown

@@ -21,7 +21,7 @@ _READING = frozenset({"GET", "HEAD"})
 
 
 def tell(call: Call, name: str, value: str) -> None:
-    """Have the answer, whatever it is, carry a header."""
+    """Add a header to the answer, whatever answer it is."""
     finish_with(call.request, lambda response: response.headers.update({name: value}))
 
 
@@ -72,7 +72,7 @@ async def version_of(call: Call, path: Path, info: ObjectInfo) -> str | None:
 
 
 async def tell_version(call: Call, named: Stored, found: Stored) -> None:
-    """Have the answer to a GET or HEAD say which version it is, in containers that have versions.
+    """Add the version id to the answer to a GET or HEAD, in containers that have versions.
 
     `named` is what the request names, and `found` what links lead to from there: a client's links lead to a version of
     this container, which is told, or to what is none (`null`).
@@ -88,7 +88,7 @@ async def tell_version(call: Call, named: Stored, found: Stored) -> None:
 
 
 async def tell_no_version(call: Call) -> None:
-    """Have a 404 say that no version is the current one (`null`), in containers that have versions; NotFound."""
+    """Add the version id `null` to a 404, in containers that have versions; NotFound."""
     try:
         container = await container_of(call.api, call.path)
     except Unavailable:

@@ -84,7 +84,9 @@ async def container_to_write(api: SwiftApi, path: Path, advice: str = "") -> Con
 
 
 async def mode_changes(call: Call) -> dict[str, str]:
-    """What a PUT or POST of a container changes of its mode, as metadata; 400 and 412 for what can't be."""
+    """Return the changes that a PUT or POST makes to a container's versioning mode, as metadata; 400 and 412 for
+    invalid ones.
+    """
     changes = _enabling(call) | _locations(call)
     set_now = {name for name, value in changes.items() if value}
     if not set_now:
@@ -142,7 +144,7 @@ def _check_location(name: str, value: str) -> None:
 
 
 async def await_agreement(call: Call, changes: Mapping[str, str]) -> None:
-    """Let the time pass after which no process writes in the old mode."""
+    """Wait until no process writes in the old mode any more."""
     if changes:
         await asyncio.sleep(call.api.options.versioning.agreement_s)
 

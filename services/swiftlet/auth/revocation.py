@@ -29,7 +29,9 @@ class Revocation:
 
     @property
     def name(self) -> str:
-        """As an entry of the list: account, user, expiry, and what is revoked. Names of users have no slash."""
+        """Return the name of its entry in the list: account, user, expiry, and what is revoked. Names of users have no
+        slash.
+        """
         what = self.id if self.id is not None else f"{_ALL}{self.before}"
         return f"{self.account}/{self.user}/{self.expires}/{what}"
 
@@ -54,7 +56,7 @@ class Revoked:
     """The revocations that a process knows."""
 
     def __init__(self) -> None:
-        """None at first."""
+        """Start without revoked tokens."""
         self._ids: frozenset[str] = frozenset()
         self._before: dict[tuple[str, str], int] = {}
         self._known: dict[str, Revocation] = {}

@@ -40,7 +40,7 @@ class Token:
     id: str = ""
     """What the token is known by, where the token itself must not stand: 22 characters."""
     generation: str = ""
-    """That of the user's secret and roles at the login; see `swiftlet.auth.users.User`."""
+    """The generation of the user's secret and roles at the login; see `swiftlet.auth.users.User`."""
 
 
 Condition = Callable[[Token], None]
@@ -77,7 +77,7 @@ class Tokens:
         return self._life_s
 
     def use(self, keys: Sequence[bytes]) -> None:
-        """Have these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
+        """Use these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("token keys: at least one, each of 16 bytes or more")
         # Replaced as a whole: other threads see the old keys or the new ones.

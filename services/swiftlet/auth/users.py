@@ -51,7 +51,7 @@ class User:
 
     @property
     def identity(self) -> Identity:
-        """Who this user is in tokens."""
+        """Return the identity that tokens have for this user."""
         return Identity(RESELLER_PREFIX + self.account, self.user, self.roles)
 
     @property

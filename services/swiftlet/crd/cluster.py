@@ -343,7 +343,7 @@ class StorageClusterSpec(View):
         return (*self.pools, self.container, self.proxy, self.metadata, self.redis)
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec:
-        """What counts for a pool, or for the proxies: their own settings as a whole, else the cluster's."""
+        """Return the RDMA settings of a pool or of the proxies: their own as a whole, otherwise the cluster's."""
         return pods.rdma if pods.rdma is not None else self.rdma
 
     def pool_named(self, name: str) -> Pool | None:

@@ -65,7 +65,7 @@ class Condition:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """As it stands in `status.conditions`."""
+        """Return it in the form of `status.conditions`."""
         return {
             "type": self.type,
             "status": self.status,

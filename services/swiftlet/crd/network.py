@@ -50,7 +50,9 @@ class NetworkPeer(View):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """As in a NetworkPolicy: an empty selector stays, for it means all, and what is not set is left out."""
+        """Return it in the form of a NetworkPolicy: an empty selector stays, since it means all, and unset fields are
+        omitted.
+        """
         given = self.model_dump(by_alias=True, exclude_none=True, mode="json")
         return {name: {k: v for k, v in one.items() if v} for name, one in given.items()}
 
@@ -78,7 +80,7 @@ class EgressRule(View):
 
 
 class NetworkSpec(View):
-    """What the NetworkPolicies of a cluster let through, besides what its own parts need."""
+    """What the NetworkPolicies of a cluster allow in addition to the needs of its own parts."""
 
     policies: Literal["full", "ingress", "disabled"] = "full"
     clients: Annotated[tuple[NetworkPeer, ...], Field(max_length=32)] = ()

@@ -29,7 +29,7 @@ class Resources(View):
 
     @property
     def manifest(self) -> dict[str, dict[str, str]]:
-        """As in a container's `resources`: without what is empty."""
+        """Return it in the form of a container's `resources`, without empty fields."""
         both = {"requests": dict(self.requests), "limits": dict(self.limits)}
         return {name: values for name, values in both.items() if values}
 

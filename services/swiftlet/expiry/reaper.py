@@ -58,7 +58,7 @@ class ReaperQueue:
         self._stamp = stamp
 
     async def delete(self, account: str) -> None:
-        """Have an account reaped: durable on return. NotFound, Unavailable."""
+        """Queue an account for deletion, durably on return. NotFound, Unavailable."""
         await self._listings.account_info(account)
         at = self._stamp()
         row = ObjectRow(account, at)

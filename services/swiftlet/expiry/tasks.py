@@ -25,7 +25,7 @@ LATEST = 9_999_999_999
 PARTS = 64
 """Containers among which all tasks are spread."""
 CONTAINERS = tuple(f"{part:02x}" for part in range(PARTS))
-"""Of the hidden account."""
+"""The containers of the hidden account."""
 _DIGITS = 10
 
 
@@ -53,12 +53,12 @@ class Task:
 
     @property
     def container(self) -> str:
-        """Of the hidden account."""
+        """Return the container of the hidden account that has the task."""
         return CONTAINERS[crc32(str(self.path).encode()) % PARTS]
 
     @property
     def name(self) -> str:
-        """Of the row: percent-encoded, so that any name fits and sorts behind its time."""
+        """Return the name of the task's row, percent-encoded so that any name fits and sorts after its time."""
         return f"{self.delete_at:0{_DIGITS}d}-{self.path.quoted}?{self.queued.value}"
 
 

@@ -25,7 +25,7 @@ from swiftlet.web.logs import get_logger
 from swiftlet.web.raw_heads import RawHandler
 
 _MAX_BOUNCES = 8
-"""As often in a row a connection may come back unanswered and be given back at once."""
+"""How often in a row a connection may return unanswered and be given back at once."""
 _COLD_S = 1.0
 """After that many seconds here one that came back more often is tried again: what kept it here may be over."""
 _SOON = 32
@@ -43,13 +43,15 @@ class Watcher(Protocol):
     """Is told of answers that have left."""
 
     def ended(self, request: web.BaseRequest) -> None:
-        """Of each."""
+        """Take note that an answer has ended."""
         ...
 
     def answered(
         self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
     ) -> None:
-        """Of one to a request that has come alone: `raw` is all that has. May have the connection given back."""
+        """Take note of an answer to a request that came alone, with `raw` as its bytes. May give the
+        connection back.
+        """
         ...
 
     def made(self) -> None:
@@ -171,7 +173,7 @@ class ConnectionHandover:
         self._leaving = False
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket]) -> None:
-        """Have the front accept, and take what it hands over."""
+        """Start accepting connections in the front, and serve those that it hands over."""
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._pace = Pace(self._take_more)
@@ -222,7 +224,7 @@ class ConnectionHandover:
         return Connection(server, self._watcher, place, begun_with, bounces, loop=self._loop, **options)
 
     def give_back(self, connection: Connection) -> None:
-        """Let the front have a connection whose answer has left, as soon as nothing of it is needed here."""
+        """Give a connection back to the front once its answer has been sent and nothing of it is needed here."""
         if connection.may_be_tried and not self._leaving and not connection.is_over:
             connection.hold()
             self._give_back(connection, _SOON)
@@ -239,7 +241,7 @@ class ConnectionHandover:
             self._loop.call_soon(self._give_back, connection, turns - 1)
 
     async def leave(self) -> None:
-        """Have the front accept no more; what it hands over until then is in aiohttp's hands."""
+        """Stop accepting connections in the front; aiohttp serves those that it hands over until then."""
         self._leaving = True
         self._front.leave()
         await self._until(self._front.has_left, _LEAVE_S)

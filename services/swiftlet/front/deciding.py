@@ -1,4 +1,4 @@
-"""Who may read and write in which container for the next moment: what the API would decide, by its own functions."""
+"""Grants: who may read and write in which container for the next moment, as the API decides by its own functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Grant:
     """Whoever was asked about may read, or write, every object of a container."""
 
     path: Path
-    """Of the container."""
+    """The container's path."""
     policy: int
     valid_s: float
 

@@ -40,7 +40,7 @@ class Place:
         """Whether nothing is to be done for it until its client does something; whoever takes it over says so."""
 
     def leave(self) -> None:
-        """It is free, if it was not yet."""
+        """Free the place, if it is not free yet."""
         self._pace.left(self)
 
 
@@ -92,7 +92,7 @@ class Pace:
         self._looking = self._loop.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
-        """Have more places if the loop is not late, none of them if it is."""
+        """Allow more places if the event loop is not late, and none if it is."""
         now = self._loop.time()
         self._looking = None
         if self.room:

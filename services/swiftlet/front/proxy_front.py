@@ -194,7 +194,7 @@ class ProxyFront:
             task.add_done_callback(self._granting.discard)
 
     def made(self) -> None:
-        """Have listed what the front has had stored."""
+        """Publish listing rows for the objects that the front stored."""
         if self._running is not None:
             self._running.row_batches.take()
 

@@ -18,7 +18,7 @@ class Peers(Protocol):
     """Object transports that may be native."""
 
     def native_peer(self, device: Device) -> TransportPeer | None:
-        """Who serves a device natively; None when nobody does, or it is not known yet."""
+        """Return the peer that serves a device natively; None when none does, or none is known yet."""
         ...
 
 

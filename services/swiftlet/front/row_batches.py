@@ -90,9 +90,9 @@ class RowBatches:
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathered: list[_Batch] = []
         self._last: dict[_Kind, _Batch] = {}
-        """Of those that wait the last one of its kind."""
+        """The last waiting batch of each kind."""
         self._rows = 0
-        """That wait."""
+        """The number of waiting rows."""
         self._listing = 0
         """Rows on their way."""
         self._later: asyncio.TimerHandle | None = None
@@ -141,7 +141,9 @@ class RowBatches:
             task.add_done_callback(self._tasks.discard)
 
     def _stored(self, batch: _Batch) -> StoredRows | None:
-        """None when the ring has changed meanwhile and says no more who has stored them."""
+        """Return the rows with the devices that stored them; None when the ring has changed and does not tell
+        any more.
+        """
         account, _, container = text(batch.container)[1:-1].partition("/")
         ring = self._rings.objects(batch.kind[2])
         devices = [_devices(ring, slots) for slots in batch.numbers]

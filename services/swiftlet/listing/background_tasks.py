@@ -1,4 +1,4 @@
-"""Who waits for something hears of it exactly once, whatever happens on the way.
+"""Background tasks whose end is reported exactly once, whatever happens.
 
 Rows have no task or future of their own: they hang on calls back. So a call back that does not come is a caller that
 waits for ever, and a database that takes no more writes.
@@ -22,7 +22,7 @@ class BackgroundTasks:
     """Tasks that nobody awaits: each is kept until it ends, and its end is told. Used from one event loop."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without tasks."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None], ended: Ended) -> None:

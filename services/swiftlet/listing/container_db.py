@@ -154,7 +154,7 @@ def _unpacked(row: Packed) -> ObjectRow:
 
 
 def merge_packed(old: Packed, new: Packed) -> Packed:
-    """As `ObjectRow.merged`; quick for rows without POSTs, which nearly all are."""
+    """Merge as `ObjectRow.merged` does; fast for rows without POSTs, which nearly all are."""
     if old[5] is new[5] is old[6] is new[6] is None and old[1] != new[1]:
         return old if old[1] > new[1] else new  # type: ignore[operator]
     return packed(_unpacked(old).merged(_unpacked(new)))

@@ -225,7 +225,7 @@ class Database(RowTables[R]):
         return self.merge_all(map(self.pack, rows), forgotten)
 
     def merge_all(self, rows: Iterable[Packed], forgotten: Timestamp = ZERO) -> int:
-        """As `merge`, of packed rows."""
+        """Merge packed rows as `merge` does."""
         change = self.merge_rows(rows, forgotten)
         if change is not NOTHING:
             self._count(change)
@@ -287,7 +287,7 @@ class Database(RowTables[R]):
         self.undo_lost_deletion()
 
     def mend_counts(self) -> bool:
-        """Have totals and set hash be those of the rows, in a write transaction; whether they were not."""
+        """Set totals and set hash to those of the rows, in a write transaction; return whether they differed."""
         self._read_anew()
         self._clean = self.head
         totals, digest = self.recount()

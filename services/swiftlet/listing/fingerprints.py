@@ -43,7 +43,7 @@ class Fingerprints:
         self.changed(id.kind, id.partition)
 
     def partitions(self, kind: DatabaseKind) -> list[int]:
-        """Those with databases of a kind, ascending."""
+        """Return the partitions with databases of a kind, ascending."""
         return sorted(self._known[kind])
 
     def of(self, kind: DatabaseKind, partition: int) -> Mapping[bytes, bytes]:

@@ -38,7 +38,7 @@ _READ_CACHE_KIB = 2048
 
 
 class Observer(Protocol):
-    """Who wants to know what happens to databases; called in the event loop unless said otherwise."""
+    """Is notified of what happens to databases; called in the event loop unless said otherwise."""
 
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
         """A transaction of `batch` writes is committed."""
@@ -79,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who does the work of one device's databases."""
+    """Does the work of one device's databases."""
 
     commits: Commits
     syncs: LateSyncs
@@ -193,7 +193,7 @@ class Handle:
         return await answer
 
     def submit(self, write: Write) -> None:
-        """Have a write done in the next transaction; NodeBusy."""
+        """Queue a write for the next transaction; NodeBusy."""
         if self._queued + write.weight > self._limits.queued_rows and self._queue:
             raise NodeBusy(f"{self._queued} rows wait for {self.id} already")
         self._queue.append(write)

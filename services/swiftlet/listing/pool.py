@@ -65,7 +65,7 @@ _TRIES = 8
 
 
 class RowsTaker(Protocol):
-    """Who merges object rows into containers."""
+    """Merges object rows into containers."""
 
     def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
         """Return the location of the container's database."""
@@ -82,7 +82,7 @@ class RowsTaker(Protocol):
 
 
 async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Sequence[ObjectRow], later: bool) -> None:
-    """Have rows merged; errors are raised."""
+    """Merge rows, and raise the errors."""
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     found = [packed(row.plain) for row in rows]
     grows = not all(row.deleted for row in rows)
@@ -115,7 +115,7 @@ class ListingStore:
         self._removals = 0
         self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
         self.fingerprints = Fingerprints()
-        """Of the databases that were looked at since the start."""
+        """Fingerprints of the databases that were read since the start."""
         self._failed: DeviceFailed | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._lock = own(root)
@@ -193,7 +193,7 @@ class ListingStore:
     async def list_text(
         self, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes] | None:
-        """As `list_objects`, as text; None when the page's rows are needed to make it."""
+        """Return a page as `list_objects` does, as text; None when the page's rows are needed to make it."""
 
         def page(database: ContainerDb) -> tuple[ContainerInfo, bytes] | None:
             info, text = database.info(), page_text(database, query, form)
@@ -210,7 +210,7 @@ class ListingStore:
     def submit_rows(
         self, id: DatabaseId, _name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
     ) -> None:
-        """As `update_rows`, of packed rows; see `RowsTaker`."""
+        """Merge packed rows as `update_rows` does; see `RowsTaker`."""
 
         def update(database: ContainerDb) -> None:
             database.update(rows)

@@ -80,7 +80,7 @@ async def rows_page(store: ListingStore, id: DatabaseId, after: str, upto: str) 
 
 
 async def page_digests(store: ListingStore, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
-    """Where the next pages end, and their set hashes; the last of all ends at `upto`. NotFound."""
+    """Return where the next pages end, with their set hashes; the last of all ends at `upto`. NotFound."""
     found: list[tuple[str, bytes]] = []
     while len(found) < PAGE_DIGESTS:
         page = await rows_page(store, id, after, upto)

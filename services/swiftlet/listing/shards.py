@@ -34,7 +34,7 @@ from swiftlet.model import (
 from swiftlet.timestamp import ZERO, Timestamp
 
 SHARD = "\0shard\0"
-"""What names of shards' databases begin with."""
+"""The beginning of the names of shards' databases."""
 MAX_POINTS = 1000
 """Split points of one container."""
 _COMPLETE, _TAKEN, _FOUNDED = 1, -1, 2
@@ -111,7 +111,7 @@ class Layout:
         return [serving[bisect_left(uppers, name)].point for name in names]
 
     def receiver(self, source: Shard, name: str) -> Shard:
-        """Who serves a name once `source` has moved everything; its `start` is as it will be then."""
+        """Return the shard that serves a name once `source` has moved everything, with the `start` that it has then."""
         then = self._once(source, source.end)
         return then.of(then.owners([name])[0])
 
@@ -140,7 +140,7 @@ def shard_name(name: DatabaseName, point: str) -> DatabaseName:
 
 
 def layout(database: ContainerDb) -> Layout:
-    """As this replica has it."""
+    """Return the layout that this replica has."""
     points = database.points()
     if not points:
         return Layout()
@@ -239,7 +239,7 @@ def _open(database: ContainerDb) -> None:
 
 
 def set_upper(database: ContainerDb, point: str, upper: str | None) -> None:
-    """It serves up to there now."""
+    """Record the last name that the shard serves now."""
     shard = layout(database).of(point)
     _open(database)
     _keep(database, replace(shard, kept=upper))

@@ -57,7 +57,7 @@ class ThreadPool:
         """Held while a job is taken, while a thread gets the next one, and while all that ends."""
 
     def do(self, job: Callable[[], Any], done: Done) -> None:
-        """Have `job` done by one of the threads, then `done` called in the event loop."""
+        """Run `job` in one of the threads, then `done` in the event loop."""
         loop = asyncio.get_running_loop()
         with self._gate:
             refused = self._take((loop, job, done))

@@ -93,7 +93,7 @@ class Outcome:
 
     results: list[Result] = field(default_factory=list)
     summary: Summary | None = None
-    """None when nothing was committed."""
+    """The committed totals; None when nothing was committed."""
     removed: bool = False
     """Whether the database is gone."""
     opened: bool = False

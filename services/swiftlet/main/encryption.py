@@ -30,7 +30,7 @@ _PORTS = web.AppKey("tls_ports", list[Callable[[], bool]])
 
 
 def use_encryption(app: web.Application, cluster: ClusterSection) -> PeerTls:
-    """What `app` speaks TLS with, the same for all its parts, with the keys in use."""
+    """Set up TLS for `app`, the same for all its parts, with the keys in use."""
     if _TLS not in app:
         ports: list[Callable[[], bool]] = []
         app[_PORTS] = ports

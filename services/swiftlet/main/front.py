@@ -20,8 +20,9 @@ from swiftlet.web.statusz import STATUS
 def add_front(
     app: web.Application, api: SwiftApi, rings: Rings, transport: ObjectTransport, settings: ProxySettings
 ) -> None:
-    """Have the connections of `app` come through a native front, unless it could answer nothing; the status report's
-    `front` says which."""
+    """Put a native front before the connections of `app`, unless it could answer nothing; `front` in the status report
+    says which.
+    """
     section = settings.proxy
     reason = why_no_front(section, transport)
     if reason is None and isinstance(transport, Peers):
@@ -44,7 +45,7 @@ def why_no_front(section: ProxySection, transport: ObjectTransport) -> str | Non
 
 
 def use_front(app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: FrontSettings) -> None:
-    """Have the connections of `app` come through a native front."""
+    """Put a native front before the connections of `app`."""
     front = ProxyFront(app, api, rings, peers, settings)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:

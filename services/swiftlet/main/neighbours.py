@@ -34,12 +34,12 @@ class LocalDevices:
         self._addresses = frozenset(addresses)
 
     def __call__(self, ring: Ring) -> Sequence[Device]:
-        """Those of a ring."""
+        """Return this process's devices in a ring."""
         return [device for device in ring.devices if device is not None and device.address in self._addresses]
 
 
 def observer_of(addresses: Sequence[str], devices: Sequence[Device]) -> Observer:
-    """Who we are: the first of our nodes, and the failure domain that the rings have it in."""
+    """Return the identity of this observer: the first of its nodes, and that node's failure domain in the rings."""
     name = min(address.rpartition("/")[0] for address in addresses)
     domain = next((device.node for device in devices if node_of(device) == name), name)
     return Observer(name, domain)

@@ -1,4 +1,4 @@
-"""What a replicator works on: the objects of some devices, or the databases of some container servers."""
+"""The data that a replicator works on: the objects of some devices, or the databases of some container servers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Work:
     """The services that share a failure table with this one: replicators of the same kind of servers."""
 
     def chosen(self, name: str | None) -> list[int]:
-        """Those that are called so, all for None; SettingsError."""
+        """Return the indexes of the policy with this name, or all for None; SettingsError."""
         found = [index for index in self.indexes() if name is None or self.names(index).lower() == name.lower()]
         if not found:
             known = ", ".join(map(self.names, self.indexes()))

@@ -20,7 +20,7 @@ FAILURES = Counter("swiftlet_users_load_failures_total", "Changed users files th
 
 
 def keep_revocations(app: web.Application, api: SwiftApi, interval_s: float) -> None:
-    """Have `app` know what tokens others have revoked, while it runs."""
+    """Keep `app` informed of tokens that other processes have revoked, while it runs."""
 
     async def refreshing(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(lambda: api.revocations.keep_current(interval_s)):

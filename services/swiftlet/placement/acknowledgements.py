@@ -70,7 +70,7 @@ class Acknowledgements:
         self.add_all(device, [(key, timestamp)])
 
     def add_all(self, device: Device, written: Sequence[Version]) -> None:
-        """As `add`, of several versions."""
+        """Add several versions, as `add` does for one."""
         room = max(0, self._max_waiting - self._waiting)
         if len(written) > room:
             ACKNOWLEDGED.labels("dropped").inc(len(written) - room)

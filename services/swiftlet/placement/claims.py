@@ -98,7 +98,7 @@ class ClusterClaims:
         return len(fine) == len(answers) >= write_quorum(len(primaries))
 
     async def cancel(self, name: DatabaseName, claim_id: str) -> None:
-        """Let go of a claim, as far as its replicas can be reached."""
+        """Cancel a claim at those of its replicas that can be reached."""
         partition, primaries = self._primaries(name)
         await self._each(primaries, lambda device: self._transport.cancel_claim(device, partition, name, claim_id))
 
@@ -126,7 +126,7 @@ class ClusterClaims:
         return next((answer for answer in answers.values() if isinstance(answer, Excess)), None)
 
     async def _each(self, devices: Sequence[Device], call: Callable[[Device], Awaitable[T]]) -> list[T]:
-        """What those answered that did in time; the others go on being asked, or their claims end by their time."""
+        """Return the answers that came in time; the other requests continue, or their claims expire."""
 
         async def one(device: Device) -> T | None:
             try:

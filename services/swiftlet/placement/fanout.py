@@ -44,7 +44,7 @@ class Outcome(Generic[T]):
     refusals: list[tuple[Device, SwiftletError]] = field(default_factory=list)
     troubles: list[tuple[Device, SwiftletError]] = field(default_factory=list)
     unproved: list[tuple[Device, SwiftletError]] = field(default_factory=list)
-    """Who may have missed something, and leaves the answer to others."""
+    """Devices that may have missed something and leave the answer to others."""
 
     def snapshot(self) -> Outcome[T]:
         """A copy that later answers do not change."""

@@ -46,7 +46,7 @@ class NodeHealth:
             self._failures.pop(device.id, None)
 
     def unproved(self, device: Device) -> None:
-        """It has said that it may have missed something."""
+        """Record that the device reported that it may have missed something."""
         MOVED_READS.inc()
         self._unproved[device.id] = self._clock() + UNPROVED_S
 

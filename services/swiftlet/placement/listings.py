@@ -188,7 +188,7 @@ class ClusterListings:
     async def list_text(
         self, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """As `list_objects`, with the page as text in UTF-8 unless its rows are needed to make it."""
+        """Return a page as `list_objects` does, as text in UTF-8 unless its rows are needed to make it."""
         ring, partition, what = self._container(account, container)
         return await self._read(
             ring,

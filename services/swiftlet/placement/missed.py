@@ -36,7 +36,7 @@ class Missed:
     """Partitions of which devices have missed writes, until they are told."""
 
     def __init__(self, transport: DoubtTransport, health: NodeHealth) -> None:
-        """Of one process; nothing is told before `run`."""
+        """Prepare the record of one process; devices are told nothing before `run`."""
         self._transport = transport
         self._health = health
         self._places: dict[int, tuple[Device, set[tuple[int, int]]]] = {}

@@ -34,7 +34,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Bound:
-    """What a read must not go behind: the newest version, and any deletion that it meets on its way."""
+    """What a read must not return anything older than: the newest version, and any deletion that it finds on
+    its way.
+    """
 
     newest: tuple[Timestamp, Timestamp] = (ZERO, ZERO)
     deleted: Timestamp = ZERO

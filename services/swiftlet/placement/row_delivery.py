@@ -44,9 +44,9 @@ class Answer(Enum):
     """A container replica's answer about a row."""
 
     TAKEN = "taken"
-    """It lists it, but may forget it when its power fails."""
+    """It lists the row, but may lose it in a power failure."""
     LISTED = "listed"
-    """It lists it for good."""
+    """It lists the row durably."""
     REFUSED = "refused"
     """There is no such container."""
     SILENT = "silent"

@@ -101,7 +101,7 @@ class RowLanes:
         wait_s: float = float("inf"),
         later: bool = False,
     ) -> asyncio.Future[Taken]:
-        """As `send`, without waiting for it; NodeTimeout unless the row is under way within `wait_s`.
+        """Send a row as `send` does, without waiting for the outcome; NodeTimeout unless it is sent within `wait_s`.
 
         With `later` it is done when the row is listed, and its result says when that is durable.
         """
@@ -116,7 +116,7 @@ class RowLanes:
         wait_s: float = float("inf"),
         later: bool = False,
     ) -> asyncio.Future[Taken]:
-        """As `submit`, for rows that stay together; at most `MAX_BATCH` of them."""
+        """Send rows that stay together, as `submit` does for one; at most `MAX_BATCH` of them."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Taken] = loop.create_future()
         if self._waiting >= self._max_waiting:
@@ -166,7 +166,7 @@ class RowLanes:
                 waiting.future.cancel()
 
     async def _gather(self, lane: _Lane, wait_s: float) -> None:
-        """Let rows come for so long, or until there are enough."""
+        """Collect rows for this time, or until there are enough."""
         if lane.count >= lane.enough or self._ending:
             return
         lane.more.clear()

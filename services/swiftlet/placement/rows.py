@@ -43,7 +43,7 @@ class StoredRows:
     written: Sequence[tuple[ObjectKey, Timestamp]]
     """The objects' places and versions, in the order of the rows."""
     devices: Sequence[Sequence[Device]]
-    """Who has stored each of them, by slot."""
+    """The devices that stored each of the rows, by slot."""
 
 
 class RowRouter:

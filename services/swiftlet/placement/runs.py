@@ -32,7 +32,7 @@ class ClusterRuns:
     def __init__(
         self, rings: Rings, transport: ObjectTransport, health: NodeHealth, is_suppressed: Callable[[Device], bool]
     ) -> None:
-        """Of one proxy; `is_suppressed`: devices that others are asked before."""
+        """Prepare the runs of one proxy; `is_suppressed` says which devices are asked last."""
         self._rings = rings
         self._transport = transport
         self._health = health

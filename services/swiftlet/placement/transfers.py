@@ -164,5 +164,5 @@ class Download:
                 self._tried.add(self._device.id)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._stream.close()

@@ -52,7 +52,7 @@ class _Entry:
     since: Amounts = field(default_factory=Amounts)
     """Written by this process since `known` was counted."""
     held: dict[str, Amounts] = field(default_factory=dict)
-    """Of writes that are under way."""
+    """Amounts of writes that are in progress."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -92,6 +92,6 @@ async def _accounts(store: ListingStore) -> AsyncIterator[AccountInfo]:
 
 
 def _largest(found: Mapping[str, AccountInfo]) -> dict[str, AccountInfo]:
-    """Those that are among the first by any measure."""
+    """Return the accounts that are among the first by any measure."""
     largest = {info.account for measure in _MEASURES for info in nlargest(LISTED, found.values(), key=measure)}
     return {account: found[account] for account in largest}

@@ -49,7 +49,7 @@ Report = Callable[[DatabaseId], Awaitable[bool]]
 
 
 class Finder(Protocol):
-    """Who knows the rows of containers that are split."""
+    """Knows the rows of containers that are split."""
 
     async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
         """The row or marker of that name; NotFound without its container."""
@@ -118,12 +118,12 @@ class _Book:
         self.held[key] = held
 
     def drop(self, key: str) -> None:
-        """Let it go, if it is held."""
+        """Remove the claim, if it is held."""
         self.taken = self.taken_beside(key)
         self.held.pop(key, None)
 
     def taken_beside(self, key: str) -> Amounts:
-        """What the others take."""
+        """Return the amounts of the other claims."""
         held, all = self.held.get(key), self.taken
         if held is None:
             return all
@@ -140,7 +140,7 @@ class _Seen:
     """A database at one moment."""
 
     used: Amounts | NotFound
-    """What its rows take; NotFound where nothing can be stored."""
+    """The amounts of its rows; NotFound where nothing can be stored."""
     here: frozenset[Row] = frozenset()
     """The rows, of those asked for, that are in it as written then or later."""
     told: bool = True
@@ -222,7 +222,7 @@ class Claims:
         return sum(len(book.held) for book in self._books.values())
 
     def _queue(self, id: DatabaseId, wish: _Wish) -> None:
-        """Have the wish answered in its turn."""
+        """Queue a request to be answered in its turn."""
         book = self._books.setdefault(id, _Book())
         book.waiting.append(wish)
         if book.turns is None:

@@ -38,7 +38,7 @@ _log = get_logger("listing_sync")
 
 
 class ListingIndex:
-    """Of one device. Lives in one event loop."""
+    """The index of one device's databases. Lives in one event loop."""
 
     def __init__(self, store: ListingStore, clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing is read before the first question; `clock` in monotonic seconds."""
@@ -126,7 +126,7 @@ class ListingIndex:
     # What is known; after `ready`.
 
     def partitions(self, kind: DatabaseKind) -> list[int]:
-        """Those with databases, ascending."""
+        """Return the partitions with databases, ascending."""
         return sorted({*self._store.fingerprints.partitions(kind), *self._unreadable[kind]})
 
     async def prepare(self, kind: DatabaseKind, partitions: Sequence[int]) -> None:

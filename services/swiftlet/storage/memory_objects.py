@@ -374,7 +374,7 @@ class MemoryObjectTransport:
         return copies
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Have a device take copies; lost on the way, none is taken."""
+        """Store copies on a device; if the request is lost, none is stored."""
         _check_loss(device, self.link(device), len(copies))
         return await self._call(device, lambda store: take_copies(store, copies))
 

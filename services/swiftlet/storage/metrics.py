@@ -71,7 +71,7 @@ STORE_COUNTERS = {
     ),
     "audits": Counter("swiftlet_object_audits_total", "Times that all of a device was read and checked.", ["device"]),
 }
-"""What stores count, by the names of `swiftlet.store.protocol`."""
+"""The counters of stores, by the names of `swiftlet.store.protocol`."""
 RECLAIMED = Counter(
     "swiftlet_object_tombstones_reclaimed_total", "Tombstones forgotten after the reclaim age.", ["device"]
 )

@@ -110,7 +110,7 @@ class NativeServer:
         self._server, self._rdma = start(settings.rdma, make)
 
     def listen(self, host: str, port: int) -> int:
-        """Let peers in; the port. OSError when it can't be had."""
+        """Accept peers and return the port. OSError when it is not available."""
         self.port = self._server.listen(_address(host), port)
         return self.port
 

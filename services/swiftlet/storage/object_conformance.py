@@ -1,4 +1,4 @@
-"""What every `ObjectTransport` promises, as one suite of checks against one device whose store can be made to fail.
+"""The promises of every `ObjectTransport`, as one suite of checks against one device whose store can be made to fail.
 
 A test module subclasses `ObjectTransportConformance` and says how to reach a store; pytest runs the rest.
 """

@@ -60,7 +60,9 @@ class RequestGuard:
             self._key.check(*signed_parts(request), meaning)
 
     def check_once(self, request: web.Request, meaning: bytes) -> None:
-        """As `check`, for what must not be done again by somebody who overheard the request."""
+        """Check the signature as `check` does, and refuse a request that was made before: repeated by an eavesdropper
+        it would do harm.
+        """
         if self._key is not None:
             self._key.check_once(*signed_parts(request), meaning)
 
@@ -94,7 +96,7 @@ def note_failure(device: str, operation: str, error: SwiftletError) -> None:
 
 @contextmanager
 def at_work(pool: DevicePool) -> Iterator[None]:
-    """Be admitted to a device and counted as at work on it."""
+    """Admit a request to a device and count it as in progress there."""
     with pool.admitted():
         gauge = IN_FLIGHT.labels(pool.name)
         gauge.inc()

@@ -49,7 +49,7 @@ class PendingRow:
 
     @property
     def name(self) -> str:
-        """Its file's name: one per object and container replica."""
+        """Return the name of its file: there is one per object and container replica."""
         parts = (self.account, self.container, str(self.replica), self.row.name)
         return xxh3_128("\0".join(parts).encode("utf-8", "surrogatepass")).hex() + _SUFFIX
 

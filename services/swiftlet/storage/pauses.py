@@ -12,7 +12,7 @@ Group = tuple[str, str, int]
 
 
 class Pauses:
-    """Who is left alone until when. Holds only those whose last delivery failed."""
+    """Receivers that are left alone, and until when. Holds only those whose last delivery failed."""
 
     def __init__(self, first_s: float, clock: Callable[[], float]) -> None:
         """The pause after a first failure; pauses double from there. `clock` in seconds."""

@@ -63,7 +63,7 @@ class _Attempt:
     done: dict[int, RowOutcome] = field(default_factory=dict)
     """Replicas that have it or refused it."""
     row: ObjectRow | None = None
-    """As the object was read last."""
+    """The row of the object as it was last read."""
 
     def group(self, replica: int) -> Group:
         """One of the container's replicas."""

@@ -35,7 +35,7 @@ class DevicePool:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Be one of the requests; NodeBusy when there are too many."""
+        """Count one more request while it runs; NodeBusy when there are too many."""
         if self._requests >= self._max_requests:
             raise NodeBusy(f"device {self.name} has {self._requests} requests at work; try another replica")
         self._requests += 1

@@ -63,7 +63,7 @@ def read_copies(directory: Path) -> list[SealedCopy]:
 
 
 def keep_copy(device: Path, copy: SealedCopy) -> None:
-    """Have a copy durably on a device, unless it has the same or a newer one; OSError. Blocks.
+    """Store a copy durably on a device, unless it has the same or a newer one; OSError. Blocks.
 
     The device's directory must be there: one that is not mounted is not made up on the file system below it.
     """

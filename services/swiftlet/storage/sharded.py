@@ -140,7 +140,7 @@ class ShardedReplicas:
     def submit_rows(
         self, id: DatabaseId, name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
     ) -> None:
-        """As `update_rows`, of packed rows; see `RowsTaker`."""
+        """Merge packed rows as `update_rows` does; see `RowsTaker`."""
 
         def update(database: ContainerDb) -> Mapping[str, Sequence[ObjectRow]]:
             database.require()
@@ -430,7 +430,7 @@ def _merge_own(database: ContainerDb, rows: Sequence[Packed]) -> Mapping[str, Se
 
 
 def _cut_short(name: DatabaseName) -> NodeBusy:
-    """What those hear whose rows nobody brings any more."""
+    """Return the error for writers whose rows are no longer delivered."""
     return NodeBusy(f"rows of {name} were on their way to a shard when that was broken off")
 
 

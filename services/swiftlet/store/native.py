@@ -131,7 +131,7 @@ class NativeReader:
             return self._reader.read(offset, max(0, length))
 
     def close(self) -> None:
-        """Let go of the version."""
+        """Close the version."""
         self._reader.close()
 
     def __enter__(self) -> Self:
@@ -345,6 +345,6 @@ class NativeStore:
         return self._store
 
     def close(self) -> None:
-        """Let go of the device and its lock; open readers stay valid."""
+        """Release the device and its lock; open readers stay valid."""
         with _domain(self._root):
             self._store.close()

@@ -182,7 +182,7 @@ class PlainStore:
                 return found
 
     def _try_load(self, key: ObjectKey, final: bool) -> tuple[int, ObjectInfo] | None:
-        """None when a file went away meanwhile or was found damaged (and is in quarantine now)."""
+        """Return the object; None when a file disappeared meanwhile, or was damaged (and is now in quarantine)."""
         held = self._held(key)
         state = held.state
         if not state.exists or state.data is None:
@@ -401,7 +401,7 @@ class PlainStore:
         return {}
 
     def close(self) -> None:
-        """Let go of the device and its lock; open readers stay valid."""
+        """Release the device and its lock; open readers stay valid."""
         self._device.close()
 
 

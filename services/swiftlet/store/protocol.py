@@ -57,7 +57,7 @@ class ObjectReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the version; harmless a second time."""
+        """Close the version; a second call does nothing."""
         ...
 
     def __enter__(self) -> Self:
@@ -150,5 +150,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the device and its lock; open readers stay valid."""
+        """Release the device and its lock; open readers stay valid."""
         ...

@@ -34,7 +34,7 @@ def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
         """Logs and counts each request."""
 
         def __init__(self, logger: logging.Logger, log_format: str) -> None:
-            """As aiohttp wants it; both arguments go unused."""
+            """Take the arguments that aiohttp passes, and use neither."""
             super().__init__(logger, log_format)
 
         def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:

@@ -25,7 +25,7 @@ from swiftlet.errors import NodeBusy
 from swiftlet.peers import Bodies, BodyBuffer, Piece
 
 LEAST_BYTES = 256 * 1024
-"""Of a body of which less is to come the server may read the rest."""
+"""When fewer bytes of a body remain than these, the server may read the rest."""
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 * 1024, 1024 * 1024
 """Sizes of buffers. They grow while they are filled quickly."""
 _PATIENCE_S = 0.2
@@ -234,7 +234,7 @@ class DirectRead(asyncio.BufferedProtocol):
 
 
 def _parser_for(handler: Any, loop: asyncio.AbstractEventLoop) -> HttpRequestParser:
-    """As the server makes it for a new connection; ours never decompress."""
+    """Make the parser of a new connection as the server does; it never decompresses."""
     return HttpRequestParser(
         handler,
         loop,

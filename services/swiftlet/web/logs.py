@@ -74,7 +74,8 @@ def configure_logging(service: str, level: Level = "info", format: Format = "jso
 
 
 def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: float) -> None:
-    """As many calls of `get_logger(name).info(event, **line)`, at one time (seconds since the epoch) and one cost.
+    """Log many lines as `get_logger(name).info(event, **line)` does, with one time (seconds since the epoch) and at the
+    cost of one call.
 
     Fields must not be secrets: they are not looked at.
     """

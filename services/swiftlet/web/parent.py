@@ -10,7 +10,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent_pid: int, number: int = signal.SIGTERM) -> None:
-    """Have the kernel send `number` to this process once its parent is gone; at once if it already is."""
+    """Make the kernel send signal `number` to this process once its parent has ended; at once if it already has."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")

@@ -80,7 +80,7 @@ class Parting:
                 handler.force_close()
 
     async def linger(self, until: float) -> None:
-        """Let clients close what has been ended, no longer than that moment of the loop's clock."""
+        """Wait until clients close ended connections, at most until this time of the event loop's clock."""
         while self._lingering and self._loop.time() < until:  # noqa: ASYNC110 - clients make it true
             await asyncio.sleep(_LOOK_S)
         for one in list(self._lingering):

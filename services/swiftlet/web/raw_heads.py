@@ -96,7 +96,7 @@ class RawHandler(RequestHandler):
     """A connection whose requests may have such heads."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As aiohttp makes it."""
+        """Make the handler as aiohttp does."""
         super().__init__(*arguments, **options)
         self._boundary = Boundary()
         self._has_begun = False
@@ -142,7 +142,7 @@ class RawHandler(RequestHandler):
         return self._boundary.passed(data, self._size_of_body(known))
 
     def _size_of_body(self, known: int) -> int | None:
-        """Of the one request that has come now."""
+        """Return the size of the body of the one request that has just arrived; None when it is unknown."""
         if self._request_count != known + 1 or not self._messages or self._upgraded:
             return None
         headers = getattr(self._messages[-1][0], "headers", None)
@@ -164,7 +164,7 @@ class RawServer(web.Server):
 
 
 def take_raw_heads(server: web.Server) -> RawServer:
-    """Have the server's new connections be such."""
+    """Make the server's new connections accept such heads."""
     server.__class__ = RawServer
     assert isinstance(server, RawServer)
     return server

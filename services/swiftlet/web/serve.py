@@ -45,7 +45,9 @@ class ServeOptions:
 
     drain_s: float = 25.0
     idle_s: float = 0.0
-    """Of `drain_s`: how long kept connections stay open for one more request. Without any, nobody is waited for."""
+    """Part of `drain_s`: how long persistent connections stay open for one more request. Without any, the process does
+    not wait.
+    """
     max_line_size: int = 8192
     """The largest size in bytes of the request line."""
     max_field_size: int = 8192
@@ -160,7 +162,9 @@ def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.s
 
 
 class _Runner(web.AppRunner):
-    """Has `Application.on_shutdown` sent by who ends it, before requests in flight are waited for."""
+    """Leaves it to the code that ends it to send `Application.on_shutdown`, before it waits for requests in
+    progress.
+    """
 
     async def shutdown(self) -> None:
         """Do nothing: the site is already stopped by then."""
@@ -176,7 +180,7 @@ class _Ending:
     options: ServeOptions
 
     async def run(self) -> None:
-        """Let everybody have an answer, then cut what is left."""
+        """Answer all requests in progress, then close the remaining connections."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self.options.drain_s
         server = self.runner.server

@@ -177,7 +177,7 @@ class Workers:
         return False
 
     def _stop(self) -> int:
-        """Let the workers drain, kill what is left in the end; 0 when all ended well."""
+        """Drain the workers, then kill those that are left; 0 when all ended well."""
         for worker in self._workers:
             worker.sock.close()
         self._signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What to run: services, their settings and ports, from options and free ports. Pure; touches nothing."""
+"""Plans what to run: services, their settings and ports, from options and free ports. Pure; it changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swiftlet.store.kinds import StoreKind
 ObjectTransportKind = Literal["auto", "http", "native"]
 
 HOST = "127.0.0.1"
-"""Of the storage services: they are nobody's business but the proxy's."""
+"""The address of the storage services, which only the proxy reaches."""
 OBJECT_DEVICES = 4
 CONTAINER_DEVICES = 3
 DRAIN_S = 10.0
@@ -125,7 +125,7 @@ class PolicyPlan:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As the services' settings have it."""
+        """Return the policy in the form of the services' settings."""
         return {"index": self.index, "name": self.name} | ({"default": True} if self.index == 0 else {})
 
 
@@ -150,7 +150,7 @@ class ServicePlan:
     log: Path
     settings: dict[str, Any] = field(repr=False)
     management_port: int
-    """Where it answers `/metrics` and `/statusz`; the same as `port` where clients don't reach that."""
+    """The port of `/metrics` and `/statusz`; the same as `port` where clients do not reach that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iter
 
 
 def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
-    """Those of the ports whose native port is free too; SettingsError when they run out."""
+    """Yield the ports whose native port is free too; SettingsError when they run out."""
     for port in ports:
         native = port + NATIVE_PORT_OFFSET
         if native <= _LAST_PORT and native != reserved and is_free(native):
