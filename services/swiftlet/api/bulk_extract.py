@@ -27,7 +27,7 @@ from swiftlet.api.expiring import DELETE_AFTER, REMOVE
 from swiftlet.api.metadata import OBJECT_META, canonical
 from swiftlet.api.problems import ApiError, status_of
 from swiftlet.api.put_object import put_body
-from swiftlet.api.tar_stream import BadArchive, Entry, TarStream
+from swiftlet.api.tar_stream import BadArchive, TarEntry, TarStream
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.expiry.tasks import DELETE_AT
 from swiftlet.names import Path, parse_path
@@ -63,7 +63,7 @@ class _Archive:
         self._stream = stream
         self.problem: _BadUpload | None = None
 
-    async def next_entry(self) -> Entry | None:
+    async def next_entry(self) -> TarEntry | None:
         """See TarStream."""
         try:
             return await self._stream.next_entry()
@@ -137,7 +137,7 @@ class _Extraction:
             if self.tally.full:
                 raise ApiError(400, "Max extraction failures exceeded")
 
-    async def _one(self, entry: Entry) -> None:
+    async def _one(self, entry: TarEntry) -> None:
         name = self._name_of(entry)
         if "/" not in name:
             return
@@ -158,7 +158,7 @@ class _Extraction:
         else:
             self.tally.done(_CREATED)
 
-    def _name_of(self, entry: Entry) -> str:
+    def _name_of(self, entry: TarEntry) -> str:
         """Below the account: `container/object`."""
         name = entry.name.removeprefix("./").lstrip("/")
         return f"{self._base}/{name}" if self._base else name
@@ -199,7 +199,7 @@ class _Extraction:
             self._made += 1
         self._there.add(name)
 
-    async def _store(self, path: Path, entry: Entry) -> None:
+    async def _store(self, path: Path, entry: TarEntry) -> None:
         call = self._call
         await call.access.require("PUT", path)
         await call.api.rates.admit("PUT", path)

@@ -32,7 +32,7 @@ class BadArchive(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TarEntry:
     """The head of one entry."""
 
     name: str
@@ -56,7 +56,7 @@ class TarStream:
         self._padding = 0
         self._global: dict[str, str] = {}
 
-    async def next_entry(self) -> Entry | None:
+    async def next_entry(self) -> TarEntry | None:
         """The next entry's head; None at the end. What is left of the one before is passed over."""
         local: dict[str, str] = {}
         long_name: str | None = None
@@ -78,7 +78,7 @@ class TarStream:
             else:
                 return self._entry(header, self._global | local, long_name)
 
-    def _entry(self, header: tarfile.TarInfo, pax: Mapping[str, str], long_name: str | None) -> Entry:
+    def _entry(self, header: tarfile.TarInfo, pax: Mapping[str, str], long_name: str | None) -> TarEntry:
         size = header.size
         if "size" in pax:
             if not _WHOLE.fullmatch(pax["size"]):
@@ -88,7 +88,7 @@ class TarStream:
         # Links and devices have no data, whatever their size says.
         self._begin(0 if header.type in _WITHOUT_DATA else size)
         name = pax.get("path") or long_name or header.name
-        return Entry(name, self._left, header.isreg() and not sparse, pax)
+        return TarEntry(name, self._left, header.isreg() and not sparse, pax)
 
     async def read(self) -> bytes:
         """More bytes of the current entry; none at its end."""

@@ -12,7 +12,7 @@ from swiftlet.sync.copies import bring
 from swiftlet.sync.copy_batches import Outcome, bring_many
 from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import Push
-from swiftlet.sync.session.rules import Rules
+from swiftlet.sync.session.transfer_rules import TransferRules
 
 Moved = Callable[[int], Awaitable[None]]
 """Told of each piece in bytes; returns when the next one may go."""
@@ -31,7 +31,7 @@ class ReplicaKind:
 
     transport: SyncTransport
     carry: Carry
-    rules: Rules | None = None
+    transfer_rules: TransferRules | None = None
     begin: Callable[[], None] = lambda: None
     many: Many | None = None
     """None: one by one."""

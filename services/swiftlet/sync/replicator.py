@@ -167,7 +167,13 @@ class Replicator:
                 await asyncio.gather(telling, return_exceptions=True)
 
     def _terms(self, own: DevicePartitions) -> Terms:
-        return Terms(own.policy, own.ring.version, self._mode, self._reclaim_age_s, rules=self._replica_kind.rules)
+        return Terms(
+            own.policy,
+            own.ring.version,
+            self._mode,
+            self._reclaim_age_s,
+            transfer_rules=self._replica_kind.transfer_rules,
+        )
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from swiftlet.api import decompression
 from swiftlet.api.decompression import Allowance, BadCompression, TooLarge, decompressed
-from swiftlet.api.tar_stream import MAX_EXTENDED, MAX_ITEMS, BadArchive, Entry, TarStream, parse_pax
+from swiftlet.api.tar_stream import MAX_EXTENDED, MAX_ITEMS, BadArchive, TarEntry, TarStream, parse_pax
 
 PLENTY = Allowance(1 << 40, 1e6)
 _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=200).filter(
@@ -41,7 +41,7 @@ async def feed(data: bytes, step: int) -> AsyncIterator[bytes]:
         yield data[start : start + step]
 
 
-async def entries_of(data: bytes, step: int = 700, read: bool = True) -> list[tuple[Entry, bytes]]:
+async def entries_of(data: bytes, step: int = 700, read: bool = True) -> list[tuple[TarEntry, bytes]]:
     stream, found = TarStream(feed(data, step)), []
     while (entry := await stream.next_entry()) is not None:
         pieces = []

@@ -17,7 +17,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.databases.entries import RINGS, database_of, fingerprint_of, kind_of
 from swiftlet.sync.databases.exchange import Exchange, Outcome
 from swiftlet.sync.databases.patience import Patience, Word
-from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
 from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.replica_kind import Moved, ReplicaKind
 from swiftlet.sync.session.compare import Push
@@ -117,5 +117,5 @@ def database_replicas(transport: ListingSyncTransport, patience: Patience | None
     """Databases, as that transport reaches them."""
     patience = patience or Patience()
     return ReplicaKind(
-        DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseRules(), patience.begin
+        DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseTransferRules(), patience.begin
     )

@@ -18,8 +18,8 @@ from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
 from swiftlet.sync.session.compare import RECLAIM_PERIOD_S, Push, forgotten_before
 from swiftlet.sync.session.messages import Reply, Request, Wanted
-from swiftlet.sync.session.rules import Rules
 from swiftlet.sync.session.topology import BATCHED, Mode
+from swiftlet.sync.session.transfer_rules import TransferRules
 from swiftlet.transport.wire import WireError
 
 
@@ -225,7 +225,7 @@ class Terms:
     reclaim_age_s: float = float("inf")
     reclaim_period_s: float = RECLAIM_PERIOD_S
     limits: Limits = field(default_factory=Limits)
-    rules: Rules | None = None
+    transfer_rules: TransferRules | None = None
 
     def forgotten_before_s(self, now_s: float) -> float:
         """Devices have forgotten tombstones older than this, or are about to."""

@@ -124,13 +124,13 @@ def _return_page(
             there.lost(peer)
         else:
             forgotten_s = terms.forgotten_before_s(moment.now_s)
-            if terms.rules is None:
+            if terms.transfer_rules is None:
                 held_by_all.difference_update(
                     e for e in unproved if not is_returned(e, held.get(e.digest), forgotten_s)
                 )
                 deleted[peer] = [push for push in pushes(held.values(), unproved) if push.need is Need.TOMBSTONE]
             else:
-                is_there = terms.rules.is_returned
+                is_there = terms.transfer_rules.is_returned
                 held_by_all.difference_update(
                     e for e in unproved if not is_there(e, held.get(e.digest), e in moved, forgotten_s)
                 )
@@ -147,10 +147,10 @@ def _return_page(
 def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:
     """What a primary is to be given now."""
     forgotten_s = terms.forgotten_before_s(moment.now_s)
-    if terms.rules is None:
+    if terms.transfer_rules is None:
         return [push for push in pushes(mine, held.values()) if is_due(push, moment.now_s, forgotten_s)]
-    found = terms.rules.there(mine, held.values(), False)
-    return [push for push in found if terms.rules.is_due(push, moment.now_s, forgotten_s)]
+    found = terms.transfer_rules.there(mine, held.values(), False)
+    return [push for push in found if terms.transfer_rules.is_due(push, moment.now_s, forgotten_s)]
 
 
 def _unproved(page: Page, shown: SuffixHashes) -> list[Entry]:

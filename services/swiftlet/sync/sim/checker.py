@@ -20,7 +20,7 @@ from swiftlet.sync.session.compare import forgotten_before, is_returned
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.sim.client import Verb, Write
 from swiftlet.sync.sim.network import TIMEOUT_S, Timeline
-from swiftlet.sync.sim.node import EPOCH_S, Node, Rules, Witness
+from swiftlet.sync.sim.node import EPOCH_S, Node, Witness, WorldTerms
 from swiftlet.sync.sim.store import Parcel, Watch
 from swiftlet.timestamp import ZERO, Timestamp
 
@@ -59,7 +59,9 @@ class Counts:
 class Checker(Witness):
     """Watches one world. `skew_s`: how far clocks may be off; `well_s`: in how long a sound device hears of all."""
 
-    def __init__(self, timeline: Timeline, rules: Rules, skew_s: float, well_s: float, tracing: bool) -> None:
+    def __init__(
+        self, timeline: Timeline, world_terms: WorldTerms, skew_s: float, well_s: float, tracing: bool
+    ) -> None:
         """Nothing has happened yet."""
         self.nodes: dict[int, Node] = {}
         self.writes: dict[bytes, list[Write]] = {}
@@ -71,7 +73,7 @@ class Checker(Witness):
         self._forgotten: dict[tuple[int, bytes], Timestamp] = {}
         """The newest tombstone of an object that a device has forgotten."""
         self._timeline = timeline
-        self._rules = rules
+        self._world_terms = world_terms
         self._skew_s = skew_s
         self._well_s = well_s
         self._moments: dict[Timestamp, float] = {}
@@ -149,12 +151,12 @@ class Checker(Witness):
     def forgotten_s(self, ahead_s: float) -> float:
         """Tombstones older than this are forgotten by a clock that is so much ahead of the right one."""
         now_s = EPOCH_S + self._timeline.now_s + ahead_s
-        return forgotten_before(now_s, self._rules.reclaim_age_s, self._rules.reclaim_period_s)
+        return forgotten_before(now_s, self._world_terms.reclaim_age_s, self._world_terms.reclaim_period_s)
 
     def _reclaimed(self, node: Node, partition: int, old: Entry) -> None:
         now_s = self._timeline.now_s
         age_s = now_s - self._moments[old.timestamp]
-        least_s = self._rules.reclaim_age_s - 2 * self._skew_s
+        least_s = self._world_terms.reclaim_age_s - 2 * self._skew_s
         self._must(age_s >= least_s, f"device {node.id} forgets {old} after {age_s:.0f} s")
         self.counts.reclaimed += 1
         spot = (node.id, old.digest)

@@ -39,7 +39,7 @@ _LANES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WorldTerms:
     """What is the same for all nodes of a world."""
 
     mode: Mode
@@ -77,7 +77,7 @@ class Node:
         timeline: Timeline,
         network: Network,
         random: Random,
-        rules: Rules,
+        world_terms: WorldTerms,
         store: SimStore,
         ring: Ring,
         witness: Witness,
@@ -97,7 +97,7 @@ class Node:
         self.timeline = timeline
         self.network = network
         self._random = random
-        self._rules = rules
+        self._world_terms = world_terms
         self.witness = witness
         self.life = 0
         """How often it crashed; what an earlier life began is dead."""
@@ -160,13 +160,13 @@ class Node:
 
     def terms(self, ring: Ring) -> Terms:
         """What a session goes by."""
-        return self._rules.terms(ring)
+        return self._world_terms.terms(ring)
 
     def round(self) -> None:
         """Begin a round, unless one is under way."""
         if self._busy or self.id in self.network.down:
             return
-        ring, failed, mode = self.ring, self.failed(), self._rules.mode
+        ring, failed, mode = self.ring, self.failed(), self._world_terms.mode
         terms = self.terms(ring)
         try:
             work = plan(ring, self.id, self.store.partitions(), failed, mode)
@@ -201,7 +201,7 @@ class Node:
     def answer(self, data: bytes) -> bytes:
         """Answer a sync message."""
         request = decode_request(data)
-        return encode(answer_by(self.look_up, request, self.ring.version, self.is_primary, self._rules.limits))
+        return encode(answer_by(self.look_up, request, self.ring.version, self.is_primary, self._world_terms.limits))
 
     def is_primary(self, partition: int) -> bool:
         """Whether its own ring puts a partition on it."""

@@ -90,8 +90,8 @@ class World:
         self.timeline = Timeline()
         self._random = Random(f"world {seed}")  # noqa: S311 - a simulation's chance
         self.network = Network(self.timeline, self._random, shape.weather, shape.unheard)
-        rules = shape.rules
-        self.checker = Checker(self.timeline, rules, shape.skew_s, shape.well_s, tracing)
+        world_terms = shape.world_terms
+        self.checker = Checker(self.timeline, world_terms, shape.skew_s, shape.well_s, tracing)
         self.checker.say(repr(shape))
         builder = RingBuilder(shape.part_power, shape.replicas, 1, seed=seed)
         for number in range(shape.nodes):
@@ -101,7 +101,7 @@ class World:
         for id_ in range(shape.nodes + shape.later):
             store = SimStore(lambda: self.timeline.now_s, self.checker.watch(id_))
             self.nodes[id_] = Node(
-                id_, self.timeline, self.network, self._random, rules, store, builder.ring, self.checker
+                id_, self.timeline, self.network, self._random, world_terms, store, builder.ring, self.checker
             )
         for node in self.nodes.values():
             node.peers = self.nodes

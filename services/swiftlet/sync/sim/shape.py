@@ -9,7 +9,7 @@ from random import Random
 from swiftlet.sync.session.effects import Limits
 from swiftlet.sync.session.topology import MODES, Mode
 from swiftlet.sync.sim.network import Weather
-from swiftlet.sync.sim.node import ERROR_INTERVAL_S, Rules
+from swiftlet.sync.sim.node import ERROR_INTERVAL_S, WorldTerms
 
 _MODE_WEIGHTS = {"batched": 10, "lightsync": 6, "all_to_all": 1, "star": 1, "chain": 1}
 _PERIODS_TO_HEAR = 8
@@ -41,10 +41,10 @@ class Shape:
     limits: Limits
 
     @property
-    def rules(self) -> Rules:
+    def world_terms(self) -> WorldTerms:
         """What nodes go by; tombstones are forgotten by periods of a tenth of their age."""
         period_s = 60.0 if math.isinf(self.reclaim_age_s) else self.reclaim_age_s / 10
-        return Rules(self.mode, self.limits, self.reclaim_age_s, period_s)
+        return WorldTerms(self.mode, self.limits, self.reclaim_age_s, period_s)
 
     @property
     def well_s(self) -> float:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from swiftlet.model import DatabaseId, DatabaseKind, Entry, Kind, ObjectKey
 from swiftlet.store import sethash
 from swiftlet.sync.databases.entries import POLICIES, database_of, entry_of, fingerprint_of, kind_of, ring_name
-from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
 from swiftlet.sync.session.compare import Need
 from swiftlet.sync.session.messages import Entries, decode, encode
 from swiftlet.timestamp import MAX_VALUE, Timestamp
@@ -53,7 +53,7 @@ OURS_OF_ONE, THEIRS_OF_ONE = entry_of(DIGEST, b"o" * 16), entry_of(DIGEST, b"t" 
 
 
 def test_what_differs_is_fetched_where_anything_is() -> None:
-    rules = DatabaseRules()
+    rules = DatabaseTransferRules()
     here, there = [MINE, COMMON, OURS_OF_ONE], [THEIRS, COMMON, THEIRS_OF_ONE]
     pushed = rules.there(here, there, pull=True)
     assert [(push.entry, push.need, push.fresh) for push in pushed] == [(MINE, Need.ROWS, True)]
@@ -65,7 +65,7 @@ def test_what_differs_is_fetched_where_anything_is() -> None:
 
 
 def test_a_handoff_is_returned_by_proof_or_by_deed() -> None:
-    rules = DatabaseRules()
+    rules = DatabaseTransferRules()
     assert rules.is_returned(OURS_OF_ONE, OURS_OF_ONE, False, 0.0)
     assert not rules.is_returned(OURS_OF_ONE, THEIRS_OF_ONE, False, 0.0)
     assert not rules.is_returned(OURS_OF_ONE, None, False, 0.0)

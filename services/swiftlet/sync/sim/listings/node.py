@@ -18,14 +18,14 @@ from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.databases.exchange import Exchange
-from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.sim.listings.store import ListingStore
 from swiftlet.sync.sim.network import Outcome
 from swiftlet.sync.sim.node import Node
 
-_RULES = DatabaseRules()
+_RULES = DatabaseTransferRules()
 Serve = Callable[["ListingStore"], Any]
 
 
@@ -80,7 +80,7 @@ class ListingNode(Node):
 
     def terms(self, ring: Ring) -> Terms:
         """What a session about databases goes by."""
-        return replace(super().terms(ring), rules=_RULES)
+        return replace(super().terms(ring), transfer_rules=_RULES)
 
     def crash(self) -> None:
         """Stop in the middle of everything, and lose power every other time."""

@@ -89,7 +89,7 @@ class Listings:
                 timeline,
                 self.network,
                 random,
-                self.shape.rules,
+                self.shape.world_terms,
                 cast("SimStore", store),
                 builder.ring,
                 self.checker,

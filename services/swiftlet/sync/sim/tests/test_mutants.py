@@ -13,7 +13,7 @@ from swiftlet.listing import replica
 from swiftlet.model import Entry, Kind, ObjectRow
 from swiftlet.sync.audit import verdict
 from swiftlet.sync.databases.exchange import Exchange
-from swiftlet.sync.databases.rules import DatabaseRules
+from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
 from swiftlet.sync.session import compare, handoff, many_partitions, queue, responder, topology
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Drop
@@ -90,7 +90,7 @@ def believes_every_device_to_be_primary(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_tombstones_early(patch: pytest.MonkeyPatch) -> None:
     def reclaim(self: node.Node) -> None:
-        age_s = self._rules.reclaim_age_s
+        age_s = self._world_terms.reclaim_age_s
         if not math.isinf(age_s) and not self.store.failing:
             self.store.reclaim(Timestamp.at(self.now_s - age_s / 4))
 
@@ -211,7 +211,7 @@ def exchanges_the_first_page(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_databases_that_are_not_home(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DatabaseRules, "is_returned", lambda *_: True)
+    patch.setattr(DatabaseTransferRules, "is_returned", lambda *_: True)
 
 
 def counts_deleted_rows(patch: pytest.MonkeyPatch) -> None:

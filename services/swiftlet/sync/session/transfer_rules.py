@@ -1,7 +1,7 @@
 """What a session does about an entry that differs, where that is not what holds for objects.
 
 Sessions know objects: the newer version goes to who has the older one. Something else that is compared by the same
-messages says here what goes where (`swiftlet.sync.databases.rules`).
+messages says here what goes where (`swiftlet.sync.databases.transfer_rules`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from swiftlet.model import Entry
 from swiftlet.sync.session.compare import Push
 
 
-class Rules(Protocol):
+class TransferRules(Protocol):
     """Pure decisions about two devices' entries of the same suffixes."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:

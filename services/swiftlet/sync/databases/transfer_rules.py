@@ -16,8 +16,8 @@ from swiftlet.model import Entry
 from swiftlet.sync.session.compare import Need, Push
 
 
-class DatabaseRules:
-    """See `swiftlet.sync.session.rules.Rules`."""
+class DatabaseTransferRules:
+    """See `swiftlet.sync.session.transfer_rules.TransferRules`."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
         """What the peer has not; and what differs, unless that is fetched."""
