@@ -1,6 +1,27 @@
 """For all tests: properties are held to their sentences, not to a time; machines are busy with other things."""
 
+import gc
+from collections.abc import Generator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("swiftlet", deadline=None)
 settings.load_profile("swiftlet")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, object, object]:
+    """Keep the garbage collector away while a report is made.
+
+    A report parses the source of the test. What a collection finalizes then (a transport that a test left open, which
+    is logged with a traceback) parses source too, and Python 3.11 ends the whole run with "AST constructor recursion
+    depth mismatch" when one parses within the other.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if was_enabled:
+            gc.enable()
