@@ -26,7 +26,7 @@ KINDS = Kinds(
     ("native transport", r"reactor|swiftlet_transport|swiftlet_wire|swiftlet_native"),
     ("checksum", r"md5|xxh3|Hasher|hasher|xxhash"),
     ("logs and metrics", r"structlog|web/logs\.py|web/metrics\.py|web/access\.py|prometheus_client"),
-    ("container rows", r"http_listing|listing_wire|row_lanes|row_delivery|acknowledgements\.py"),
+    ("container rows", r"http_listing|listing_wire|row_queues|row_delivery|acknowledgements\.py"),
     ("native calls from Python", r"transport/native_|native_values"),
     ("placement", r"swiftlet/placement/|swiftlet/ring/"),
     ("API", r"swiftlet/api/|swiftlet/auth/|swiftlet/quota/|swiftlet/names\.py|swiftlet/expiry/"),

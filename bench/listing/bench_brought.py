@@ -2,7 +2,7 @@
 
     PYTHONPATH=services .venv/bin/python -m bench.listing.bench_brought [--writers 20] [--workers 2] [--containers 1]
 
-Writers are shared out among workers with lanes and connections of their own, as a proxy's processes have. A write is
+Writers are shared out among workers with queues and connections of their own, as a proxy's processes have. A write is
 some milliseconds during which its object is stored elsewhere (`--store-ms`, at random up to twice that), and its row
 as the proxy brings it. Prints the servers' and the workers' processor time per write, what the servers use idly taken
 off.
@@ -30,7 +30,7 @@ from swiftlet.names import Path
 from swiftlet.peers import RowOutcome, WriteReply
 from swiftlet.placement import metrics
 from swiftlet.placement.acknowledgements import Acknowledgements
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -84,7 +84,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
         for device in rings.devices:
             await transports[0].put_container(device, partition, ACCOUNT, name, Timestamp(1), {}, None, 0)
     routers = [
-        RowRouter(rings, RowLanes(rings.container, one, HASH_PATH), Acknowledgements(told), HASH_PATH)
+        RowRouter(rings, RowQueues(rings.container, one, HASH_PATH), Acknowledgements(told), HASH_PATH)
         for one in transports
     ]
     before, began_s = sum(map(used_s, pids)), time.perf_counter()

@@ -26,7 +26,7 @@ from aiohttp.test_utils import TestServer
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
 from swiftlet.peers import ListingTransport, RowOutcome, RowUpdate
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
@@ -53,12 +53,12 @@ class CountedListing:
 
 
 class BringingServers(MemoryObjectTransport):
-    """Object servers that bring their rows, each with lanes of its own as each is a process of its own."""
+    """Object servers that bring their rows, each with queues of its own as each is a process of its own."""
 
     def __init__(self, cluster: MemoryCluster, listing: CountedListing) -> None:
         super().__init__(cluster.stores, None, PATIENCE_S)
         self._servers = {
-            device.address: MemoryObjectTransport(cluster.stores, lanes_to(cluster, listing))
+            device.address: MemoryObjectTransport(cluster.stores, queues_to(cluster, listing))
             for device in cluster.devices
         }
 
@@ -74,8 +74,8 @@ class BringingServers(MemoryObjectTransport):
         return await self._servers[device.address]._reply(device, key, written, row, listed, post)
 
 
-def lanes_to(cluster: MemoryCluster, listing: CountedListing) -> RowLanes:
-    return RowLanes(cluster.rings.container, cast(ListingTransport, listing), HASH_PATH)
+def queues_to(cluster: MemoryCluster, listing: CountedListing) -> RowQueues:
+    return RowQueues(cluster.rings.container, cast(ListingTransport, listing), HASH_PATH)
 
 
 async def measure(root: Directory, pending: bool, writes: int, writers: int, devices: int) -> str:
@@ -94,7 +94,7 @@ async def measure(root: Directory, pending: bool, writes: int, writers: int, dev
         listing = CountedListing(transport, places)
         if pending:
             cluster.make_pending()
-            cluster.router._lanes = lanes_to(cluster, listing)
+            cluster.router._queues = queues_to(cluster, listing)
         else:
             cluster.objects._transport = BringingServers(cluster, listing)
         await cluster.make_container()

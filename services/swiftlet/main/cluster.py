@@ -18,7 +18,7 @@ from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.rows import RowRouter
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
@@ -38,8 +38,8 @@ def use_cluster(
     listings = ClusterListings(
         rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging
     )
-    lanes = RowLanes(rings.container, listing_transport, cluster.hash_path)
-    rows = RowRouter(rings, lanes, Acknowledgements(transport), cluster.hash_path, waits, lagging)
+    queues = RowQueues(rings.container, listing_transport, cluster.hash_path)
+    rows = RowRouter(rings, queues, Acknowledgements(transport), cluster.hash_path, waits, lagging)
     objects = ClusterObjects(
         rings,
         transport,

@@ -20,7 +20,7 @@ from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.serving import serve_app
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.native_server import NativeServer, NativeServerSettings
@@ -53,7 +53,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     for policy in use_policies(app, settings, rings):
         rings.add(object_ring(policy.index))
     is_local = local_devices(section)
-    rows = RowLanes(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
+    rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
     doubts = {name: doubted() for name in stores}
     outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}

@@ -28,7 +28,7 @@ from swiftlet.model import ObjectRow
 from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
 from swiftlet.placement.metrics import ROW_OUTCOMES
 from swiftlet.placement.plan import write_quorum
-from swiftlet.placement.row_lanes import RowLanes, Taken
+from swiftlet.placement.row_queues import RowQueues, Taken
 from swiftlet.ring.model import Device
 
 _log = structlog.get_logger("placement")
@@ -107,7 +107,7 @@ class RowDelivery:
 
     def __init__(
         self,
-        lanes: RowLanes,
+        queues: RowQueues,
         acknowledge: Acknowledge,
         waits: RowWaits,
         share_of: Callable[[int], RowUpdate],
@@ -118,7 +118,7 @@ class RowDelivery:
 
         `late` is told of the replicas that have not taken the row when the write is answered, while others have.
         """
-        self._lanes = lanes
+        self._queues = queues
         self._tell = acknowledge
         self._waits = waits
         self._share_of = share_of
@@ -194,7 +194,7 @@ class RowDelivery:
             if replica in self._answers or replica in self._asked:
                 continue
             # What no device has pending must be durable when it is answered.
-            future = self._lanes.submit_all(
+            future = self._queues.submit_all(
                 place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in pending
             )
             self._asked[replica] = future

@@ -19,7 +19,7 @@ from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.row_delivery import Acknowledge, RowDelivery, RowWaits
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
@@ -52,7 +52,7 @@ class RowRouter:
     def __init__(
         self,
         rings: Rings,
-        lanes: RowLanes,
+        queues: RowQueues,
         acknowledgements: Acknowledgements,
         hash_path: HashPath,
         waits: RowWaits | None = None,
@@ -60,7 +60,7 @@ class RowRouter:
     ) -> None:
         """`waits` bound the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
         self._rings = rings
-        self._lanes = lanes
+        self._queues = queues
         self._acknowledgements = acknowledgements
         self._hash_path = hash_path
         self._waits = waits or RowWaits()
@@ -90,7 +90,7 @@ class RowRouter:
         def late(replicas: Collection[int]) -> None:
             self._lagging.missed(f"/{account}/{container}", [holders[replica] for replica in replicas])
 
-        return RowDelivery(self._lanes, acknowledge, self._waits, shares.__getitem__, len(holders), late)
+        return RowDelivery(self._queues, acknowledge, self._waits, shares.__getitem__, len(holders), late)
 
     async def bring(self, stored: StoredRows) -> bool:
         """Bring rows, and wait as any write waits for its own; whether the container is missing.
@@ -114,5 +114,5 @@ class RowRouter:
         """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""
         clock = asyncio.get_running_loop().time
         ends_s = clock() + timeout_s
-        await self._lanes.drain(timeout_s)
+        await self._queues.drain(timeout_s)
         await self._acknowledgements.drain(max(0.0, ends_s - clock()))

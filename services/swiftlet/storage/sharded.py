@@ -9,7 +9,7 @@ listing that needs them. A listing asks another replica only of shards that all 
 fails otherwise (the caller asks another replica of the container). This process may die at any moment: what was
 answered is in a database, here or in the shard.
 
-What must hold: whoever brings rows is told exactly once; while rows wait in a lane a task serves it, or they are
+What must hold: whoever brings rows is told exactly once; while rows wait in a queue a task serves it, or they are
 refused. Tasks may be cancelled at any point, as when the event loop ends.
 """
 
@@ -61,7 +61,7 @@ _log = get_logger("sharding")
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Queue:
     """Rows waiting for one shard, and the lock of all that changes what the shard holds."""
 
     waiting: list[tuple[Sequence[ObjectRow], asyncio.Future[None]]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class ShardedReplicas:
         self.transport = transport
         self._ring = container_ring
         self._is_local = is_local
-        self._lanes: dict[tuple[DatabaseId, str], _Lane] = {}
+        self._queues: dict[tuple[DatabaseId, str], _Queue] = {}
         self._moving: dict[DatabaseId, asyncio.Lock] = {}
         self._paused: dict[Device, float] = {}
         self._background = BackgroundTasks()
@@ -116,10 +116,10 @@ class ShardedReplicas:
 
     def lock(self, id: DatabaseId, point: str) -> asyncio.Lock:
         """Held by whoever changes what a shard holds."""
-        return self._lane(id, point).lock
+        return self._queue(id, point).lock
 
-    def _lane(self, id: DatabaseId, point: str) -> _Lane:
-        return self._lanes.setdefault((id, point), _Lane())
+    def _queue(self, id: DatabaseId, point: str) -> _Queue:
+        return self._queues.setdefault((id, point), _Queue())
 
     async def layout(self, id: DatabaseId) -> Layout:
         """Return the shard's state; NotFound."""
@@ -162,21 +162,21 @@ class ShardedReplicas:
 
     async def _bring(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
         """Rows to a shard, together with others that wait for it; NodeBusy when too many do."""
-        lane = self._lane(id, point)
-        if sum(len(waiting) for waiting, _ in lane.waiting) > MAX_WAITING:
+        queue = self._queue(id, point)
+        if sum(len(waiting) for waiting, _ in queue.waiting) > MAX_WAITING:
             raise NodeBusy(f"{MAX_WAITING} rows wait for a shard of {name} already")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        lane.waiting.append((rows, future))
-        if lane.task is None:
-            lane.task = asyncio.create_task(self._serve(id, name, point, lane))
-            lane.task.add_done_callback(partial(_left, name, lane))
+        queue.waiting.append((rows, future))
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._serve(id, name, point, queue))
+            queue.task.add_done_callback(partial(_left, name, queue))
         await future
 
-    async def _serve(self, id: DatabaseId, name: DatabaseName, point: str, lane: _Lane) -> None:
+    async def _serve(self, id: DatabaseId, name: DatabaseName, point: str, queue: _Queue) -> None:
         try:
-            while lane.waiting:
-                async with lane.lock:
-                    batch = _take(lane)
+            while queue.waiting:
+                async with queue.lock:
+                    batch = _take(queue)
                     error: Exception | None = _cut_short(name)
                     try:
                         await self._deliver(id, name, point, [row for rows, _ in batch for row in rows])
@@ -187,10 +187,10 @@ class ShardedReplicas:
                         for _, future in batch:
                             resolve(future, None, error)
         finally:
-            lane.task = None
+            queue.task = None
 
     async def _deliver(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """With the lane's lock: rows to the shard, or kept as strays; those that it has handed on go on."""
+        """With the queue's lock: rows to the shard, or kept as strays; those that it has handed on go on."""
         groups = grouped(await self.layout(id), rows)
         mine = groups.pop(point, [])
         if mine:
@@ -218,7 +218,7 @@ class ShardedReplicas:
                 raise error
 
     async def send(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """With the lane's lock: rows to this replica's replica of a shard; what it holds then is noted."""
+        """With the queue's lock: rows to this replica's replica of a shard; what it holds then is noted."""
         change = await self.push(id, name, point, rows)
         await self.store.write(id, lambda database: shards.note(database, point, change), grows=False)
 
@@ -439,22 +439,22 @@ def _brought(name: DatabaseName, done: Done, error: BaseException | None) -> Non
     done(None, _cut_short(name) if isinstance(error, asyncio.CancelledError) else error)
 
 
-def _left(name: DatabaseName, lane: _Lane, task: asyncio.Task[None]) -> None:
-    """Refuse rows that wait in a lane that nobody serves any more: its task was cancelled, perhaps before it began."""
-    if lane.task is task:
-        lane.task = None
-    if lane.task is None:
-        left, lane.waiting = lane.waiting, []
+def _left(name: DatabaseName, queue: _Queue, task: asyncio.Task[None]) -> None:
+    """Refuse rows that wait in a queue that nobody serves any more: its task was cancelled, perhaps before it began."""
+    if queue.task is task:
+        queue.task = None
+    if queue.task is None:
+        left, queue.waiting = queue.waiting, []
         for _, future in left:
             resolve(future, None, _cut_short(name))
 
 
-def _take(lane: _Lane) -> list[tuple[Sequence[ObjectRow], asyncio.Future[None]]]:
+def _take(queue: _Queue) -> list[tuple[Sequence[ObjectRow], asyncio.Future[None]]]:
     count = size = 0
-    for rows, _ in lane.waiting:
+    for rows, _ in queue.waiting:
         size += len(rows)
         if count and size > MAX_BATCH:
             break
         count += 1
-    batch, lane.waiting = lane.waiting[:count], lane.waiting[count:]
+    batch, queue.waiting = queue.waiting[:count], queue.waiting[count:]
     return batch

@@ -1,6 +1,6 @@
 """Claims on accounts and containers at other nodes: the part of `ListingTransport` that quotas need, over HTTP.
 
-Fault model: as in `swiftlet.transport.http_listing` and `swiftlet.transport.claim_lines`.
+Fault model: as in `swiftlet.transport.http_listing` and `swiftlet.transport.claim_queues`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import claims_wire as wire
-from swiftlet.transport.claim_lines import ClaimLines
+from swiftlet.transport.claim_queues import ClaimQueues
 from swiftlet.transport.wire import WireError
 
 _Place: TypeAlias = tuple[Device, int, DatabaseName, str]
@@ -33,12 +33,12 @@ class HttpClaims(ABC):
 
     def __init__(self) -> None:
         """Nobody waits yet."""
-        self._lines: ClaimLines[_Place] = ClaimLines(self._send_claims)
+        self._queues: ClaimQueues[_Place] = ClaimQueues(self._send_claims)
 
     async def _claims(
         self, device: Device, partition: int, name: DatabaseName, below: str, body: dict[str, Any]
     ) -> dict[str, Any]:
-        return await self._lines.ask((device, partition, name, below), body)
+        return await self._queues.ask((device, partition, name, below), body)
 
     async def _send_claims(
         self, place: _Place, bodies: Sequence[dict[str, Any]]

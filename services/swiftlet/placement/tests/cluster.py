@@ -25,7 +25,7 @@ from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import plan_read
 from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.row_lanes import RowLanes
+from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
@@ -104,15 +104,15 @@ class MemoryCluster:
             device.name: ListingStore(root / device.host, HASH_PATH, device=device.host) for device in self.devices
         }
         self.listing_transport = MemoryListingTransport(self.databases)
-        self.rows = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
+        self.rows = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
         self.pending: dict[str, MemoryPending] = {}
         self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.pending)
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
         self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)
         self.acknowledgements = Acknowledgements(self.transport, interval_s=0.01)
-        lanes = RowLanes(self.rings.container, self.listing_transport, HASH_PATH)
-        self.router = RowRouter(self.rings, lanes, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging)
+        queues = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
+        self.router = RowRouter(self.rings, queues, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging)
         self.objects = ClusterObjects(
             self.rings,
             self.transport,

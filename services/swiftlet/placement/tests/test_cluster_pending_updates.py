@@ -49,7 +49,7 @@ async def everything_is_acknowledged(cluster: MemoryCluster) -> None:
 
 
 async def acknowledgements_are_told(cluster: MemoryCluster) -> None:
-    await until(lambda: not cluster.router._lanes._late and not cluster.acknowledgements.waiting)
+    await until(lambda: not cluster.router._queues._late and not cluster.acknowledgements.waiting)
 
 
 async def told(cluster: MemoryCluster) -> list[list[str]]:
@@ -132,7 +132,7 @@ async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, mon
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr("swiftlet.placement.row_lanes.RowLanes.submit_all", die)
+        patch.setattr("swiftlet.placement.row_queues.RowQueues.submit_all", die)
         with pytest.raises(asyncio.CancelledError):
             await cluster.put(2)
     assert len(cluster.hosts_with_pending()) == 3

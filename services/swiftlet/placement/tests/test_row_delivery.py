@@ -12,7 +12,7 @@ from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.peers import RowOutcome, RowUpdate
 from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
-from swiftlet.placement.row_lanes import RowLanes, Taken
+from swiftlet.placement.row_queues import RowQueues, Taken
 from swiftlet.timestamp import Timestamp
 
 LETTERS = {"L": Answer.LISTED, "R": Answer.REFUSED, "S": Answer.SILENT}
@@ -62,7 +62,7 @@ def test_a_device_of_several_replicas_gets_an_acknowledgement_when_all_of_them_h
 
 
 class AtOnce:
-    """Lanes whose answers are there before anybody looks."""
+    """Queues whose answers are there before anybody looks."""
 
     def submit_all(
         self, _account: str, _container: str, replica: int, _rows: Sequence[ObjectRow], _wait_s: float, later: bool
@@ -74,7 +74,7 @@ class AtOnce:
 
 async def test_answers_that_came_before_anybody_waited_count() -> None:
     delivery = RowDelivery(
-        cast(RowLanes, AtOnce()),
+        cast(RowQueues, AtOnce()),
         lambda _slot, _device: None,
         RowWaits(),
         lambda slot: RowUpdate("a", "c", (slot,)),

@@ -554,12 +554,12 @@ async def test_rows_on_their_way_to_a_shard_are_refused_when_that_is_cancelled(
         waiting = [
             asyncio.create_task(sharded.update_rows(*place, [ObjectRow(f"z{number}", at(5), 1)])) for number in range(3)
         ]
-        lane = sharded._lane(cluster.id, last)
-        while lane.task is None:  # noqa: ASYNC110 - nobody tells when rows come to a lane
+        queue = sharded._queue(cluster.id, last)
+        while queue.task is None:  # noqa: ASYNC110 - nobody tells when rows come to a queue
             await asyncio.sleep(0)
         for _ in range(steps):
             await asyncio.sleep(0)
-        lane.task.cancel()
+        queue.task.cancel()
         await asyncio.sleep(0)
     async with asyncio.timeout(60):
         results = await asyncio.gather(*waiting, return_exceptions=True)

@@ -55,7 +55,7 @@ class _Waiting(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Queue:
     """Rows waiting for one container replica."""
 
     waiting: deque[_Waiting] = field(default_factory=deque)
@@ -68,7 +68,7 @@ class _Lane:
     """Set when they are there, or the process ends."""
 
 
-class RowLanes:
+class RowQueues:
     """Brings rows to the container replicas that the ring names."""
 
     def __init__(
@@ -84,7 +84,7 @@ class RowLanes:
         self._hash_path = hash_path
         self._max_waiting = max_waiting
         self._waiting = 0
-        self._lanes: dict[_Place, _Lane] = {}
+        self._queues: dict[_Place, _Queue] = {}
         self._late: set[asyncio.Future[None]] = set()
         self._ending = False
 
@@ -123,23 +123,23 @@ class RowLanes:
             future.set_exception(NodeBusy(f"{self._waiting} listing rows are waiting for their container servers"))
             return future
         place = (account, container, replica_index)
-        lane = self._lanes.setdefault(place, _Lane())
-        lane.waiting.append(_Waiting(rows, future, loop.time() + wait_s, later))
-        lane.count += len(rows)
+        queue = self._queues.setdefault(place, _Queue())
+        queue.waiting.append(_Waiting(rows, future, loop.time() + wait_s, later))
+        queue.count += len(rows)
         self._waiting += len(rows)
-        if lane.task is None:
-            lane.task = asyncio.create_task(self._serve(place, lane))
-        elif lane.count >= lane.enough:
-            lane.more.set()
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._serve(place, queue))
+        elif queue.count >= queue.enough:
+            queue.more.set()
         return future
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for what is under way or not durable yet; for shutdown. After `timeout_s` the rest is given up."""
         self._ending = True
-        for lane in self._lanes.values():
-            lane.more.set()
+        for queue in self._queues.values():
+            queue.more.set()
         ends_s = asyncio.get_running_loop().time() + timeout_s
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=timeout_s)
             for task in late:
@@ -148,40 +148,40 @@ class RowLanes:
         if self._late:
             await asyncio.wait(self._late, timeout=max(0.0, ends_s - asyncio.get_running_loop().time()))
 
-    async def _serve(self, place: _Place, lane: _Lane) -> None:
+    async def _serve(self, place: _Place, queue: _Queue) -> None:
         """Send what gathered until nothing does."""
         clock = asyncio.get_running_loop().time
         try:
-            while lane.waiting:
-                batch, begun_s = self._take(lane), clock()
+            while queue.waiting:
+                batch, begun_s = self._take(queue), clock()
                 await self._send_batch(place, batch)
                 took_s = clock() - begun_s
-                lane.enough = min(_rows_in(batch) + lane.count, ENOUGH)
-                if len(batch) + len(lane.waiting) > 1:
-                    await self._gather(lane, min(max(GATHER_S - took_s, took_s / 2), MAX_GATHER_S))
+                queue.enough = min(_rows_in(batch) + queue.count, ENOUGH)
+                if len(batch) + len(queue.waiting) > 1:
+                    await self._gather(queue, min(max(GATHER_S - took_s, took_s / 2), MAX_GATHER_S))
         finally:
-            self._lanes.pop(place, None)
-            self._waiting -= lane.count
-            for waiting in lane.waiting:
+            self._queues.pop(place, None)
+            self._waiting -= queue.count
+            for waiting in queue.waiting:
                 waiting.future.cancel()
 
-    async def _gather(self, lane: _Lane, wait_s: float) -> None:
+    async def _gather(self, queue: _Queue, wait_s: float) -> None:
         """Collect rows for this time, or until there are enough."""
-        if lane.count >= lane.enough or self._ending:
+        if queue.count >= queue.enough or self._ending:
             return
-        lane.more.clear()
+        queue.more.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await lane.more.wait()
+                await queue.more.wait()
 
-    def _take(self, lane: _Lane) -> list[_Waiting]:
+    def _take(self, queue: _Queue) -> list[_Waiting]:
         """The next rows that somebody still waits for and that are not too late."""
         now_s = asyncio.get_running_loop().time()
         batch: list[_Waiting] = []
         room = MAX_BATCH
-        while lane.waiting and (not batch or len(lane.waiting[0].rows) <= room):
-            waiting = lane.waiting.popleft()
-            lane.count -= len(waiting.rows)
+        while queue.waiting and (not batch or len(queue.waiting[0].rows) <= room):
+            waiting = queue.waiting.popleft()
+            queue.count -= len(waiting.rows)
             self._waiting -= len(waiting.rows)
             if waiting.future.done():
                 continue

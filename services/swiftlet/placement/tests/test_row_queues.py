@@ -13,8 +13,8 @@ from swiftlet.errors import NodeBusy, NodeTimeout, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
-from swiftlet.placement import row_lanes
-from swiftlet.placement.row_lanes import MAX_BATCH, RowLanes
+from swiftlet.placement import row_queues
+from swiftlet.placement.row_queues import MAX_BATCH, RowQueues
 from swiftlet.placement.tests.cluster import at
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -39,10 +39,10 @@ class SlowListing:
         return self.durable if later else None
 
 
-def lanes_to(listing: SlowListing, max_waiting: int = 20_000) -> RowLanes:
+def queues_to(listing: SlowListing, max_waiting: int = 20_000) -> RowQueues:
     devices = [Device(i, f"d{i}", "h", 1, f"d{i}", "r", f"z{i}", "n", 1.0) for i in range(3)]
     ring = Ring(1, 1, 3.0, devices, [array("H", [i, i]) for i in range(3)])
-    return RowLanes(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"), max_waiting)
+    return RowQueues(lambda: ring, cast(ListingTransport, listing), HashPath(b"p", b"s"), max_waiting)
 
 
 def row(name: str = "o") -> ObjectRow:
@@ -51,75 +51,75 @@ def row(name: str = "o") -> ObjectRow:
 
 async def test_rows_that_come_together_go_together() -> None:
     listing = SlowListing()
-    lanes = lanes_to(listing)
-    await asyncio.gather(*(lanes.send("a", "c", 1, row(str(number))) for number in range(50)))
+    queues = queues_to(listing)
+    await asyncio.gather(*(queues.send("a", "c", 1, row(str(number))) for number in range(50)))
     assert sum(count for _, count in listing.batches) == 50
     assert len(listing.batches) <= 2
     assert {name for name, _ in listing.batches} == {"d1"}
 
 
 async def test_writers_together_wait_for_each_other_and_one_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_lanes, "GATHER_S", 60.0)
-    monkeypatch.setattr(row_lanes, "MAX_GATHER_S", 60.0)
+    monkeypatch.setattr(row_queues, "GATHER_S", 60.0)
+    monkeypatch.setattr(row_queues, "MAX_GATHER_S", 60.0)
     listing = SlowListing()
-    lanes = lanes_to(listing)
+    queues = queues_to(listing)
 
     async def sizes() -> list[int]:
         await asyncio.sleep(0.01)
         return [count for _, count in listing.batches]
 
     for number in range(3):
-        await lanes.send("a", "c", 0, row(f"alone {number}"))
-    await asyncio.gather(lanes.send("a", "c", 0, row("1")), lanes.send("a", "c", 0, row("2")))
-    again = [lanes.submit("a", "c", 0, row("3"))]
+        await queues.send("a", "c", 0, row(f"alone {number}"))
+    await asyncio.gather(queues.send("a", "c", 0, row("1")), queues.send("a", "c", 0, row("2")))
+    again = [queues.submit("a", "c", 0, row("3"))]
     assert await sizes() == [1, 1, 1, 2], "the other one is likely to come again, too"
-    again.append(lanes.submit("a", "c", 0, row("4")))
+    again.append(queues.submit("a", "c", 0, row("4")))
     await asyncio.gather(*again)
     assert await sizes() == [1, 1, 1, 2, 2]
-    many = [lanes.submit("a", "c", 0, row(f"many {number}")) for number in range(2 * row_lanes.ENOUGH)]
+    many = [queues.submit("a", "c", 0, row(f"many {number}")) for number in range(2 * row_queues.ENOUGH)]
     await asyncio.gather(*many)
-    many = [lanes.submit("a", "c", 0, row(f"more {number}")) for number in range(row_lanes.ENOUGH)]
+    many = [queues.submit("a", "c", 0, row(f"more {number}")) for number in range(row_queues.ENOUGH)]
     await asyncio.gather(*many)
-    assert (await sizes())[-1] == row_lanes.ENOUGH, "so many need nobody else"
-    last = lanes.submit("a", "c", 0, row("last"))
+    assert (await sizes())[-1] == row_queues.ENOUGH, "so many need nobody else"
+    last = queues.submit("a", "c", 0, row("last"))
     assert not last.done()
-    await lanes.drain(10)
+    await queues.drain(10)
     assert last.done(), "at the end nothing is held back"
 
 
 async def test_many_rows_that_are_brought_together_are_of_one_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_lanes, "GATHER_S", 60.0)
-    monkeypatch.setattr(row_lanes, "MAX_GATHER_S", 60.0)
+    monkeypatch.setattr(row_queues, "GATHER_S", 60.0)
+    monkeypatch.setattr(row_queues, "MAX_GATHER_S", 60.0)
     listing = SlowListing()
-    lanes = lanes_to(listing)
+    queues = queues_to(listing)
     async with asyncio.timeout(10):
         for turn in range(3):
             rows = [row(f"{turn} {number}") for number in range(20)]
-            await lanes.submit_all("a", "c", 0, rows)
-            await lanes.submit("a", "c", 0, row(f"{turn} alone"))
+            await queues.submit_all("a", "c", 0, rows)
+            await queues.submit("a", "c", 0, row(f"{turn} alone"))
     assert [count for _, count in listing.batches] == [20, 1] * 3
 
 
 async def test_nobody_is_waited_for_longer_than_a_request_takes() -> None:
     listing = SlowListing()
-    lanes = lanes_to(listing)
-    await asyncio.gather(*(lanes.send("a", "c", 0, row(str(number))) for number in range(5)))
+    queues = queues_to(listing)
+    await asyncio.gather(*(queues.send("a", "c", 0, row(str(number))) for number in range(5)))
     async with asyncio.timeout(10):
-        await lanes.send("a", "c", 0, row("one of five"))
+        await queues.send("a", "c", 0, row("one of five"))
     assert [count for _, count in listing.batches] == [5, 1]
 
 
 async def test_rows_that_may_wait_share_the_news_that_they_are_durable() -> None:
     listing = SlowListing()
     listing.durable = asyncio.get_running_loop().create_future()
-    lanes = lanes_to(listing)
-    taken = await asyncio.gather(*(lanes.submit("a", "c", 0, row(str(n)), later=True) for n in range(2)))
+    queues = queues_to(listing)
+    taken = await asyncio.gather(*(queues.submit("a", "c", 0, row(str(n)), later=True) for n in range(2)))
     assert taken == [listing.durable, listing.durable]
     mixed = await asyncio.gather(
-        lanes.submit("a", "d", 0, row("may"), later=True), lanes.submit("a", "d", 0, row("must not"))
+        queues.submit("a", "d", 0, row("may"), later=True), queues.submit("a", "d", 0, row("must not"))
     )
     assert not any(mixed), "one that must be durable makes all of its request so"
-    draining = asyncio.create_task(lanes.drain(10))
+    draining = asyncio.create_task(queues.drain(10))
     await asyncio.sleep(0.01)
     assert not draining.done()
     listing.durable.set_result(None)
@@ -128,27 +128,27 @@ async def test_rows_that_may_wait_share_the_news_that_they_are_durable() -> None
 
 async def test_a_batch_has_a_limit() -> None:
     listing = SlowListing()
-    lanes = lanes_to(listing)
-    await asyncio.gather(*(lanes.send("a", "c", 1, row(str(number))) for number in range(MAX_BATCH + 10)))
+    queues = queues_to(listing)
+    await asyncio.gather(*(queues.send("a", "c", 1, row(str(number))) for number in range(MAX_BATCH + 10)))
     assert [count for _, count in listing.batches] == [MAX_BATCH, 10]
 
 
 async def test_failure_reaches_all_who_wait_and_the_next_try_works() -> None:
     listing = SlowListing()
     listing.error = NotFound("no such container")
-    lanes = lanes_to(listing)
-    results = await asyncio.gather(*(lanes.send("a", "c", 0, row(str(n))) for n in range(5)), return_exceptions=True)
+    queues = queues_to(listing)
+    results = await asyncio.gather(*(queues.send("a", "c", 0, row(str(n))) for n in range(5)), return_exceptions=True)
     assert all(isinstance(result, NotFound) for result in results)
     listing.error = None
-    await lanes.send("a", "c", 0, row())
+    await queues.send("a", "c", 0, row())
     assert listing.batches == [("d0", 1)]
 
 
 async def test_one_who_stops_waiting_harms_nobody() -> None:
     listing = SlowListing()
-    lanes = lanes_to(listing)
-    impatient = asyncio.create_task(lanes.send("a", "c", 0, row("impatient")))
-    patient = asyncio.create_task(lanes.send("a", "c", 0, row("patient")))
+    queues = queues_to(listing)
+    impatient = asyncio.create_task(queues.send("a", "c", 0, row("impatient")))
+    patient = asyncio.create_task(queues.send("a", "c", 0, row("patient")))
     await asyncio.sleep(0)
     impatient.cancel()
     await patient
@@ -158,11 +158,11 @@ async def test_one_who_stops_waiting_harms_nobody() -> None:
 async def test_behind_a_silent_server_rows_get_too_late_and_are_not_sent() -> None:
     listing = SlowListing()
     listing.held = asyncio.Event()
-    lanes = lanes_to(listing)
-    first = lanes.submit("a", "c", 0, row("first"), wait_s=0.01)
+    queues = queues_to(listing)
+    first = queues.submit("a", "c", 0, row("first"), wait_s=0.01)
     await asyncio.sleep(0)
-    late = lanes.submit("a", "c", 0, row("late"), wait_s=0.01)
-    patient = lanes.submit("a", "c", 0, row("patient"), wait_s=60)
+    late = queues.submit("a", "c", 0, row("late"), wait_s=0.01)
+    patient = queues.submit("a", "c", 0, row("patient"), wait_s=60)
     await asyncio.wait({first}, timeout=0.05)
     listing.held.set()
     await asyncio.gather(first, patient)
@@ -174,28 +174,28 @@ async def test_behind_a_silent_server_rows_get_too_late_and_are_not_sent() -> No
 async def test_too_many_are_refused_at_once_and_room_comes_back() -> None:
     listing = SlowListing()
     listing.held = asyncio.Event()
-    lanes = lanes_to(listing, max_waiting=2)
-    sent = [lanes.submit("a", "c", 0, row("1")), lanes.submit("a", "d", 0, row("2"))]
+    queues = queues_to(listing, max_waiting=2)
+    sent = [queues.submit("a", "c", 0, row("1")), queues.submit("a", "d", 0, row("2"))]
     with pytest.raises(NodeBusy, match="2 listing rows are waiting"):
-        await lanes.submit("a", "e", 0, row("3"))
+        await queues.submit("a", "e", 0, row("3"))
     listing.held.set()
     await asyncio.gather(*sent)
-    await lanes.send("a", "e", 0, row("3"))
+    await queues.send("a", "e", 0, row("3"))
 
 
 async def test_at_the_end_what_hangs_is_given_up() -> None:
     listing = SlowListing()
     listing.held = asyncio.Event()
-    lanes = lanes_to(listing)
-    hanging = lanes.submit("a", "c", 0, row("hanging"))
+    queues = queues_to(listing)
+    hanging = queues.submit("a", "c", 0, row("hanging"))
     await asyncio.sleep(0)
-    behind = lanes.submit("a", "c", 0, row("behind"))
-    await lanes.drain(0.01)
+    behind = queues.submit("a", "c", 0, row("behind"))
+    await queues.drain(0.01)
     assert hanging.cancelled()
     assert behind.cancelled()
-    through = lanes.submit("a", "d", 0, row("through"))
+    through = queues.submit("a", "d", 0, row("through"))
     listing.held.set()
-    await lanes.drain(10)
+    await queues.drain(10)
     assert through.done()
     assert not through.cancelled()
-    await lanes.drain(10)
+    await queues.drain(10)

@@ -1,10 +1,10 @@
 """Requests about claims that wait for each other: one is under way, those that come meanwhile go together in the next.
 
 Many writers of one account ask the same replicas about the same database, each several times. A message for each of
-them costs more than what it asks for; so those of one kind about one database at one device stand in a line.
+them costs more than what it asks for; so those of one kind about one database at one device stand in a queue.
 
 Fault model: a message that fails is the failure of all who are in it; none of them is sent again here. Who goes away
-while waiting is left out, who goes away later has asked. A device that hangs holds its line for as long as one message
+while waiting is left out, who goes away later has asked. A device that hangs holds its queue for as long as one message
 may take: who waits behind it waits at most for that one and for his own.
 """
 
@@ -26,38 +26,38 @@ Send = Callable[[K, Sequence[Fields]], Awaitable[Sequence[Fields | SwiftletError
 
 
 @dataclass(slots=True)
-class _Line:
+class _Queue:
     waiting: deque[tuple[Fields, asyncio.Future[Fields]]] = field(default_factory=deque)
     work: asyncio.Task[None] | None = None
 
 
-class ClaimLines(Generic[K]):
-    """The lines by what they are about; a line is there as long as somebody stands in it. Lives in one event loop."""
+class ClaimQueues(Generic[K]):
+    """The queues by what they are about; a queue is there as long as somebody stands in it. Lives in one event loop."""
 
     def __init__(self, send: Send[K]) -> None:
         """`send` gets at most `MAX_MANY` at a time."""
         self._send = send
-        self._lines: dict[K, _Line] = {}
+        self._queues: dict[K, _Queue] = {}
 
     async def ask(self, key: K, fields: Fields) -> Fields:
         """What was answered; the SwiftletError of the message or of the answer."""
         answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
-        line = self._lines.setdefault(key, _Line())
-        line.waiting.append((fields, answer))
-        if line.work is None:
-            line.work = asyncio.create_task(self._serve(key, line))
+        queue = self._queues.setdefault(key, _Queue())
+        queue.waiting.append((fields, answer))
+        if queue.work is None:
+            queue.work = asyncio.create_task(self._serve(key, queue))
         return await answer
 
-    async def _serve(self, key: K, line: _Line) -> None:
+    async def _serve(self, key: K, queue: _Queue) -> None:
         try:
-            while line.waiting:
-                some = [line.waiting.popleft() for _ in range(min(MAX_MANY, len(line.waiting)))]
+            while queue.waiting:
+                some = [queue.waiting.popleft() for _ in range(min(MAX_MANY, len(queue.waiting)))]
                 batch = [(fields, answer) for fields, answer in some if not answer.done()]
                 if batch:
                     await self._send_batch(key, batch)
         finally:
-            del self._lines[key]
-            for _, answer in line.waiting:
+            del self._queues[key]
+            for _, answer in queue.waiting:
                 answer.cancel()
 
     async def _send_batch(self, key: K, batch: Sequence[tuple[Fields, asyncio.Future[Fields]]]) -> None:

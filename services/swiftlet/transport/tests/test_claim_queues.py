@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
-from swiftlet.transport.claim_lines import ClaimLines
+from swiftlet.transport.claim_queues import ClaimQueues
 from swiftlet.transport.claims_wire import MAX_MANY, answers_from_wire, many_from_wire
 from swiftlet.transport.wire import WireError
 
@@ -23,7 +23,7 @@ class Peer:
         self.messages: list[tuple[str, list[int]]] = []
         self.gate = asyncio.Event()
         self.fault: SwiftletError | None = None
-        self.lines: ClaimLines[str] = ClaimLines(self.send)
+        self.queues: ClaimQueues[str] = ClaimQueues(self.send)
 
     async def send(self, key: str, bodies: Sequence[Fields]) -> Sequence[Fields | SwiftletError]:
         self.messages.append((key, [body["n"] for body in bodies]))
@@ -33,7 +33,7 @@ class Peer:
         return [NodeBusy("full") if body["n"] < 0 else body for body in bodies]
 
     def ask(self, number: int, key: str = "a") -> asyncio.Task[Fields]:
-        return asyncio.create_task(self.lines.ask(key, {"n": number}))
+        return asyncio.create_task(self.queues.ask(key, {"n": number}))
 
 
 async def turn() -> None:
@@ -56,7 +56,7 @@ async def test_one_is_under_way_and_the_others_go_together() -> None:
     assert [type(answer) for answer in answers[2:4]] == [NodeBusy, asyncio.CancelledError]
     assert answers[4] == {"n": 4}
     assert peer.messages[2:] == [("a", [1, -2])]
-    assert peer.lines._lines == {}
+    assert peer.queues._queues == {}
 
 
 async def test_a_message_has_a_limit_and_its_failure_is_that_of_those_in_it() -> None:
@@ -69,7 +69,7 @@ async def test_a_message_has_a_limit_and_its_failure_is_that_of_those_in_it() ->
     assert [len(numbers) for _, numbers in peer.messages] == [MAX_MANY, 5]
     peer.fault = None
     assert await peer.ask(7) == {"n": 7}
-    assert peer.lines._lines == {}
+    assert peer.queues._queues == {}
 
 
 @pytest.mark.parametrize("claims", [None, [], [1], [{}] * (MAX_MANY + 1)])
