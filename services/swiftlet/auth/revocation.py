@@ -84,15 +84,15 @@ class Revoked:
         return len(self._known)
 
     def check(self, token: Token) -> None:
-        """Unauthorized for a token that was revoked; tokens without an id are too old to be."""
+        """Unauthorized for a token that was revoked."""
         who = token.identity.account, token.identity.user
-        if (token.id and token.id in self._ids) or token.issued <= self._before.get(who, -1):
+        if token.id in self._ids or token.issued <= self._before.get(who, -1):
             raise Unauthorized("the token was revoked; log in again")
 
     def revoking(self, token: Token, now: int, life_s: int) -> Revocation:
         """What revokes a token; `life_s` is how long one that is given out `now` would live at the most."""
         who = token.identity.account, token.identity.user
-        if token.id and len(self.of(*who)) < MAX_PER_USER:
+        if len(self.of(*who)) < MAX_PER_USER:
             return Revocation(*who, token.expires, token.id)
         return Revocation(*who, now + life_s, None, now)
 

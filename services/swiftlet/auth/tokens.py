@@ -26,6 +26,8 @@ from swiftlet.errors import Unauthorized
 PREFIX = "AUTH_tk"
 MAX_TOKEN = 2048
 """Characters; longer ones are refused unread."""
+_FIELDS = 8
+"""Of a payload."""
 MAX_VERIFIED = 1024
 """Tokens whose signature a process remembers to be good, the ones first seen go first: 2 MB at the most."""
 
@@ -36,10 +38,10 @@ class Token:
 
     identity: Identity
     expires: int
-    issued: int = 0
-    id: str = ""
+    issued: int
+    id: str
     """What the token is known by, where the token itself must not stand: 22 characters."""
-    generation: str = ""
+    generation: str
     """The generation of the user's secret and roles at the login; see `swiftlet.auth.users.User`."""
 
 
@@ -137,9 +139,11 @@ class Tokens:
         macs = [hmac.digest(key, payload, "sha256") for key in self._keys.values()]
         if not any(hmac.compare_digest(mac, signature) for mac in macs):
             raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0")
-        # The first version had no fields behind the expiry.
-        _, account, user, roles, expires, *more = json.loads(payload)
-        return Token(Identity(account, user, frozenset(Role(role) for role in roles)), expires, *more[:3])
+        fields = json.loads(payload)
+        if not isinstance(fields, list) or len(fields) != _FIELDS:
+            raise Unauthorized(f"the token does not have {_FIELDS} fields; ask for a new one at /auth/v1.0")
+        _, account, user, roles, expires, issued, id, generation = fields
+        return Token(Identity(account, user, frozenset(Role(role) for role in roles)), expires, issued, id, generation)
 
     @staticmethod
     def _split(token: str) -> tuple[bytes, bytes]:

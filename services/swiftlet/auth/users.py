@@ -145,15 +145,9 @@ class Users:
         return accounts[0] if len(accounts) == 1 else None
 
     def still(self, token: Token) -> None:
-        """Unauthorized when a token's user is gone, or has another secret or other roles than at the login.
-
-        Tokens of the first version say nothing of that; they end by their time.
-        """
-        if not token.generation:
-            return
+        """Unauthorized when a token's user is gone, or has another secret or other roles than at the login."""
         user = self._users.get((token.identity.tenant, token.identity.user))
-        current = user.generation if user is not None else ""
-        if not hmac.compare_digest(current.encode(), token.generation.encode()):
+        if user is None or not hmac.compare_digest(user.generation.encode(), token.generation.encode()):
             raise Unauthorized("the token's user has changed since it was given out; log in again")
 
     def check(self, login: str, secret: str) -> Identity:

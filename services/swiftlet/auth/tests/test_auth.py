@@ -176,13 +176,26 @@ def test_a_token_says_when_and_for_which_secret_it_was_given_out() -> None:
     assert tokens.fresh(ALICE, "").id != fresh.id
 
 
-def test_tokens_of_the_first_version_are_good_until_they_expire() -> None:
+@pytest.mark.parametrize("fields", [[], ["AUTH_a", "alice", ["admin"], 1_000_060], [0] * 8, {}, None])
+def test_a_signed_token_of_another_shape_is_refused(fields: object) -> None:
     tokens = Tokens([KEY], clock=_Clock())
     key_id = next(iter(tokens._keys))
-    payload = json.dumps([key_id, "AUTH_a", "alice", ["admin"], 1_000_060], separators=(",", ":")).encode()
+    payload = json.dumps([key_id, *fields] if isinstance(fields, list) else fields, separators=(",", ":")).encode()
     signature = hmac.new(KEY, payload, hashlib.sha256).digest()
     parts = (base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
-    assert tokens.check("AUTH_tk" + ".".join(parts)) == ALICE
+    with pytest.raises(Unauthorized, match="does not have 8 fields; ask for a new one"):
+        tokens.check("AUTH_tk" + ".".join(parts))
+
+
+def test_a_token_that_names_no_secret_is_nobodys(tmp_path: FilePath) -> None:
+    file = tmp_path / "users.yaml"
+    file.write_text(f"- {{account: a, user: alice, roles: [admin], secret_hash: '{hash_secret('one')}'}}\n")
+    users, tokens = Users(file), Tokens([KEY])
+    user = users.login("a:alice", "one")
+    users.still(tokens.fresh(user.identity, user.generation))
+    for identity, generation in ((user.identity, ""), (Identity("AUTH_a", "bob", frozenset()), "")):
+        with pytest.raises(Unauthorized, match="changed"):
+            users.still(tokens.fresh(identity, generation))
 
 
 def test_conditions_are_asked_after_the_signature() -> None:
