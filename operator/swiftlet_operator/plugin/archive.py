@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swiftlet import __version__
+from swiftlet.formats import other_version
 from swiftlet_operator.plugin.picture import Object
 
 FORMAT = "swiftlet-backup"
@@ -126,7 +127,8 @@ def unpack(content: bytes) -> Backup:
     if head.get("format") != FORMAT:
         raise BackupError("it is no backup of Swiftlet: its backup.json does not say so")
     if head.get("version") != VERSION:
-        raise BackupError(f"it is a backup of format version {head.get('version')!r}; this program knows {VERSION}")
+        fix = f"use the plugin of the release that made it, Swiftlet {str(head.get('swiftlet'))[:40]}"
+        raise BackupError(other_version("the backup", head.get("version"), VERSION, fix))
     texts = [head.get(key) for key in ("cluster", "namespace", "operatorNamespace", "madeAt")]
     if not all(isinstance(one, str) for one in texts) or not all(_NAME.fullmatch(str(one)) for one in texts[:3]):
         raise BackupError("its backup.json does not say of which cluster it is")

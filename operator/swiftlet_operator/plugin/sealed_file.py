@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from swiftlet.formats import other_version
 from swiftlet_operator.plugin.archive import MAX_FILE_BYTES, Backup, BackupError, pack, unpack
 from swiftlet_operator.problems import SealError
 from swiftlet_operator.sealing import (
@@ -23,6 +25,7 @@ MIN_PASSPHRASE_CHARS = 12
 MAX_SECRET_BYTES = 64 * 1024
 """The largest size in bytes of a file with a passphrase or identities."""
 _WITH_PASSPHRASE = b"-> scrypt "
+_AGE_VERSION = re.compile(rb"age-encryption\.org/v([0-9]{1,5})\n")
 _AS_TEXT = b"-----BEGIN AGE ENCRYPTED FILE-----"
 
 
@@ -58,6 +61,9 @@ def read(path: Path, identity_file: Path | None, passphrase_file: Path | None) -
     sealed = _content(path, MAX_FILE_BYTES)
     if sealed.startswith(_AS_TEXT):
         raise BackupError(f"{path} is armored text; give the file as backup wrote it")
+    if (found := _AGE_VERSION.match(sealed)) and not sealed.startswith(MAGIC):
+        fix = "use the plugin of the release that made it"
+        raise BackupError(other_version(f"{path}, in the age format,", int(found[1]), 1, fix))
     if not sealed.startswith(MAGIC):
         raise BackupError(f"{path} is no backup of Swiftlet: it is not in the age format")
     try:

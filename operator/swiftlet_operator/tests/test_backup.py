@@ -332,7 +332,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "another tar": (tar_of({"etc/passwd": b"root"}), "which no backup has"),
     "a path upwards": (changed(lambda files: files.update({"swiftlet-backup/objects/../x": b""})), "which no backup"),
     "a link": (tar_of({HEAD: b""}, tarfile.SYMTYPE), "which no backup has"),
-    "a later format": (changed(in_head(version=2)), "format version 2"),
+    "a later format": (changed(in_head(version=2)), "format version 2, this program understands 1: use the plugin of"),
+    "no version": (changed(in_head(version=None)), "the backup has format version None"),
     "another format": (changed(in_head(format="velero")), "no backup of Swiftlet"),
     "another cluster": (changed(in_head(cluster="../x")), "of which cluster"),
     "an object changed": (changed(flip), "is not what it was"),
@@ -376,6 +377,9 @@ def test_a_file_is_opened_by_a_recipient_and_not_by_another(tmp_path: Path) -> N
         read(path, tmp_path / "other", None)
     with pytest.raises(BackupError, match="give --identity"):
         read(path, None, None)
+    (tmp_path / "later.age").write_bytes(path.read_bytes().replace(b"encryption.org/v1", b"encryption.org/v2", 1))
+    with pytest.raises(BackupError, match="age format, has format version 2, this program understands 1"):
+        read(tmp_path / "later.age", tmp_path / "mine", None)
     (tmp_path / "cut.age").write_bytes(path.read_bytes()[:-100])
     with pytest.raises(BackupError, match="can't be opened"):
         read(tmp_path / "cut.age", tmp_path / "mine", None)

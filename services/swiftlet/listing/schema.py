@@ -19,13 +19,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from swiftlet.errors import StoreFormatError
+from swiftlet.formats import other_version
 from swiftlet.listing import policy_totals
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.model import DatabaseKind, DatabaseName
 from swiftlet.timestamp import NONCE_BITS, Timestamp
 
 SCHEMA_VERSION = 1
-"""`user_version` of the files; an older program refuses newer files."""
+"""`user_version` of the files; others are refused."""
 APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x53774C61}
 """`application_id` of the files: "SwLc" and "SwLa"."""
 BUSY_TIMEOUT_S = 10.0
@@ -145,7 +146,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqlite3.Connection:
     """A connection to an existing database.
 
-    DamagedDatabase when the file is none of ours, StoreFormatError when a newer version wrote it; errors of
+    DamagedDatabase when the file is none of ours, StoreFormatError when it is of another version; errors of
     SQLite as they are (`swiftlet.listing.faults`).
     """
     connection = _connect(path, "rw")
@@ -154,10 +155,8 @@ def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqli
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application != APPLICATION_IDS[kind]:
             raise DamagedDatabase(f"{path} is not a database of {kind.value} (application_id {application:#x})")
-        if version > SCHEMA_VERSION:
-            raise StoreFormatError(
-                f"{path} has format {version}, this program knows {SCHEMA_VERSION}; run the newer version that wrote it"
-            )
+        if version != SCHEMA_VERSION:
+            raise StoreFormatError(other_version(f"database {path}", version, SCHEMA_VERSION))
         connection.execute(f"PRAGMA cache_size=-{cache_kib}")
         connection.execute("PRAGMA journal_size_limit=16777216")
     except BaseException:

@@ -30,12 +30,13 @@ from typing import Any
 
 import xxhash
 
+from swiftlet.formats import other_version
 from swiftlet.ring.builder import RingBuilder
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device, RingError, RingFormatError, check_shape, row_lengths
 
 FORMAT = 1
-"""The newest format version that is known here."""
+"""The format version that is written, and the only one that is read."""
 DEFAULT_CHUNK_LIMIT = 900_000
 """Bytes; a ConfigMap holds 1 MiB."""
 DEVICE_ALLOWANCE = 200_000
@@ -213,10 +214,8 @@ def _check_start(data: bytes, magic: bytes, size: int, what: str) -> None:
     if len(data) < size:
         raise RingFormatError(f"the {what} is truncated: {len(data)} bytes don't even hold its header of {size}")
     version = int.from_bytes(data[8:10], "big")
-    if version > FORMAT:
-        raise RingFormatError(
-            f"the {what} has format version {version}, newer than {FORMAT}, the newest known here; upgrade first"
-        )
+    if version != FORMAT:
+        raise RingFormatError(other_version(f"the {what}", version, FORMAT))
 
 
 def _pack(kind: int, head: dict[str, Any], tables: list[bytes]) -> bytes:
@@ -238,9 +237,7 @@ def _unpack(kind: int, what: str, data: bytes) -> tuple[dict[str, Any], bytes]:
     )
     if xxhash.xxh3_128_digest(start + body) != digest:
         raise RingFormatError(f"the {what} file is damaged or truncated: its digest does not match")
-    _, version, found, size = _HEADER.unpack(start)
-    if version != FORMAT:
-        raise RingFormatError(f"the {what} file has the unknown format version {version}")
+    _, _, found, size = _HEADER.unpack(start)
     if found != kind:
         raise RingFormatError(
             f"this is no {what} file but a {({_RING: 'ring', _BUILDER: 'builder'}).get(found, found)} file"

@@ -24,7 +24,7 @@ class RingError(Exception):
 
 
 class RingFormatError(RingError):
-    """Bytes that are no ring, a damaged ring, or one written by a newer version."""
+    """Bytes that are no ring, a damaged ring, or one of another format version."""
 
 
 @dataclass(frozen=True, slots=True)

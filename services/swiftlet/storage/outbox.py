@@ -6,8 +6,9 @@ one and the outbox never holds more rows than there are objects. A row is synced
 Fault model: the process may die or the power fail at any point; a row that was promised is then found again on
 the next start, one that was already delivered may be delivered twice (rows merge by timestamp: no harm). A
 damaged file is set aside as `<name>.damaged`; the container's other replicas have the row or get it from the
-other replicas of the object. The number of rows is bounded: a full outbox makes the server refuse writes that
-would need it, before they happen.
+other replicas of the object. A file of another format version stays as it is, and counts as a row that waits: it is
+delivered by a program that understands it, or replaced by a newer row of the same object. The number of rows is
+bounded: a full outbox makes the server refuse writes that would need it, before they happen.
 """
 
 from __future__ import annotations
@@ -24,12 +25,19 @@ from pathlib import Path
 from swiftlet_native import xxh3_64, xxh3_128
 
 from swiftlet.errors import device_error
+from swiftlet.formats import other_version
 from swiftlet.model import ObjectRow
 from swiftlet.transport.wire import WireError, flag, json_bytes, json_object, number, text, timestamp
 
 _log = logging.getLogger(__name__)
+VERSION = 1
+"""Of the files' format."""
 _SUFFIX = ".row"
 _CHECK_SIZE = 8
+
+
+class OtherVersion(Exception):
+    """A file is of another format version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ class Outbox:
         self._mutex = threading.Lock()
         self._numbers = itertools.count()
         self._rows: dict[str, PendingRow] = {}
+        self._refused: set[str] = set()
         os.makedirs(self._directory, exist_ok=True)
         _sync_directory(os.path.dirname(self._directory) or ".")
         for name in os.listdir(self._directory):
@@ -79,18 +88,21 @@ class Outbox:
                 data = file.read()
             try:
                 self._rows[name] = _unpack(data)
+            except OtherVersion as error:
+                _log.error("a listing row is not delivered: %s", other_version(f"{path}", error, VERSION))
+                self._refused.add(name)
             except WireError as error:
                 _log.error("set aside a damaged listing row: path=%s error=%s", path, error)
                 os.rename(path, path + ".damaged")
 
     def __len__(self) -> int:
-        """Rows waiting."""
-        return len(self._rows)
+        """Rows waiting, with those of another format version."""
+        return len(self._rows) + len(self._refused)
 
     @property
     def full(self) -> bool:
         """Whether writes that may need the outbox should be refused."""
-        return len(self._rows) >= self._limit
+        return len(self) >= self._limit
 
     def add(self, account: str, container: str, replica: int, row: ObjectRow) -> None:
         """Keep a row durably, merged with the one of the same object that is waiting; DiskFull, DeviceFailed."""
@@ -116,6 +128,7 @@ class Outbox:
             file.flush()
             os.fsync(file.fileno())
         os.rename(temporary, os.path.join(self._directory, name))
+        self._refused.discard(name)
 
     def waiting(self) -> list[PendingRow]:
         """All rows, oldest first."""
@@ -134,6 +147,7 @@ class Outbox:
 def _pack(pending: PendingRow) -> bytes:
     row = pending.row
     fields = {
+        "version": VERSION,
         "account": pending.account,
         "container": pending.container,
         "replica": pending.replica,
@@ -155,6 +169,8 @@ def _unpack(data: bytes) -> PendingRow:
     if xxh3_64(data[_CHECK_SIZE:]).to_bytes(_CHECK_SIZE, "big") != data[:_CHECK_SIZE]:
         raise WireError("the checksum does not match")
     fields = json_object(data[_CHECK_SIZE:])
+    if number(fields, "version") != VERSION:
+        raise OtherVersion(fields["version"])
     row = ObjectRow(
         text(fields, "name"),
         timestamp(fields, "timestamp"),

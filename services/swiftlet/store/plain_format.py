@@ -25,6 +25,7 @@ from typing import Any
 from swiftlet_native import Hasher, xxh3_64
 
 from swiftlet.errors import DeviceFailed, StoreFormatError
+from swiftlet.formats import other_version
 from swiftlet.model import PostRecord, PutFooter, PutRecord
 from swiftlet.timestamp import ZERO, Timestamp
 
@@ -99,11 +100,11 @@ def read_tail(fd: int, timestamp: Timestamp, kind: FileKind) -> Tail:
     if xxh3_64(raw) != check:
         raise StoreFormatError("the footer is cut off or damaged")
     magic, version, found, length, size, xxh3, metadata_xxh3 = _FOOTER.unpack(raw)
-    if magic != MAGIC or version == 0:
-        raise StoreFormatError(f"unknown file format {magic!r} version {version}")
-    if version > VERSION:
+    if magic != MAGIC:
+        raise StoreFormatError(f"unknown file format {magic!r}")
+    if version != VERSION:
         # Nothing is wrong with the file: it must not go to quarantine, and another replica is asked.
-        raise DeviceFailed(f"a newer program wrote this device (format {version}, {VERSION} is known here); upgrade")
+        raise DeviceFailed(other_version("an object's file", version, VERSION))
     if length > MAX_METADATA or size + length + FOOTER_SIZE != total:
         raise StoreFormatError(f"the footer speaks of {size} + {length} bytes, the file has {total}")
     if length + FOOTER_SIZE > len(end):

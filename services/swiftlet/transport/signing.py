@@ -19,13 +19,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from swiftlet.errors import NodeBusy, Unauthorized
+from swiftlet.formats import SAME_RELEASE, other_version
 
+_VERSION = 1
+"""Of signatures; derived keys have one of their own."""
+_OTHER_VERSION = re.compile(r"v[0-9]{1,5}", re.ASCII)
 _NONCE_BYTES = 8
 MAX_ONCE = 200_000
 """Signatures of requests that are obeyed once, remembered for two minutes each: some 40 MB at the most."""
@@ -62,7 +67,7 @@ class ClusterKey:
         """The header's value for a request to `host` (HOST:PORT) and `target` (path and query as sent)."""
         moment = f"{int(self._now_s() * 1000)}:{secrets.token_hex(_NONCE_BYTES)}"
         mac = _mac(self._keys[0], _signed(method, host, target, moment, meaning))
-        return f"v1:{moment}:{mac}"
+        return f"v{_VERSION}:{moment}:{mac}"
 
     def derive(self, context: bytes) -> tuple[bytes, ...]:
         """A secret of 32 bytes of each key for this use alone, the signing key's first."""
@@ -90,7 +95,9 @@ class ClusterKey:
         moment, _, mac = rest.rpartition(":")
         made_ms, _, nonce = moment.partition(":")
         is_number = made_ms.isascii() and made_ms.isdigit() and len(made_ms) <= 15
-        if version != "v1" or not is_number or len(nonce) != 2 * _NONCE_BYTES:
+        if _OTHER_VERSION.fullmatch(version) and version != f"v{_VERSION}":
+            raise Unauthorized(other_version("the cluster signature", version[1:], _VERSION, SAME_RELEASE))
+        if version != f"v{_VERSION}" or not is_number or len(nonce) != 2 * _NONCE_BYTES:
             raise Unauthorized("the cluster signature is malformed")
         given, signed = mac.encode("utf-8", "replace"), _signed(method, host, target, moment, meaning)
         # All keys are tried, whichever fits: how long it takes says nothing about them.
@@ -129,7 +136,7 @@ def authority(host: str, port: int) -> str:
 
 
 def _signed(method: str, host: str, target: str, moment: str, meaning: bytes) -> bytes:
-    head = f"v1\n{method}\n{host}\n{target}\n{moment}\n".encode("utf-8", "surrogatepass")
+    head = f"v{_VERSION}\n{method}\n{host}\n{target}\n{moment}\n".encode("utf-8", "surrogatepass")
     return head + hashlib.sha256(meaning).digest()
 
 

@@ -30,6 +30,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 
 from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.formats import SAME_RELEASE, other_version
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire, json_bytes
@@ -103,8 +104,10 @@ class Asker:
 
     def __init__(self, key: ClusterKey | None, path: str, greeting: bytes) -> None:
         """WireError when the greeting is not one of this version."""
-        if len(greeting) != 1 + _NONCE or greeting[0] != VERSION:
-            raise WireError("the server's greeting is not of this version of sync streams")
+        if greeting and greeting[0] != VERSION:
+            raise WireError(other_version("the server's greeting on a sync stream", greeting[0], VERSION, SAME_RELEASE))
+        if len(greeting) != 1 + _NONCE:
+            raise WireError(f"the server's greeting on a sync stream has {len(greeting)} bytes, not {1 + _NONCE}")
         self._nonce = os.urandom(_NONCE)
         self._secret = _secrets(key, path, greeting, self._nonce)[0]
         self._messages = 0

@@ -201,16 +201,17 @@ async def test_damage_met_by_a_write(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 2, 99])
+async def test_another_format_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     store = ListingStore(tmp_path, HASH_PATH)
     id = await put(store)
     await store.close()
     connection = sqlite3.connect(database_path(tmp_path, id))
-    connection.execute("PRAGMA user_version=99")
+    connection.execute(f"PRAGMA user_version={version}")
     connection.close()
     store = ListingStore(tmp_path, HASH_PATH)
     for _ in range(2):
-        with pytest.raises(StoreFormatError, match="newer version"):
+        with pytest.raises(StoreFormatError, match=f"version {version}, this program understands 1: run a release"):
             await store.container_info(0, "a", "c")
     assert not (tmp_path / "quarantine").exists()
     await store.close()

@@ -93,13 +93,21 @@ def test_every_truncation_is_found(kind: str) -> None:
         (b"", "does not begin with SWLTRING"),
         (b"\x1f\x8b" + b"\0" * 100, "does not begin with SWLTRING"),
         (b"SWLTRING\x00\x01", "truncated"),
-        (b"SWLTRING\x00\x09" + b"\0" * 100, "format version 9, newer than 1"),
+        (b"SWLTRING\x00\x09" + b"\0" * 100, "ring file has format version 9, this program understands 1: run"),
+        (b"SWLTRING\x00\x00" + b"\0" * 100, "ring file has format version 0, this program understands 1: run"),
         (b"SWLTRING\x00\x01\x00\x01" + b"\0" * 100, "digest does not match"),
     ],
 )
 def test_messages_say_what_is_wrong(data: bytes, message: str) -> None:
     with pytest.raises(RingFormatError, match=message):
         codec.decode(data)
+
+
+def test_builders_and_chunks_of_another_version_are_refused() -> None:
+    with pytest.raises(RingFormatError, match="the builder file has format version 2, this program understands 1"):
+        codec.decode_builder(b"SWLTRING\x00\x02" + b"\0" * 100)
+    with pytest.raises(RingFormatError, match="the ring chunk has format version 2, this program understands 1"):
+        codec.join([b"SWLTCHNK\x00\x02" + b"\0" * 100])
 
 
 def resealed(data: bytes, *, kind: int = 1, size: int | None = None, body: bytes | None = None) -> bytes:

@@ -129,6 +129,7 @@ def test_a_signature_made_by_hand_is_accepted() -> None:
 
 def test_a_row_made_by_hand_waits_in_the_outbox(tmp_path: Path) -> None:
     fields = {
+        "version": 1,
         "account": "a",
         "container": "c",
         "replica": 2,

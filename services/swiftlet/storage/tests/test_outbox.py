@@ -12,6 +12,7 @@ import pytest
 from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.peers import RowOutcome, RowUpdate
+from swiftlet.storage import outbox as outbox_module
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pool import DevicePool
@@ -70,6 +71,30 @@ def test_damage_is_set_aside(tmp_path: Path, cut: int) -> None:
     (tmp_path / "outbox" / "7.tmp").write_bytes(b"half")
     assert [pending.row.name for pending in Outbox(tmp_path / "outbox").waiting()] == ["two"]
     assert [path.suffix for path in (tmp_path / "outbox").iterdir() if path.suffix != ".row"] == [".damaged"]
+
+
+def test_another_format_is_left_alone_and_counts_until_a_newer_row_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as future:
+        future.setattr(outbox_module, "VERSION", 2)
+        made = Outbox(tmp_path, limit=2)
+        made.add("a", "c", 0, row("one"))
+        made.add("a", "c", 0, row("two"))
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    outbox = Outbox(tmp_path, limit=2)
+    assert (outbox.waiting(), len(outbox), outbox.full) == ([], 2, True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+    assert "has format version 2, this program understands 1: run a release" in caplog.text
+
+    outbox.add("a", "c", 0, row("one", moment=9))
+    assert ([pending.row.name for pending in outbox.waiting()], len(outbox)) == (["one"], 2)
+    outbox.done(outbox.waiting()[0])
+    assert len(outbox) == 1
+    with monkeypatch.context() as future:
+        future.setattr(outbox_module, "VERSION", 2)
+        assert [pending.row.name for pending in Outbox(tmp_path).waiting()] == ["two"]
 
 
 async def test_pauses_grow_and_missing_containers_are_dropped(tmp_path: Path) -> None:

@@ -192,15 +192,16 @@ def test_every_flipped_byte_is_found(store: PlainStore, tmp_path: Path) -> None:
             store.verify(key_of(index + 1))
 
 
-def test_a_newer_format_is_refused_and_left_alone(store: PlainStore, tmp_path: Path) -> None:
-    """After a downgrade nothing is lost: what the newer program wrote waits for it."""
-    with format_version(2):
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_format_is_refused_and_left_alone(store: PlainStore, tmp_path: Path, version: int) -> None:
+    """After a downgrade nothing is lost: what the other program wrote waits for it."""
+    with format_version(version):
         put(store, key_of(1), 1, b"from the future")
     for read in (store.stat, store.open, store.verify):
-        with pytest.raises(DeviceFailed, match="newer program"):
+        with pytest.raises(DeviceFailed, match=f"file has format version {version}, this program understands 1: run"):
             read(key_of(1))
     assert not os.listdir(tmp_path / "quarantined")
-    with format_version(2):
+    with format_version(version):
         assert content(store, key_of(1)) == b"from the future"
 
 

@@ -1,6 +1,6 @@
 """What observers write into Redis, and what is believed of what is found there. Pure.
 
-| key, below `swiftlet:<cluster>:` | | lives |
+| key, below `swiftlet:<cluster>:1:` | | lives |
 |---|---|---|
 | `heartbeat:<node>` | JSON: `life` (another one after every start), `domain`, `cutOff` | three heartbeats |
 | `failures:<node>` | hash: other node -> `n_exception:t_exception`, times of Redis' clock | the suppression interval |
@@ -8,7 +8,8 @@
 | `progress:<node>` | what its round has done so far; see `swiftlet.sync.progress` | an hour |
 | `notices` | channel: JSON: `news`, `node`, `by`, `domain` | |
 
-Redis' clock is the only one that all observers share, so times are never those of an observer.
+The number is the format's version: replicators of two versions see nothing of each other there, and go by their own
+exceptions and probes. Redis' clock is the only one that all observers share, so times are never those of an observer.
 
 Fault model: anything may stand in a key or come by the channel. What is not of the form above, or too
 long, is passed over.
@@ -27,6 +28,8 @@ from swiftlet.sync.failures.table import MAX_EXCEPTIONS, Exceptions
 
 MAX_TEXT_BYTES = 2048
 """Of a heartbeat or a notice."""
+VERSION = 1
+"""Of all that is written; a part of each key's name."""
 _MAX_ROW_BYTES = 64
 _NEWS = {news.value: news for news in News}
 
@@ -39,25 +42,25 @@ class Keys:
 
     def heartbeat(self, node: str) -> str:
         """That of a node's replicator."""
-        return f"swiftlet:{self.cluster}:heartbeat:{node}"
+        return f"swiftlet:{self.cluster}:{VERSION}:heartbeat:{node}"
 
     def failures(self, observer: str) -> str:
         """Its failure table."""
-        return f"swiftlet:{self.cluster}:failures:{observer}"
+        return f"swiftlet:{self.cluster}:{VERSION}:failures:{observer}"
 
     def progress(self, observer: str) -> str:
         """Its round's progress."""
-        return f"swiftlet:{self.cluster}:progress:{observer}"
+        return f"swiftlet:{self.cluster}:{VERSION}:progress:{observer}"
 
     @property
     def observers(self) -> str:
         """Who has a failure table with anything in it."""
-        return f"swiftlet:{self.cluster}:observers"
+        return f"swiftlet:{self.cluster}:{VERSION}:observers"
 
     @property
     def notices(self) -> str:
         """The channel."""
-        return f"swiftlet:{self.cluster}:notices"
+        return f"swiftlet:{self.cluster}:{VERSION}:notices"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import swiftlet_native
 
+from swiftlet.formats import SAME_RELEASE, other_version
 from swiftlet.model import DIGEST_SIZE, Entry, Kind
 from swiftlet.store.sethash import HASH_SIZE
 from swiftlet.sync.session.wanted import PackedWanted, partitions_of, sizes_of
@@ -292,7 +293,7 @@ def _begin(reader: _Reader) -> tuple[int, int]:
     """Type and policy."""
     version, kind = reader.take(2)
     if version != VERSION:
-        raise WireError(f"a sync message of version {version}; this server speaks {VERSION}")
+        raise WireError(other_version("a sync message", version, VERSION, SAME_RELEASE))
     return kind, reader.varint(MAX_NUMBER)
 
 

@@ -124,6 +124,8 @@ def test_anything_that_comes_is_answers_or_a_wire_error(data: bytes) -> None:
 def test_another_greeting_is_not_understood(greeting: bytes) -> None:
     with pytest.raises(WireError, match="greeting"):
         Asker(KEY, PATH, greeting)
+    with pytest.raises(WireError, match="has format version 2, this program understands 1: run the same release"):
+        Asker(KEY, PATH, b"\x02" + bytes(16))
 
 
 def test_an_answer_to_nothing_is_garbage() -> None:

@@ -208,6 +208,11 @@ class TestClusterKey:
         with pytest.raises(Unauthorized):
             self.make().check(signature, "GET", "h:1", "/x")
 
+    def test_another_version_is_named(self) -> None:
+        told = "the cluster signature has format version 2, this program understands 1: run the same release"
+        with pytest.raises(Unauthorized, match=told):
+            self.make().check("v2:5:ab", "GET", "h:1", "/x")
+
     @pytest.mark.parametrize("keys", [(), (b"",), (b"key", b"")])
     def test_empty_key(self, keys: tuple[bytes, ...]) -> None:
         with pytest.raises(ValueError, match="empty"):

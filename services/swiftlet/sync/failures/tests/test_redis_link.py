@@ -66,7 +66,7 @@ async def passes(server: RedisServer, speaker: RedisTable, *arguments: str) -> N
     """A notice goes from one observer through Redis to all who listen."""
     received = NOTICES.labels("received", News.WELL.value)._value
     async with asyncio.timeout(15):
-        while server.command(*arguments, "PUBSUB", "NUMSUB", "swiftlet:test:notices").split()[-1] != "2":  # noqa: ASYNC110
+        while server.command(*arguments, "PUBSUB", "NUMSUB", "swiftlet:test:1:notices").split()[-1] != "2":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         before = received.get()
         speaker.tell(Notice(News.WELL, node_of(NODES[2])))

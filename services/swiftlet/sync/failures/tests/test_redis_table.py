@@ -103,7 +103,7 @@ async def until(condition: Callable[[], bool], within_s: float = 8.0) -> float:
 
 async def listening(server: RedisServer, count: int) -> None:
     """Wait until that many observers hear notices."""
-    channel = "swiftlet:test:notices"
+    channel = "swiftlet:test:1:notices"
     await until(lambda: server.command("PUBSUB", "NUMSUB", channel).split()[-1] == str(count))
 
 
@@ -115,16 +115,16 @@ async def test_others_leave_a_dead_node_out_at_once_and_take_it_back_at_once(ser
         made.dead.add(4)
         made.give_up(0, 4)
         assert await until(made.all_out({4}, 0, 1, 2)) < HEARTBEAT_S * 5
-        key = "swiftlet:test:failures:h0:6200"
+        key = "swiftlet:test:1:failures:h0:6200"
         assert server.command("HKEYS", key) == "h4:6200"
         assert 50_000 < int(server.command("PTTL", key)) <= 60_000
         made.dead.clear()
         made.views[1].maybe_back(node_of(DEVICES[4]))
         await until(made.all_out(set(), 0, 1, 2))
         await until(lambda: server.command("EXISTS", key) == "0")
-        await until(lambda: server.command("ZCARD", "swiftlet:test:observers") == "0")
+        await until(lambda: server.command("ZCARD", "swiftlet:test:1:observers") == "0")
         made.start(4)
-        await until(lambda: server.command("EXISTS", "swiftlet:test:heartbeat:h4:6200") == "1")
+        await until(lambda: server.command("EXISTS", "swiftlet:test:1:heartbeat:h4:6200") == "1")
 
 
 async def test_a_node_that_starts_again_is_asked_by_all_who_left_it_out(server: RedisServer) -> None:
@@ -152,7 +152,7 @@ async def test_an_observer_that_is_cut_off_from_all_but_redis_convinces_nobody(s
             await asyncio.sleep(0.1)
             assert all(made.out(number) == set() for number in range(1, SIZE))
         assert made.views[0].cut_off
-        await until(lambda: '"cutOff": true' in server.command("GET", "swiftlet:test:heartbeat:h0:6200"))
+        await until(lambda: '"cutOff": true' in server.command("GET", "swiftlet:test:1:heartbeat:h0:6200"))
         await until(lambda: all(not view.opinions.nodes(view.now()) for view in list(made.views.values())[1:]))
         made.cut.clear()
         await until(made.all_out(set(), *range(SIZE)))
@@ -210,7 +210,7 @@ async def test_what_a_former_life_knew_is_taken_over(server: RedisServer) -> Non
         made.dead.add(4)
         made.give_up(0, 4)
         made.tables[0].progress = lambda: "half of it"
-        await until(lambda: server.command("EXISTS", "swiftlet:test:progress:h0:6200") == "1")
+        await until(lambda: server.command("EXISTS", "swiftlet:test:1:progress:h0:6200") == "1")
         await made.stop(0)
         made.start(0)
         await asyncio.wait_for(made.tables[0].first_try.wait(), 10)
@@ -223,18 +223,18 @@ async def test_garbage_harms_nobody(server: RedisServer) -> None:
         await until(made.all_up)
         await listening(server, 2)
         for text in ("", "{", "[]", '{"news": "failed"}', "x" * 5000, '{"news":1,"node":2,"by":3,"domain":4}'):
-            server.command("PUBLISH", "swiftlet:test:notices", text)
+            server.command("PUBLISH", "swiftlet:test:1:notices", text)
         stranger = {"news": "failed", "node": node_of(DEVICES[3]), "by": "stranger:1", "domain": "n9"}
-        server.command("PUBLISH", "swiftlet:test:notices", json.dumps(stranger))
-        server.command("SET", "swiftlet:test:failures:h0:6200", "no hash")
-        server.command("DEL", "swiftlet:test:observers")
-        server.command("HSET", "swiftlet:test:observers", "no", "set")
+        server.command("PUBLISH", "swiftlet:test:1:notices", json.dumps(stranger))
+        server.command("SET", "swiftlet:test:1:failures:h0:6200", "no hash")
+        server.command("DEL", "swiftlet:test:1:observers")
+        server.command("HSET", "swiftlet:test:1:observers", "no", "set")
         await until(lambda: not made.all_up())
-        server.command("DEL", "swiftlet:test:observers")
-        server.command("ZADD", "swiftlet:test:observers", "1e12", node_of(DEVICES[2]), "1e12", "stranger:1")
+        server.command("DEL", "swiftlet:test:1:observers")
+        server.command("ZADD", "swiftlet:test:1:observers", "1e12", node_of(DEVICES[2]), "1e12", "stranger:1")
         beat = '{"life": "x", "domain": "n2", "cutOff": false}'
-        server.command("SET", "swiftlet:test:heartbeat:h2:6200", beat)
-        server.command("HSET", "swiftlet:test:failures:h2:6200", "h3:6200", "many:1e400", "h4:6200", "12", "", "1:2")
+        server.command("SET", "swiftlet:test:1:heartbeat:h2:6200", beat)
+        server.command("HSET", "swiftlet:test:1:failures:h2:6200", "h3:6200", "many:1e400", "h4:6200", "12", "", "1:2")
         await until(made.all_up)
         made.dead.add(4)
         made.give_up(0, 4)

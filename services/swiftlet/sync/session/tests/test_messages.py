@@ -144,3 +144,9 @@ def test_the_largest_messages_are_within_the_limit() -> None:
 def test_the_order_of_entries_is_by_suffix_then_digest() -> None:
     found = [bytes(14) + b"\x12\x34", b"\xff" * 14 + b"\x02\x33", b"\x01" * 14 + b"\x02\x34"]
     assert sorted(found, key=order_of) == [found[1], found[0], found[2]]
+
+
+def test_a_message_of_another_version_is_refused_with_both_numbers() -> None:
+    told = "a sync message has format version 2, this program understands 1: run the same release"
+    with pytest.raises(WireError, match=told):
+        decode(b"\x02" + encode(Equal(0, 1))[1:])
