@@ -121,9 +121,15 @@ pub(crate) fn check_version(version: u16) -> Result<()> {
     if version == VERSION {
         return Ok(());
     }
-    Err(Error::Format(format!(
-        "the device has format {version}, this program knows {VERSION}; use the program that wrote it, or a later one"
-    )))
+    Err(other_version("the device", version, VERSION))
+}
+
+/// Refusal of data in another version of their format: what has it, which one was found, and which is understood.
+pub(crate) fn other_version(what: &str, found: u16, understood: u16) -> Error {
+    Error::Format(format!(
+        "{what} has format version {found}, this program understands {understood}: run a release of Swiftlet that \
+         understands it"
+    ))
 }
 
 /// Write the file `format`, whole or not at all.

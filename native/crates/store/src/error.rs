@@ -23,7 +23,7 @@ pub enum Error {
     ChecksumMismatch(String),
     /// More or fewer bytes came than were announced.
     SizeMismatch(String),
-    /// The device was written by a newer program, or is not a store.
+    /// The device is of another format version, or is not a store.
     Format(String),
     /// Another process owns the device.
     Locked(String),

@@ -142,7 +142,7 @@ fn refuse_plain(disk: &dyn Disk) -> Result<()> {
 /// Remove all checkpoints, so that the next start reads the volumes.
 pub(crate) fn drop_checkpoints(disk: &dyn Disk) -> Result<()> {
     refuse_plain(disk)?;
-    // A newer program's device is refused before anything of it is touched.
+    // A device of another version is refused before anything of it is touched.
     device::read_format(disk)?;
     let names = match disk.list(upkeep::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -4,9 +4,10 @@
 //! last batch, since a batch is written only when the one before it is durable. Whatever is unsound in an
 //! earlier batch is damage.
 
+use crate::device::other_version;
 use crate::disk::File;
 use crate::error::{Error, Result};
-use crate::record::{ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, MAX_METADATA, Parsed, Place};
+use crate::record::{ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, MAX_METADATA, Parsed, Place, VERSION};
 
 const WINDOW: usize = 512 * 1024;
 
@@ -98,7 +99,8 @@ pub(crate) fn scan(
         let header = match Header::parse(window.at(offset, HEADER).map_err(failed)?, place, device) {
             Parsed::Sound(header) if offset + header.used_len() <= size => header,
             Parsed::Newer(version) => {
-                return Err(Error::Format(format!("volume {volume} has records of format {version}; upgrade")));
+                let what = format!("a record in volume {volume}");
+                return Err(other_version(&what, version.into(), VERSION.into()));
             }
             _ => {
                 let next = search(&mut window, offset + ALIGN, size).map_err(failed)?;

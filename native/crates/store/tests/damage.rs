@@ -164,7 +164,7 @@ fn after_an_io_error_nothing_is_done() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn another_format_is_refused_and_left_alone() {
     let (disk, _) = lived(4);
     let file = disk.open("format").expect("it is there");
     let mut raw = vec![0; 40];
@@ -174,7 +174,11 @@ fn a_newer_format_is_refused_and_left_alone() {
     raw[32..].copy_from_slice(&check.to_be_bytes());
     file.write_at(&[std::io::IoSlice::new(&raw)], 0).expect("written");
     let before = disk.files();
-    assert!(matches!(open(&disk), Err(Error::Format(_))));
+    let Err(Error::Format(told)) = open(&disk) else { panic!("it was opened") };
+    assert_eq!(
+        told,
+        "the device has format version 2, this program understands 1: run a release of Swiftlet that understands it"
+    );
     assert_eq!(disk.files(), before);
 }
 

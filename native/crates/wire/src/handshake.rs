@@ -116,6 +116,12 @@ impl std::fmt::Display for Denied {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Denied::Violation(violation) => violation.fmt(to),
+            Denied::Refused(number, (low, high), _) if *number == Refusal::Version as u16 => write!(
+                to,
+                "refused by a peer: its transport has format versions {low} to {high}, this program understands {} to \
+                 {}: run the same release of Swiftlet on both sides",
+                VERSIONS.0, VERSIONS.1
+            ),
             Denied::Refused(_, (low, high), text) => {
                 write!(to, "refused by a peer of versions {low} to {high}: {text}")
             }

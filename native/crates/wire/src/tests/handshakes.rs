@@ -66,6 +66,13 @@ fn a_client_of_later_versions_only_is_refused_with_ours() {
     hello[8..12].copy_from_slice(&[0, 2, 0, 9]);
     let refused = Server::greeted(&keys(&["a"]), &identity("server"), &hello, &[2; 32]).expect("form").err();
     assert_eq!(refused, Some(Refusal::Version));
+    let mut meta = encode_refusal(Refusal::Version);
+    meta[2..6].copy_from_slice(&[0, 2, 0, 9]);
+    assert_eq!(
+        Client::refused(&meta).to_string(),
+        "refused by a peer: its transport has format versions 2 to 9, this program understands 1 to 1: run the same \
+         release of Swiftlet on both sides"
+    );
 }
 
 #[test]
