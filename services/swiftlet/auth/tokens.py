@@ -27,7 +27,7 @@ PREFIX = "AUTH_tk"
 MAX_TOKEN = 2048
 """Characters; longer ones are refused unread."""
 _FIELDS = 8
-"""Of a payload."""
+"""The number of fields of a payload."""
 MAX_VERIFIED = 1024
 """Tokens whose signature a process remembers to be good, the ones first seen go first: 2 MB at the most."""
 

@@ -31,7 +31,7 @@ from swiftlet.transport.wire import WireError, flag, json_bytes, json_object, nu
 
 _log = logging.getLogger(__name__)
 VERSION = 1
-"""Of the files' format."""
+"""The version of the files' format."""
 _SUFFIX = ".row"
 _CHECK_SIZE = 8
 

@@ -29,7 +29,7 @@ from swiftlet.errors import NodeBusy, Unauthorized
 from swiftlet.formats import SAME_RELEASE, other_version
 
 _VERSION = 1
-"""Of signatures; derived keys have one of their own."""
+"""The version of signatures; derived keys have one of their own."""
 _OTHER_VERSION = re.compile(r"v[0-9]{1,5}", re.ASCII)
 _NONCE_BYTES = 8
 MAX_ONCE = 200_000

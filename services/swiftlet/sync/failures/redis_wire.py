@@ -29,7 +29,7 @@ from swiftlet.sync.failures.table import MAX_EXCEPTIONS, Exceptions
 MAX_TEXT_BYTES = 2048
 """Of a heartbeat or a notice."""
 VERSION = 1
-"""Of all that is written; a part of each key's name."""
+"""The version of all that is written; it is a part of each key's name."""
 _MAX_ROW_BYTES = 64
 _NEWS = {news.value: news for news in News}
 
