@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from swiftlet.api.remembered import Remembered
+from swiftlet.api.bounded_cache import BoundedCache
 from swiftlet.errors import NotFound, SwiftletError
 
 FRESH_S = 1.0
@@ -62,8 +62,8 @@ class FreshCache(Generic[K, V]):
         self._fetch = fetch
         self._seen = seen
         self._clock = clock
-        self._known: Remembered[K, _Known[V]] = Remembered(ttl_s, max_entries, clock)
-        self._silent: Remembered[K, bool] = Remembered(FRESH_S, max_entries, clock)
+        self._known: BoundedCache[K, _Known[V]] = BoundedCache(ttl_s, max_entries, clock)
+        self._silent: BoundedCache[K, bool] = BoundedCache(FRESH_S, max_entries, clock)
         self._asking: dict[K, _Asking[V]] = {}
         self.differs: Callable[[K, V, V], None] | None = None
         """Told of what was known and what has come in its place."""

@@ -5,14 +5,14 @@ https://docs.openstack.org/swift/latest/middleware.html#versioned-writes. A PUT 
 DELETE does the same and adds a delete marker (history), or brings the newest one back (stack). Rights are asked for
 at the object only.
 
-Of writers at the same time none is lost (in the reference they may be): each has a turn of its own (`taking_turns`)
-from the last look at what it replaces until that is replaced. The copy is made before the body comes, and once more in
-the turn only if somebody else was faster meanwhile. A large object that began to come before what is there then is
-refused (409).
+Of writers at the same time none is lost (in the reference they may be): each holds a lock (`object_locks`) from the
+last look at what it replaces until that is replaced. The copy is made before the body comes, and once more with the
+lock only if somebody else was faster meanwhile. A large object that began to come before what is there then is refused
+(409).
 
 Fault model: a proxy that stops, or is refused, after the copy leaves one copy more, under the same name as the next
 attempt's; one that stops in the middle of bringing a version back leaves it in both places. Without a quorum of account
-servers there are no turns, and nothing is replaced (503).
+servers there are no locks, and nothing is replaced (503).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from contextlib import AsyncExitStack
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place, duplicate
 from swiftlet.api.expiry_changes import delete_expiring
+from swiftlet.api.object_locks import locked
 from swiftlet.api.policy_lookup import container_of
 from swiftlet.api.problems import ApiError
 from swiftlet.api.storing import Held, Incoming, NewObject, store
-from swiftlet.api.taking_turns import turn
 from swiftlet.api.version_writes import look_again
 from swiftlet.api.versioning import DELETE_MARKER, Archive
 from swiftlet.errors import NotFound
@@ -65,7 +65,7 @@ async def archive_current(
 
 
 class _InTurn:
-    """A body at whose end the writer's turn has come, and what it replaces has been copied."""
+    """A body at whose end the writer has the lock, and what it replaces has been copied."""
 
     def __init__(self, body: Incoming, begin: Callable[[], Awaitable[None]]) -> None:
         self._body = body
@@ -79,7 +79,7 @@ class _InTurn:
         await self._begin()
 
 
-async def put_in_turn(new: NewObject, main: Place, archive: Archive) -> tuple[PutRecord, PutFooter]:
+async def put_locked(new: NewObject, main: Place, archive: Archive) -> tuple[PutRecord, PutFooter]:
     """Store a new object in place of one that is kept."""
     call = new.call
     copied = await archive_current(call, main, archive)
@@ -87,7 +87,7 @@ async def put_in_turn(new: NewObject, main: Place, archive: Archive) -> tuple[Pu
     async with AsyncExitStack() as stack:
 
         async def begin() -> None:
-            mine = await stack.enter_async_context(turn(call.api, main.path))
+            mine = await stack.enter_async_context(locked(call.api, main.path))
             await archive_current(call, main, archive, known=copied)
             mine.check()
 
@@ -95,9 +95,9 @@ async def put_in_turn(new: NewObject, main: Place, archive: Archive) -> tuple[Pu
         return await store(new, main.policy)
 
 
-async def delete_in_turn(call: Call, main: Place, archive: Archive, delete: Callable[[], Awaitable[None]]) -> None:
+async def delete_locked(call: Call, main: Place, archive: Archive, delete: Callable[[], Awaitable[None]]) -> None:
     """What a DELETE does; `delete` removes what is there, and is not called when an older version took its place."""
-    async with turn(call.api, main.path) as mine:
+    async with locked(call.api, main.path) as mine:
         if archive.history:
             await push_deletion(call, main, archive)
         elif await pop(call, main, archive):

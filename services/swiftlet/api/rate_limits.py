@@ -36,7 +36,7 @@ def rate_for(steps: Sequence[RateStep], size: int) -> float | None:
     return step.rate + (size - step.size) * (following.rate - step.rate) / (following.size - step.size)
 
 
-class Turns:
+class RateSchedule:
     """When each key's next request may go ahead; `clock` in monotonic seconds."""
 
     def __init__(self, max_wait_s: float, buffer_s: float, max_keys: int, clock: Callable[[], float]) -> None:
@@ -84,7 +84,7 @@ class RateLimits:
         self._section = section
         self._containers = containers
         self._sleep = sleep
-        self.turns = Turns(section.max_sleep_time_s, section.rate_buffer_s, section.max_tracked, clock)
+        self.schedule = RateSchedule(section.max_sleep_time_s, section.rate_buffer_s, section.max_tracked, clock)
 
     async def admit(self, method: str, path: Path) -> None:
         """Wait for the request's turn; ApiError 498, 429 or 497."""
@@ -97,7 +97,7 @@ class RateLimits:
         limit = await self._limit(method, path)
         if limit is None:
             return
-        admitted, wait_s = self.turns.take(*limit)
+        admitted, wait_s = self.schedule.take(*limit)
         if not admitted:
             raise ApiError(section.refuse_with, "Slow down", {"Retry-After": str(math.ceil(wait_s))})
         if wait_s:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from swiftlet.api.core import Call
 from swiftlet.api.duplicates import Place
 from swiftlet.api.expiry_changes import delete_expiring
-from swiftlet.api.legacy_versions import delete_in_turn, put_in_turn
+from swiftlet.api.legacy_versions import delete_locked, put_locked
 from swiftlet.api.policy_lookup import with_policy
 from swiftlet.api.storing import NewObject, store
 from swiftlet.api.version_writes import delete_current, put_version
@@ -21,7 +21,7 @@ async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecor
         return await put_version(new, container)
     archive = archive_of(new.call.api, container)
     if archive is not None:
-        return await put_in_turn(new, Place(new.path, container.policy), archive)
+        return await put_locked(new, Place(new.path, container.policy), archive)
     return await store(new, container.policy)
 
 
@@ -45,4 +45,4 @@ async def delete_object(call: Call, path: Path, keep: bool = True) -> None:
         await with_policy(call.api, path, delete)
     else:
         main = Place(path, container.policy)
-        await delete_in_turn(call, main, archive, lambda: with_policy(call.api, path, delete))
+        await delete_locked(call, main, archive, lambda: with_policy(call.api, path, delete))

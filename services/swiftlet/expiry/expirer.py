@@ -24,8 +24,8 @@ import structlog
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.expiry.metrics import LAG, LAST_ROUND, TASKS
 from swiftlet.expiry.queue import ExpiryQueue
+from swiftlet.expiry.ranks import rank_of
 from swiftlet.expiry.tasks import CONTAINERS, Task, delete_at_of
-from swiftlet.expiry.turns import turn_of
 from swiftlet.model import ObjectInfo
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.settings.expirer import ExpirerSection
@@ -110,12 +110,12 @@ class Expirer:
         """Work on all that is due and ours; Unavailable when the queue can't be listed."""
         report, began_s = ExpiryReport(), time.monotonic()
         nodes = self._nodes()
-        turns = {container: turn_of(container, nodes, self._mine) for container in CONTAINERS}
-        ours = {container: turn for container, turn in turns.items() if turn is not None}
+        ranks = {container: rank_of(container, nodes, self._mine) for container in CONTAINERS}
+        ours = {container: rank for container, rank in ranks.items() if rank is not None}
         put_off = 0
-        for container, turn in ours.items():
+        for container, rank in ours.items():
             try:
-                await self._work_on(container, turn, report)
+                await self._work_on(container, rank, report)
             except SwiftletError as error:
                 put_off += 1
                 if put_off == len(ours):
@@ -127,8 +127,8 @@ class Expirer:
         LAG.set(report.lag_s)
         return report
 
-    async def _work_on(self, container: str, turn: int, report: ExpiryReport) -> None:
-        due_s = self._now_s() - self._settings.delay_s - turn * self._settings.takeover_s
+    async def _work_on(self, container: str, rank: int, report: ExpiryReport) -> None:
+        due_s = self._now_s() - self._settings.delay_s - rank * self._settings.takeover_s
         after = ""
         while True:
             tasks, after = await self._queue.due(container, due_s, after)

@@ -3,7 +3,7 @@
 DELETE of an account that has containers writes a row into a hidden account's container first, and then marks the
 account: a metadata item with the time. From then on proxies answer as if it were not there, and do not make it again.
 After `delay_s` the reaper removes its objects and containers, and at last the account's database is deleted, with
-which the mark goes. Whose turn an account is, is decided as for the expirer's queue.
+which the mark goes. Which node works on an account first is decided as for the expirer's queue.
 
 Fault model: a reaper may stop at any point and several may work on one account: deletions repeat without harm, and
 the account's own listings say what is left. A row without a mark (a proxy that stopped in between, an account that
@@ -22,7 +22,7 @@ from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError
 from swiftlet.expiry.expirer import Pace
-from swiftlet.expiry.turns import turn_of
+from swiftlet.expiry.ranks import rank_of
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path
 from swiftlet.placement.listings import ClusterListings
@@ -135,10 +135,10 @@ class Reaper:
         report, nodes = ReaperReport(), self._nodes()
         async for row in self._queue.waiting():
             report.waiting += 1
-            turn = turn_of(row.name, nodes, self._mine)
-            if turn is None:
+            rank = rank_of(row.name, nodes, self._mine)
+            if rank is None:
                 continue
-            due_s = row.timestamp.seconds + self._settings.delay_s + turn * self._settings.takeover_s
+            due_s = row.timestamp.seconds + self._settings.delay_s + rank * self._settings.takeover_s
             if self._now_s() < due_s:
                 continue
             try:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from swiftlet.api.rate_limits import RateLimits, Turns, rate_for
+from swiftlet.api.rate_limits import RateLimits, RateSchedule, rate_for
 from swiftlet.api.tests.proxy import ManualClock, Proxy, proxy_of
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import MemoryCluster
@@ -59,40 +59,40 @@ def test_settings_are_checked() -> None:
 
 def test_turns_follow_the_rate_and_a_refused_one_takes_nothing() -> None:
     clock = ManualClock()
-    turns = Turns(1.0, 5.0, 10, clock)
-    taken = [turns.take("a", 2) for _ in range(5)]
+    schedule = RateSchedule(1.0, 5.0, 10, clock)
+    taken = [schedule.take("a", 2) for _ in range(5)]
     assert taken == [(True, 0), (True, 0.5), (True, 1.0), (False, 1.5), (False, 1.5)]
-    assert turns.take("b", 2) == (True, 0)
+    assert schedule.take("b", 2) == (True, 0)
     clock.now += 0.5
-    assert turns.take("a", 2) == (True, 1.0)
+    assert schedule.take("a", 2) == (True, 1.0)
 
 
 def test_unused_time_is_caught_up_with_only_for_a_while() -> None:
     clock = ManualClock()
-    turns = Turns(0.0, 5.0, 10, clock)
-    assert turns.take("a", 1) == (True, 0)
+    schedule = RateSchedule(0.0, 5.0, 10, clock)
+    assert schedule.take("a", 1) == (True, 0)
     clock.now += 4
-    assert [turns.take("a", 1)[0] for _ in range(6)] == [True] * 4 + [False] * 2
+    assert [schedule.take("a", 1)[0] for _ in range(6)] == [True] * 4 + [False] * 2
     clock.now += 60
-    assert [turns.take("a", 1)[0] for _ in range(3)] == [True, False, False]
+    assert [schedule.take("a", 1)[0] for _ in range(3)] == [True, False, False]
 
 
 def test_memory_is_bounded_and_the_key_used_last_stays() -> None:
     clock = ManualClock()
-    turns = Turns(0.0, 5.0, 100, clock)
-    assert turns.take("kept", 0.001)[0]
+    schedule = RateSchedule(0.0, 5.0, 100, clock)
+    assert schedule.take("kept", 0.001)[0]
     for number in range(10_000):
-        turns.take(str(number), 1)
+        schedule.take(str(number), 1)
         if number == 50:
             clock.now += 1000
-            assert turns.take("kept", 0.001)[0]
-    assert len(turns) == 100
+            assert schedule.take("kept", 0.001)[0]
+    assert len(schedule) == 100
 
 
 async def test_off_by_default(proxy: Proxy) -> None:
     for number in range(30):
         assert (await proxy.call("PUT", f"new{number}")).status == 201
-    assert len(proxy.api.rates.turns) == 0
+    assert len(proxy.api.rates.schedule) == 0
     assert "ratelimit" not in await (await proxy.client.get("/info")).json()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api import taking_turns
+from swiftlet.api import object_locks
 from swiftlet.api.legacy_versions import archive_prefix
 from swiftlet.api.tests.large import WHOLE, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
@@ -269,8 +269,8 @@ class TestWritersAtOnce:
     ) -> None:
         await use(proxy, STACK)
         await put(proxy, b"first", "c/o")
-        monkeypatch.setattr(taking_turns, "LIFE_S", 1)
-        dead = taking_turns.Turn(proxy.api, Path("AUTH_test", "c", "o"))
+        monkeypatch.setattr(object_locks, "LIFE_S", 1)
+        dead = object_locks.ObjectLock(proxy.api, Path("AUTH_test", "c", "o"))
         await dead.wait(5.0)
         assert (await proxy.call("PUT", "c/o", data=b"second")).status == 201
         assert await archived(proxy) == [b"first"]
@@ -287,6 +287,6 @@ class TestWritersAtOnce:
         assert (await proxy.call("DELETE", "c/o")).status == 503
         assert await body(proxy) == b"first"
         monkeypatch.undo()
-        monkeypatch.setattr(taking_turns, "SAFE_S", -1)
+        monkeypatch.setattr(object_locks, "SAFE_S", -1)
         assert (await proxy.call("PUT", "c/o", data=b"second")).status == 503
         assert await body(proxy) == b"first"

@@ -1,4 +1,4 @@
-"""Times and names of tasks, and whose turn they are."""
+"""Times and names of tasks, and who works on them first."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swiftlet.expiry.ranks import TAKERS, rank_of
 from swiftlet.expiry.tasks import CONTAINERS, LATEST, PARTS, Task, delete_at_of, due_before, is_expired, task_of
-from swiftlet.expiry.turns import TAKERS, turn_of
 from swiftlet.names import Path
 from swiftlet.timestamp import Timestamp
 
@@ -72,15 +72,15 @@ def test_all_nodes_agree_on_the_order() -> None:
     firsts = set()
     for part in range(100):
         container = f"0000000000-{part:02x}"
-        turns = {node: turn_of(container, nodes, [node]) for node in nodes}
-        assert sorted(turn for turn in turns.values() if turn is not None) == list(range(TAKERS))
-        assert turn_of(container, nodes[::-1], nodes[:3]) == min(
-            (turns[node] for node in nodes[:3] if turns[node] is not None), default=None, key=lambda turn: turn or 0
+        ranks = {node: rank_of(container, nodes, [node]) for node in nodes}
+        assert sorted(rank for rank in ranks.values() if rank is not None) == list(range(TAKERS))
+        assert rank_of(container, nodes[::-1], nodes[:3]) == min(
+            (ranks[node] for node in nodes[:3] if ranks[node] is not None), default=None, key=lambda rank: rank or 0
         )
-        firsts.add(next(node for node, turn in turns.items() if turn == 0))
+        firsts.add(next(node for node, rank in ranks.items() if rank == 0))
     assert firsts == set(nodes), "the work is spread"
 
 
-def test_a_node_that_is_not_in_the_rings_has_no_turn() -> None:
-    assert turn_of("c", ["a:1"], ["b:1"]) is None
-    assert turn_of("c", [], ["b:1"]) is None
+def test_a_node_that_is_not_in_the_rings_has_no_rank() -> None:
+    assert rank_of("c", ["a:1"], ["b:1"]) is None
+    assert rank_of("c", [], ["b:1"]) is None

@@ -1,10 +1,10 @@
-"""Writers that replace an object take turns, where no replaced version may be lost.
+"""A lock on an object for writers that replace it, where no replaced version may be lost.
 
-A turn is a claim of one object on a name that no account has, of which one may be held: granted by the account
+A lock is a claim of one object on a name that no account has, of which one may be held: granted by the account
 servers' replicas as room within a quota is (`swiftlet.placement.claims`), in memory, for a while. Two never hold it.
 
-Fault model: who has a turn may die, and then its time ends it. Account servers may be away: with a quorum of an
-object's three nobody gets a turn (Unavailable). One that is long at work renews its turn, and learns before it
+Fault model: who has a lock may die, and then its time ends it. Account servers may be away: with a quorum of an
+object's three nobody gets a lock (Unavailable). One that is long at work renews its lock, and learns before it
 changes anything if that failed.
 """
 
@@ -24,16 +24,16 @@ from swiftlet.model import Amounts, Bounds, Claim, DatabaseName
 from swiftlet.names import Path
 
 LIFE_S = 30
-"""How long a turn lasts that is not renewed."""
+"""How long a lock lasts that is not renewed."""
 RENEW_S = 8.0
 SAFE_S = 20.0
-"""A writer that has not renewed its turn for this long changes nothing any more."""
+"""A writer that has not renewed its lock for this long changes nothing any more."""
 _PAUSES_S = (0.01, 0.3)
-"""Between two attempts to get a turn: at first, at most."""
+"""Between two attempts to get a lock: at first, at most."""
 _ONE = Bounds(objects=1)
 
 
-class Turn:
+class ObjectLock:
     """The right to replace an object."""
 
     def __init__(self, api: SwiftApi, path: Path) -> None:
@@ -77,14 +77,14 @@ class Turn:
             raise Unavailable(f"the account servers could not be asked while {self._path} was replaced; try again")
 
     async def end(self) -> None:
-        """End the turn, so that the next writer can have it."""
+        """Release the lock, so that the next writer can have it."""
         await self._claims.cancel(self._name, self._claim.id)
 
 
 @asynccontextmanager
-async def turn(api: SwiftApi, path: Path) -> AsyncIterator[Turn]:
-    """Nobody else has a turn at `path` within the block; Unavailable."""
-    mine = Turn(api, path)
+async def locked(api: SwiftApi, path: Path) -> AsyncIterator[ObjectLock]:
+    """Nobody else has the lock of `path` within the block; Unavailable."""
+    mine = ObjectLock(api, path)
     try:
         await mine.wait(api.options.client_timeout_s)
         keeping = asyncio.create_task(mine.keep())
