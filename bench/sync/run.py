@@ -22,7 +22,7 @@ import uvloop
 from bench.sync.cluster import Generated, cluster_of, generated_hashes, native
 from bench.sync.measure import Measured, Subject, warm_up
 from bench.sync.scenarios import SCENARIOS, fill, scenarios
-from swiftlet.main.heap import look_for_garbage_seldom
+from swiftlet.main.garbage_collection import collect_garbage_seldom
 from swiftlet.store.protocol import Store
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.web.logs import configure_logging
@@ -94,7 +94,7 @@ def main() -> None:
     if arguments.table:
         print("\n".join((HEAD, *map(line, known(arguments.table)))))
         return
-    look_for_garbage_seldom()
+    collect_garbage_seldom()
     configure_logging("bench", "error", "console")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
     for objects in arguments.objects:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from swiftlet_operator.manifests import Manifest, name_of
 from swiftlet_operator.trouble.claims import trouble_of_claim, waiting_claims
 from swiftlet_operator.trouble.kubelet import doing, trouble_of_running
-from swiftlet_operator.trouble.making import trouble_of_deployment, trouble_of_set
+from swiftlet_operator.trouble.pod_creation import trouble_of_deployment, trouble_of_set
 from swiftlet_operator.trouble.scheduling import trouble_of_place
 from swiftlet_operator.trouble.seen import (
     OVER,

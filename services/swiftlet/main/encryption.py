@@ -17,8 +17,8 @@ from swiftlet.main.keys import use_keys
 from swiftlet.settings import ClusterSection
 from swiftlet.storage.json_requests import refusal
 from swiftlet.transport.tls import PeerTls
-from swiftlet.web.either_site import PEER_TLS, Contexts
 from swiftlet.web.statusz import STATUS
+from swiftlet.web.tls_or_plain import PEER_TLS, Contexts
 
 _FOR_ANYBODY = frozenset({"/healthz", "/readyz", "/metrics", "/statusz", "/sealed-keys"})
 _RINGS = "/rings/"

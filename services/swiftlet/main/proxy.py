@@ -13,7 +13,7 @@ from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.front import add_front
-from swiftlet.main.heap import look_for_garbage_seldom
+from swiftlet.main.garbage_collection import collect_garbage_seldom
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
@@ -80,7 +80,7 @@ def create_app(
 
 
 async def _keep_what_is_there(_app: web.Application) -> None:
-    look_for_garbage_seldom()
+    collect_garbage_seldom()
 
 
 def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:

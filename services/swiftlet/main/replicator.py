@@ -14,7 +14,7 @@ from aiohttp import web
 from swiftlet.context import new_request_id, request_id
 from swiftlet.errors import SettingsError, Unavailable
 from swiftlet.main.background import in_background
-from swiftlet.main.heap import look_for_garbage_seldom
+from swiftlet.main.garbage_collection import collect_garbage_seldom
 from swiftlet.main.neighbours import join, make_redis, report_on
 from swiftlet.main.replicated import Work, use_work
 from swiftlet.main.serving import serve_app
@@ -42,7 +42,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     report_on(app, replicator, redis)
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
-        look_for_garbage_seldom()
+        collect_garbage_seldom()
         async with in_background(lambda: replicate(work, redis)):
             yield
 

@@ -21,7 +21,7 @@ from prometheus_client import Counter
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.quota.weigh import excess_of, total
+from swiftlet.quota.excess import excess_of, total
 
 UNKNOWN = Counter(
     "swiftlet_quota_unknown_usage_total", "Writes let in without a quota check: nobody could say what is used."

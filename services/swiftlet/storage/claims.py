@@ -38,7 +38,7 @@ from swiftlet.model import (
     Excess,
     ObjectRow,
 )
-from swiftlet.quota.weigh import excess_of, total
+from swiftlet.quota.excess import excess_of, total
 from swiftlet.timestamp import Timestamp
 
 AnyDb = ContainerDb | AccountDb

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from swiftlet.web.connection_drain import last_answers
 from swiftlet.web.health import READINESS, Readiness, add_health_routes
 from swiftlet.web.loop_lag import watch_loop
 from swiftlet.web.malformed import log_without_bytes
 from swiftlet.web.management import MANAGEMENT, add_management_routes, management_of
 from swiftlet.web.metrics import HttpMetrics
-from swiftlet.web.parting import last_answers
 from swiftlet.web.requests import around_requests, mark_response
 from swiftlet.web.statusz import STATUS, StatusBoard
 

@@ -2,8 +2,8 @@
 
 On SIGTERM or SIGINT: readiness turns 503, and each answer says that it is its connection's last. For `idle_s` new
 connections are still taken, and kept ones stay open for the request that may be on its way; then the listeners and the
-idle connections close (`swiftlet.web.parting`). Requests in flight finish within `drain_s`, counted from the signal,
-what is left is cut, and the process exits with 0. A second signal cuts at once.
+idle connections close (`swiftlet.web.connection_drain`). Requests in flight finish within `drain_s`, counted from the
+signal, what is left is cut, and the process exits with 0. A second signal cuts at once.
 
 A handler is not cancelled when its client disconnects: a write that has begun on some replicas should reach the
 others. Handlers that stream notice by the failing write.
@@ -23,15 +23,15 @@ from aiohttp import web
 
 from swiftlet.web.access import access_log_for
 from swiftlet.web.app import METRICS
-from swiftlet.web.either_site import PEER_TLS, EitherSite
+from swiftlet.web.connection_drain import LINGER_S, ConnectionDrain
 from swiftlet.web.front_listener import FRONT_LISTENER, FrontListener
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
 from swiftlet.web.malformed import answer_without_target
 from swiftlet.web.management import MANAGEMENT
-from swiftlet.web.parting import LINGER_S, Parting
 from swiftlet.web.raw_heads import RawServer, take_raw_heads
 from swiftlet.web.sockets import listen
+from swiftlet.web.tls_or_plain import PEER_TLS, TlsOrPlainSite
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOOK_S = 0.01
@@ -124,7 +124,7 @@ async def serve(
             peer_tls = app.get(PEER_TLS)
             for sock in sockets:
                 if peer_tls is not None:
-                    await EitherSite(runner, sock, peer_tls).start()
+                    await TlsOrPlainSite(runner, sock, peer_tls).start()
                     continue
                 await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         names = [sock.getsockname() for sock in sockets]
@@ -186,13 +186,13 @@ class _Ending:
         server = self.runner.server
         try:
             if isinstance(server, RawServer):
-                parting = Parting(server)
+                drain = ConnectionDrain(server)
                 if self.front is not None:
                     await self._take_over(self.front)
                 await self.runner.app.shutdown()
-                await self._part(parting, ends_at)
+                await self._drain_connections(drain, ends_at)
                 await self.runner.cleanup()
-                await parting.linger(min(ends_at, loop.time() + LINGER_S))
+                await drain.linger(min(ends_at, loop.time() + LINGER_S))
             else:
                 await self.runner.cleanup()
         finally:
@@ -206,16 +206,16 @@ class _Ending:
         for sock in self.sockets:
             await web.SockSite(self.runner, sock, backlog=self.options.backlog).start()
 
-    async def _part(self, parting: Parting, ends_at: float) -> None:
+    async def _drain_connections(self, drain: ConnectionDrain, ends_at: float) -> None:
         """Until no connection is left, or the time is over."""
         loop = asyncio.get_running_loop()
         idle_until = min(ends_at, loop.time() + self.options.idle_s)
         while loop.time() < ends_at:
-            is_over = parting.is_over and (self.front is None or not self.front.is_busy())
+            is_over = drain.is_over and (self.front is None or not self.front.is_busy())
             if is_over or loop.time() >= idle_until:
                 await self._accept_no_more()
-                parting.end_idle()
-            if is_over and parting.is_over:
+                drain.end_idle()
+            if is_over and drain.is_over:
                 break
             await asyncio.sleep(_LOOK_S)
 

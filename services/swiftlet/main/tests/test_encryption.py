@@ -23,7 +23,7 @@ from swiftlet.settings import ClusterSection
 from swiftlet.transport.http_client import HttpSettings, NodeClient, no_tls
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.tls import PEER_NAME, Encryption, PeerTls
-from swiftlet.web import either_site
+from swiftlet.web import tls_or_plain
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions, StopRequest, serve
 from swiftlet.web.sockets import listen
@@ -196,8 +196,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_who_says_nothing_or_garbage_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(either_site, "_PATIENCE_S", 0.2)
-    monkeypatch.setattr(either_site, "MAX_SILENT", 3)
+    monkeypatch.setattr(tls_or_plain, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(tls_or_plain, "MAX_SILENT", 3)
     tls = PeerTls("required", [KEY])
     async with running("required") as server:
         loop = asyncio.get_running_loop()

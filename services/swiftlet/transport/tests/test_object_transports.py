@@ -21,8 +21,8 @@ from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.tls import PeerTls
-from swiftlet.web.either_site import Contexts, EitherSite
 from swiftlet.web.sockets import listen
+from swiftlet.web.tls_or_plain import Contexts, TlsOrPlainSite
 
 PATIENT = HttpSettings(connect_timeout_s=30.0, answer_timeout_s=60.0)
 """A hundred connections at once, client and server in one thread: on a busy machine half a second is no time."""
@@ -61,7 +61,7 @@ class TestHttp(ObjectTransportConformance):
                 await web.SockSite(runner, sock).start()
                 transport = HttpObjectTransport(PATIENT, self.key)
             else:
-                await EitherSite(runner, sock, Contexts(tls.server)).start()
+                await TlsOrPlainSite(runner, sock, Contexts(tls.server)).start()
                 transport = HttpObjectTransport(PATIENT, self.key, tls.client)
             try:
                 yield Peer(transport, device_at(port), store, rows, doubts=doubts)

@@ -30,7 +30,7 @@ class Contexts:
 
 
 PEER_TLS = web.AppKey("peer_tls", Contexts)
-"""An application that has it is served by an `EitherSite`."""
+"""An application that has it is served by an `TlsOrPlainSite`."""
 MAX_SILENT = 1024
 """Connections that have sent nothing yet."""
 _PATIENCE_S = 10.0
@@ -44,7 +44,7 @@ _HANDSHAKE = b"\x16"
 _log = get_logger("serve")
 
 
-class EitherSite(web.BaseSite):
+class TlsOrPlainSite(web.BaseSite):
     """Serves a listening socket."""
 
     def __init__(self, runner: web.BaseRunner, sock: socket.socket, tls: Contexts) -> None:

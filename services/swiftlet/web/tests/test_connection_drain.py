@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from swiftlet.web import parting
+from swiftlet.web import connection_drain
 from swiftlet.web.app import create_base_app
 from swiftlet.web.health import READINESS
 from swiftlet.web.serve import ServeOptions, StopRequest, serve
@@ -188,7 +188,7 @@ def _handlers(service: Service) -> list[object]:
 
 
 async def test_a_client_that_never_closes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parting, "LINGER_S", 0.2)
+    monkeypatch.setattr(connection_drain, "LINGER_S", 0.2)
     async with running(idle_s=0.0) as service:
         client = await service.connect()
         client.send(GET)

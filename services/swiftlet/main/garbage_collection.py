@@ -13,7 +13,7 @@ NEW_VALUES = 50_000
 """Values made and not yet freed after which the new ones are looked through: some megabytes."""
 
 
-def look_for_garbage_seldom() -> None:
+def collect_garbage_seldom() -> None:
     """What is there now stays for good; what comes is looked through after so many values."""
     gc.collect()
     gc.freeze()

@@ -51,7 +51,7 @@ def last_answers(readiness: Readiness) -> Callable[[web.Request, web.StreamRespo
     return mark
 
 
-class Parting:
+class ConnectionDrain:
     """The connections of one server while its process drains."""
 
     def __init__(self, server: RawServer) -> None:
