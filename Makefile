@@ -115,6 +115,10 @@ OPS ?= 600
 model-kills: setup ## OPS random writes while servers are killed, chosen by SEED: objects, listings and totals agree on every replica
 	@OPS=$(OPS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_model_kills.py
 
+.PHONY: memory
+memory: setup ## an object of 5 GiB through all processes of a store, none of which may grow by 64 MiB
+	@MEMORY_GIB=5 .venv/bin/python -m pytest -q -s e2e/standalone/test_memory.py
+
 # make splits SPLIT_SECONDS=900 SEED=3
 SPLIT_SECONDS ?= 300
 .PHONY: splits

@@ -17,6 +17,7 @@ import urllib.request
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,19 +79,20 @@ class Cluster:
         ports = {urlsplit(self.services[service][url]).port or 0 for url in ("url", "management_url")}
         _wait(lambda: not any(_listens(port) for port in ports), END_WITHIN_S, f"{service} to end")
 
-    def start(self, service: str) -> None:
-        """Start a killed service again and wait until it is ready."""
-        with Path(self.services[service]["log"]).open("ab") as log:
-            self._restarted[service] = subprocess.Popen(
-                [*self.services[service]["command"], *end_with_us()],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env={**environment(), **self.settings},
-            )
-        _wait(
-            lambda: _ready(self.url(service)), START_WITHIN_S, f"{service} to be ready; see {self.log(service)[-2000:]}"
-        )
+    def start(self, *services: str) -> None:
+        """Start killed services again, all at once, and wait until they are ready."""
+        for service in services:
+            with Path(self.services[service]["log"]).open("ab") as log:
+                self._restarted[service] = subprocess.Popen(
+                    [*self.services[service]["command"], *end_with_us()],
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env={**environment(), **self.settings},
+                )
+        for service in services:
+            log_file = self.services[service]["log"]
+            _wait(partial(_ready, self.url(service)), START_WITHIN_S, f"{service} to be ready; see {log_file}")
 
     def stop(self) -> int:
         """Stop the store as Ctrl-C would; the supervisor's exit code."""

@@ -17,7 +17,7 @@ from e2e.standalone.cluster import Cluster, rclone_environment
 
 FILES = 200
 LARGEST = 20 << 20
-GIB = 1 << 30
+LARGE = 256 << 20
 
 
 def md5(path: Path) -> str:
@@ -49,8 +49,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("big") / "one-gib.bin"
-    random_file(path, GIB, 99)
+    path = tmp_path_factory.mktemp("big") / "large.bin"
+    random_file(path, LARGE, 99)
     yield path
     path.unlink()
 
@@ -91,16 +91,16 @@ def test_swiftclient_round_trip(swift: Connection, tree: Path) -> None:
 
 
 @pytest.mark.slow
-def test_swiftclient_one_gib(swift: Connection, big: Path) -> None:
+def test_swiftclient_large_file(swift: Connection, big: Path) -> None:
     swift.put_container("big")
     with big.open("rb") as file:
-        etag = swift.put_object("big", "one", file, content_length=GIB)
+        etag = swift.put_object("big", "one", file, content_length=LARGE)
     assert etag == md5(big)
     headers, body = swift.get_object("big", "one", resp_chunk_size=1 << 20)
     digest = hashlib.md5(usedforsecurity=False)
     for chunk in body:
         digest.update(chunk)
-    assert int(headers["content-length"]) == GIB
+    assert int(headers["content-length"]) == LARGE
     assert digest.hexdigest() == etag
     swift.delete_object("big", "one")
     swift.delete_container("big")
@@ -140,7 +140,7 @@ def test_rclone_round_trip(rclone: dict[str, str], tree: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_rclone_one_gib(rclone: dict[str, str], big: Path, tmp_path: Path) -> None:
+def test_rclone_large_file(rclone: dict[str, str], big: Path, tmp_path: Path) -> None:
     run(rclone, "copy", str(big), "sw:rclone-big")
     run(rclone, "check", str(big.parent), "sw:rclone-big")
     run(rclone, "copy", f"sw:rclone-big/{big.name}", str(tmp_path))

@@ -160,9 +160,7 @@ def restart_all(cluster: Cluster, mode: str, user: User) -> None:
             user.pause()
         for name in domain:
             cluster.kill(name, signal.SIGTERM)
-        for name in domain:
-            # Not in threads: a service ends with the thread that has started it.
-            cluster.start(name)
+        cluster.start(*domain)
         if alone:
             user.resume()
         user.makes_progress()

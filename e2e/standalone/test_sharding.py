@@ -36,7 +36,7 @@ from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.signing import ClusterKey
 
-SECONDS = float(os.environ.get("SPLIT_SECONDS", "60"))
+SECONDS = float(os.environ.get("SPLIT_SECONDS", "30"))
 SEED = int(os.environ.get("SEED", "1"))
 ABOVE_ROWS = 700
 STILL = 4000
