@@ -46,6 +46,7 @@ def test_what_is_no_copy_is_passed_over(tmp_path: Path) -> None:
     keep_copy(tmp_path, copy(1))
     directory = tmp_path / DIRECTORY
     (directory / "00000001-7.age").write_bytes(b"not of the format")
+    (directory / "00000001-6.age").write_bytes(b"age-encryption.org/v2\nof another format version")
     (directory / "00000001-8.age").write_bytes(AGE + bytes(MAX_BYTES))
     (directory / "00000001-9.age.tmp").write_bytes(AGE + b"torn")
     (directory / "00000001-9.agf").write_bytes(AGE)
