@@ -43,7 +43,7 @@ def test_a_slice_of_the_seeds_holds(capsys: pytest.CaptureFixture[str]) -> None:
         493,
         # Two devices that alone held a listed PUT stayed away together; the checker took each for the other's cover.
         2_309_752_550,
-        # A device that had been away alone had a tombstone that was to be forgotten, and hid older data from the others.
+        # A device that came back had the last tombstone, long to be forgotten, which hid older data from its neighbour.
         1_930_081_659,
     ],
 )
