@@ -204,7 +204,7 @@ class RedisSpec(PodSpec):
         return self.tls.ca_secret_ref if self.tls is not None and self.tls.enabled else None
 
 
-class LoginGrant(View):
+class AllowedLogin(View):
     """What one login may have that others may not."""
 
     account: LoginPart
@@ -217,19 +217,19 @@ class AuthSpec(View):
 
     token_life_seconds: Annotated[int, Field(ge=60, le=2_678_400)] = 86_400
     allowed_roles: Annotated[tuple[UserRole, ...], Field(max_length=4)] = ("admin", "user", "reader")
-    users: Annotated[tuple[LoginGrant, ...], Field(max_length=64)] = ()
+    users: Annotated[tuple[AllowedLogin, ...], Field(max_length=64)] = ()
     reserved_accounts: Annotated[tuple[LoginPart, ...], Field(max_length=64)] = ()
 
     def roles_for(self, account: str, user: str) -> frozenset[UserRole]:
         """The roles that a StorageUser with this login may carry."""
-        more = (role for one in self._granted(account, user) for role in one.roles)
+        more = (role for one in self._allowed(account, user) for role in one.roles)
         return frozenset((*self.allowed_roles, *more))
 
     def may_use(self, account: str, user: str) -> bool:
         """Whether the account is free to all, or this login is among those that it is reserved for."""
-        return account not in self.reserved_accounts or bool(self._granted(account, user))
+        return account not in self.reserved_accounts or bool(self._allowed(account, user))
 
-    def _granted(self, account: str, user: str) -> list[LoginGrant]:
+    def _allowed(self, account: str, user: str) -> list[AllowedLogin]:
         return [one for one in self.users if (one.account, one.user) == (account, user)]
 
 
