@@ -2,9 +2,9 @@
 
     PYTHONPATH=services .venv/bin/python -m bench.listing.bench_pages [--rows 5000000] [--directory /some/disk]
 
-The server is a process of its own; client and proxy code are in this one. "rows" is what pages with levels need: rows
-over the wire, then JSON made by the API. Prints milliseconds by the clock and of both processes' processor time. The
-database is filled beside the store, so its set hash is not that of its rows.
+The server is a process of its own; client and proxy code are in this one. "rows" is what pages with levels need:
+rows over the wire, then JSON made by the API. Prints milliseconds by the clock and of both processes' processor time.
+The database is filled beside the store, so its set hash is not that of its rows.
 """
 
 from __future__ import annotations
