@@ -61,6 +61,13 @@ lint: ## linters, import contracts, types and documentation
 test: setup ## all tests, of Rust and of Python
 	@hack/check rust-tests python-tests
 
+# make flaky RUNS=20 FILES='e2e/standalone/test_keys.py operator/swiftlet_operator/tests/test_watch.py'
+RUNS ?= 20
+FILES ?=
+.PHONY: flaky
+flaky: setup ## tests that depend on timing: FILES, or all that wait for something, RUNS times while all cores are busy
+	@RUNS=$(RUNS) hack/flaky $(FILES)
+
 .PHONY: clients
 clients: ## other people's clients, and their test suites, against a store on this machine
 	@hack/setup --clients
