@@ -27,7 +27,7 @@ from pathlib import Path as Directory
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import RowOutcome, WriteReply
+from swiftlet.peers import UpdateOutcome, WriteReply
 from swiftlet.placement import metrics
 from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.row_queues import RowQueues
@@ -102,12 +102,12 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
             stamp = clock.next()
             delivery = router.delivery(path, ObjectKey(0, 0, b"d" * 16), stamp, 3)
             for slot, device in enumerate(rings.devices):
-                delivery.replied(slot, device, WriteReply(RowOutcome.PENDING))
+                delivery.replied(slot, device, WriteReply(UpdateOutcome.PENDING))
             begun = time.perf_counter()
             assert not await delivery.finish(ObjectRow(path.obj or "", stamp, 10240, "0" * 32, "image/jpeg"))
             latencies.append((time.perf_counter() - begun) * 1000)
 
-    requests, rows = metrics.ROW_REQUESTS._value.get(), metrics.ROWS_IN_REQUESTS._value.get()
+    requests, rows = metrics.UPDATE_REQUESTS._value.get(), metrics.UPDATES_SENT._value.get()
     before, own, began_s = sum(map(used_s, pids)), time.process_time(), time.perf_counter()
     await asyncio.gather(*(write(number) for number in range(arguments.writers)))
     for router in routers:
@@ -116,7 +116,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
     servers, workers = sum(map(used_s, pids)) - before - idle * took_s, time.process_time() - own
     writes = len(latencies)
     assert told.acknowledged == 3 * writes, (told.acknowledged, writes)
-    each = (metrics.ROWS_IN_REQUESTS._value.get() - rows) / (metrics.ROW_REQUESTS._value.get() - requests)
+    each = (metrics.UPDATES_SENT._value.get() - rows) / (metrics.UPDATE_REQUESTS._value.get() - requests)
     median_ms = statistics.median(latencies)
     print(
         f"{writes / arguments.seconds:6.0f} writes/s  row {median_ms:6.1f} ms  {each:5.1f} rows a request  "

@@ -25,7 +25,7 @@ from aiohttp.test_utils import TestServer
 
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import ListingTransport, RowOutcome, RowUpdate
+from swiftlet.peers import ContainerUpdate, ListingTransport, UpdateOutcome
 from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
 from swiftlet.ring.model import Device
@@ -67,10 +67,10 @@ class BringingServers(MemoryObjectTransport):
         device: Device,
         key: ObjectKey,
         written: tuple[Timestamp, str],
-        row: RowUpdate | None,
-        listed: Callable[[RowUpdate], ObjectRow],
+        row: ContainerUpdate | None,
+        listed: Callable[[ContainerUpdate], ObjectRow],
         post: bool = False,
-    ) -> RowOutcome:
+    ) -> UpdateOutcome:
         return await self._servers[device.address]._reply(device, key, written, row, listed, post)
 
 

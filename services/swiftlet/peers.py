@@ -47,7 +47,7 @@ MAX_RUN = 1024
 """Parts of one run."""
 
 
-class RowOutcome(Enum):
+class UpdateOutcome(Enum):
     """The outcome for the listing row of a write."""
 
     LISTED = "listed"
@@ -65,7 +65,7 @@ class RowOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RowUpdate:
+class ContainerUpdate:
     """Asks the object server to bring the write's row to these replicas (by index) of the container."""
 
     account: str
@@ -77,7 +77,7 @@ class RowUpdate:
 class WriteReply:
     """A write that is durable on the device."""
 
-    row: RowOutcome
+    row: UpdateOutcome
     existed: bool = True
     """For DELETE: whether there was an object to delete."""
 
@@ -242,13 +242,13 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         """Store a small object in one round trip. Errors as `PutStream.commit`."""
         ...
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> PutStream:
         """Begin a large object; returns once the device said that it will take it (it may say Superseded, DiskFull)."""
         ...
@@ -271,7 +271,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         device: Device,
         key: ObjectKey,
         record: PostRecord,
-        row: RowUpdate | None = None,
+        row: ContainerUpdate | None = None,
         *,
         proved: bool = False,
     ) -> WriteReply:
@@ -282,7 +282,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         ...
 
     async def delete(
-        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone; Superseded when a newer version is there."""
         ...

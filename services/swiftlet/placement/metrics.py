@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-ROW_REQUESTS = Counter("swiftlet_row_requests_total", "Requests with listing rows to container servers.")
-ROWS_IN_REQUESTS = Counter("swiftlet_rows_sent_total", "Listing rows in requests to container servers.")
-ROW_OUTCOMES = Counter(
-    "swiftlet_write_rows_total",
-    "Rows of writes that object servers keep pending, by outcome: listed, queued (they stay pending), no-container.",
+UPDATE_REQUESTS = Counter(
+    "swiftlet_container_update_requests_total", "Requests with container updates to container servers."
+)
+UPDATES_SENT = Counter("swiftlet_container_updates_sent_total", "Container updates in requests to container servers.")
+UPDATE_OUTCOMES = Counter(
+    "swiftlet_container_updates_total",
+    "Container updates that object servers keep pending, by outcome: listed, queued (they stay pending), no-container.",
     ["outcome"],
 )
 ACKNOWLEDGED = Counter(

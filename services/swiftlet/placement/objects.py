@@ -15,7 +15,7 @@ from typing import TypeVar
 from swiftlet.errors import NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import GetStream, ObjectTransport, PutStream, RowUpdate, WriteReply
+from swiftlet.peers import ContainerUpdate, GetStream, ObjectTransport, PutStream, WriteReply
 from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.metrics import NEWEST_READS
@@ -98,7 +98,7 @@ class ClusterObjects:
         """Store a small object; Superseded when a newer version is on a quorum, Unavailable without a quorum."""
         key = self.key(path, policy)
 
-        async def operation(device: Device, row: RowUpdate) -> WriteReply:
+        async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.put(device, key, record, body, footer, row)
 
         return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
@@ -111,7 +111,7 @@ class ClusterObjects:
         """Replace metadata; NotFound, Superseded, Unavailable."""
         key = self.key(path, policy)
 
-        async def operation(device: Device, row: RowUpdate) -> WriteReply:
+        async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.post(device, key, record, row, proved=True)
 
         return await self._write(path, key, record.timestamp, operation)
@@ -120,7 +120,7 @@ class ClusterObjects:
         """Delete; `existed` says whether there was an object. Superseded, Unavailable."""
         key = self.key(path, policy)
 
-        async def operation(device: Device, row: RowUpdate) -> WriteReply:
+        async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.delete(device, key, timestamp, str(path), row)
 
         row = ObjectRow(path.obj or "", timestamp, deleted=True)
@@ -131,7 +131,7 @@ class ClusterObjects:
         path: Path,
         key: ObjectKey,
         timestamp: Timestamp,
-        operation: Callable[[Device, RowUpdate], Awaitable[WriteReply]],
+        operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
     ) -> Written:
         """`row` None: it depends on what the devices hold, and is read from those that have it pending."""

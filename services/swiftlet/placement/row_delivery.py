@@ -1,11 +1,11 @@
 """One write's row on its way to the container's replicas, and what is made of their answers.
 
 Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
-native ones answer that it is pending (`RowOutcome.PENDING`). What nobody has told by then is told from here, once the
-write has its quorum and never before: a row must not be listed whose object may come to nothing. To a device with the
-row pending it is acknowledged when the replicas of its share have answered that they have it for good; until then it
-stays pending, and the device brings it later. The write itself only waits until they list it: what they lose with their
-power comes back from the devices.
+native ones answer that it is pending (`UpdateOutcome.PENDING`). What nobody has told by then is told from here, once
+the write has its quorum and never before: a row must not be listed whose object may come to nothing. To a device with
+the row pending it is acknowledged when the replicas of its share have answered that they have it for good; until then
+it stays pending, and the device brings it later. The write itself only waits until they list it: what they lose with
+their power comes back from the devices.
 
 Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later are
 acknowledged still; a row that nobody took stays pending. This process may die at any moment: whatever it has not
@@ -25,8 +25,8 @@ import structlog
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
-from swiftlet.placement.metrics import ROW_OUTCOMES
+from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
+from swiftlet.placement.metrics import UPDATE_OUTCOMES
 from swiftlet.placement.plan import write_quorum
 from swiftlet.placement.row_queues import RowQueues, Taken
 from swiftlet.ring.model import Device
@@ -54,9 +54,9 @@ class Answer(Enum):
 
 
 _ANSWERS = {
-    RowOutcome.LISTED: Answer.LISTED,
-    RowOutcome.QUEUED: Answer.SILENT,
-    RowOutcome.NO_CONTAINER: Answer.REFUSED,
+    UpdateOutcome.LISTED: Answer.LISTED,
+    UpdateOutcome.QUEUED: Answer.SILENT,
+    UpdateOutcome.NO_CONTAINER: Answer.REFUSED,
 }
 """Of all replicas that an object server over HTTP was to tell, by what it answered."""
 
@@ -82,11 +82,11 @@ def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int
     )
 
 
-def outcome_of(answers: Mapping[int, Answer], replicas: int) -> RowOutcome:
+def outcome_of(answers: Mapping[int, Answer], replicas: int) -> UpdateOutcome:
     """Return the outcome for the row from the answers of all replicas."""
     if container_missing(answers, replicas):
-        return RowOutcome.NO_CONTAINER
-    return RowOutcome.LISTED if _SHOWS.intersection(answers.values()) else RowOutcome.QUEUED
+        return UpdateOutcome.NO_CONTAINER
+    return UpdateOutcome.LISTED if _SHOWS.intersection(answers.values()) else UpdateOutcome.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RowDelivery:
         queues: RowQueues,
         acknowledge: Acknowledge,
         waits: RowWaits,
-        share_of: Callable[[int], RowUpdate],
+        share_of: Callable[[int], ContainerUpdate],
         replicas: int,
         late: Callable[[Collection[int]], None] = lambda _replicas: None,
     ) -> None:
@@ -132,13 +132,13 @@ class RowDelivery:
         self._mostly = False
         """Whether most have answered."""
 
-    def share(self, slot: int) -> RowUpdate:
+    def share(self, slot: int) -> ContainerUpdate:
         """The container replicas that a slot tells, or keeps the row for."""
         return self._share_of(slot)
 
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
         """An object server has made the write durable; at any time, also after the write was answered."""
-        if reply.row is RowOutcome.PENDING:
+        if reply.row is UpdateOutcome.PENDING:
             self._pending.append((slot, device, self._share_of(slot).replicas))
         elif reply.row in _ANSWERS:
             for replica in self._share_of(slot).replicas:
@@ -174,7 +174,7 @@ class RowDelivery:
         if _SHOWS.intersection(self._answers.values()):
             self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
         if pending:
-            ROW_OUTCOMES.labels(outcome_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
+            UPDATE_OUTCOMES.labels(outcome_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
         return self._is_missing()
 
     def _is_missing(self) -> bool:

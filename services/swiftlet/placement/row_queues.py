@@ -26,7 +26,7 @@ from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.native_values import together
 from swiftlet.peers import ListingTransport
-from swiftlet.placement.metrics import ROW_REQUESTS, ROWS_IN_REQUESTS
+from swiftlet.placement.metrics import UPDATE_REQUESTS, UPDATES_SENT
 from swiftlet.ring.lookup import Ring
 
 MAX_BATCH = 1000
@@ -222,8 +222,8 @@ class RowQueues:
         partition = ring.partition_of(self._hash_path(account, container))
         primaries = ring.primaries(partition)
         device = primaries[replica % len(primaries)]
-        ROW_REQUESTS.inc()
-        ROWS_IN_REQUESTS.inc(len(rows))
+        UPDATE_REQUESTS.inc()
+        UPDATES_SENT.inc(len(rows))
         return await self._transport.bring_rows(device, partition, account, container, rows, later)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import RowUpdate
+from swiftlet.peers import ContainerUpdate
 from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.rings import Rings
@@ -24,11 +24,11 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 
-def share(path: Path, replicas: int, index: int, slots: int) -> RowUpdate:
+def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
     """The replicas of the path's container, of so many, that slot `index` of `slots` tells."""
     assert path.container is not None
     told = {index % replicas} | set(range(index, replicas, slots))
-    return RowUpdate(path.account, path.container, tuple(sorted(told)))
+    return ContainerUpdate(path.account, path.container, tuple(sorted(told)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RowRouter:
         return ring.primaries(ring.partition_of(self._hash_path(account, container)))
 
     def _delivery(
-        self, shares: Sequence[RowUpdate], holders: Sequence[Device], acknowledge: Acknowledge
+        self, shares: Sequence[ContainerUpdate], holders: Sequence[Device], acknowledge: Acknowledge
     ) -> RowDelivery:
         account, container = shares[0].account, shares[0].container
 
@@ -98,7 +98,7 @@ class RowRouter:
         Acknowledged is later, too, whatever comes after that.
         """
         holders = self._holders(stored.account, stored.container)
-        shares = [RowUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
+        shares = [ContainerUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
 
         def acknowledge(slot: int, _device: Device | None) -> None:
             told: dict[int, tuple[Device, list[tuple[ObjectKey, Timestamp]]]] = {}

@@ -29,12 +29,12 @@ from swiftlet.errors import (
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import (
     MAX_ACKNOWLEDGED,
+    ContainerUpdate,
     Marks,
     PendingDoubt,
-    RowOutcome,
-    RowUpdate,
     RunEnd,
     RunPart,
+    UpdateOutcome,
     Verdict,
     WriteReply,
 )
@@ -129,7 +129,7 @@ class MemoryObjectTransport:
         except SwiftletError as error:
             raise _over_the_wire(error) from error
 
-    def _admit(self, device: Device, row: RowUpdate | None) -> None:
+    def _admit(self, device: Device, row: ContainerUpdate | None) -> None:
         """NodeBusy when a row could not be kept."""
         pending = self._pending.get(device.address)
         if pending is not None and row is not None and pending.full:
@@ -140,33 +140,33 @@ class MemoryObjectTransport:
         device: Device,
         key: ObjectKey,
         written: tuple[Timestamp, str],
-        row: RowUpdate | None,
-        listed: Callable[[RowUpdate], ObjectRow],
+        row: ContainerUpdate | None,
+        listed: Callable[[ContainerUpdate], ObjectRow],
         post: bool = False,
-    ) -> RowOutcome:
+    ) -> UpdateOutcome:
         """Keep or deliver the rows of what was `written` (when, and under which name), as an object server would."""
         if row is None or not row.replicas:
-            return RowOutcome.NONE
+            return UpdateOutcome.NONE
         pending = self._pending.get(device.address)
         if pending is not None:
             row_name(written[1], row)
             pending.add(key, *written, row.replicas, post)
-            return RowOutcome.PENDING
+            return UpdateOutcome.PENDING
         if self._rows is None:
-            return RowOutcome.LISTED
+            return UpdateOutcome.LISTED
         outcomes = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
-        if all(outcome is RowOutcome.NO_CONTAINER for outcome in outcomes):
-            return RowOutcome.NO_CONTAINER
-        return RowOutcome.LISTED if RowOutcome.LISTED in outcomes else RowOutcome.QUEUED
+        if all(outcome is UpdateOutcome.NO_CONTAINER for outcome in outcomes):
+            return UpdateOutcome.NO_CONTAINER
+        return UpdateOutcome.LISTED if UpdateOutcome.LISTED in outcomes else UpdateOutcome.QUEUED
 
-    async def _send(self, rows: RowReceiver, update: RowUpdate, replica: int, row: ObjectRow) -> RowOutcome:
+    async def _send(self, rows: RowReceiver, update: ContainerUpdate, replica: int, row: ObjectRow) -> UpdateOutcome:
         try:
             await rows.send(update.account, update.container, replica, row)
         except NotFound:
-            return RowOutcome.NO_CONTAINER
+            return UpdateOutcome.NO_CONTAINER
         except NodeError:
-            return RowOutcome.QUEUED
-        return RowOutcome.LISTED
+            return UpdateOutcome.QUEUED
+        return UpdateOutcome.LISTED
 
     async def put(
         self,
@@ -175,7 +175,7 @@ class MemoryObjectTransport:
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         """Store a small object."""
         stream = await self._open(device, key, record, len(body), row)
@@ -183,7 +183,7 @@ class MemoryObjectTransport:
         return await stream.commit(footer)
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> MemoryPutStream:
         """Begin a large object."""
 
@@ -199,7 +199,7 @@ class MemoryObjectTransport:
         return await self._open(device, key, record, size, row)
 
     async def _open(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> MemoryPutStream:
         self._admit(device, row)
         writer = await self._call(device, lambda store: store.create(key, size))
@@ -269,7 +269,7 @@ class MemoryObjectTransport:
         device: Device,
         key: ObjectKey,
         record: PostRecord,
-        row: RowUpdate | None = None,
+        row: ContainerUpdate | None = None,
         *,
         proved: bool = False,
     ) -> WriteReply:
@@ -301,7 +301,7 @@ class MemoryObjectTransport:
         )
 
     def _owe_handed_on(
-        self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: RowUpdate | None
+        self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: ContainerUpdate | None
     ) -> None:
         """Keep the row of a POST that came behind a newer one, if its content type is what counts from now on."""
         pending, info = self._pending.get(device.address), store.stat(key)
@@ -316,7 +316,7 @@ class MemoryObjectTransport:
             pending.add(key, info.meta_timestamp, info.name, row.replicas, post=True)
 
     async def delete(
-        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone for an object."""
 

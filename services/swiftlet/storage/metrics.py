@@ -43,7 +43,11 @@ DEVICE_UNPROVED = Gauge(
     "1 while a device may have missed writes and is asked last, 0 when its replicator has proved that it has all.",
     ["device"],
 )
-OUTBOX_LENGTH = Gauge("swiftlet_object_outbox_rows", "Listing rows waiting for their container server.", ["device"])
+OUTBOX_LENGTH = Gauge(
+    "swiftlet_object_outbox_updates",
+    "Container updates that wait in the outbox for their container server.",
+    ["device"],
+)
 PENDING_UPDATES = Gauge(
     "swiftlet_object_pending_updates", "Listing rows that a device keeps until containers have them.", ["device"]
 )
@@ -53,7 +57,9 @@ PENDING_OLDEST = Gauge(
     ["device"],
 )
 ROWS = Counter(
-    "swiftlet_object_rows_total", "Listing rows by outcome: listed, queued, no-container, dropped.", ["outcome"]
+    "swiftlet_object_container_updates_total",
+    "Container updates by outcome: listed, queued, no-container, dropped.",
+    ["outcome"],
 )
 STORE_COUNTERS = {
     "batches": Counter("swiftlet_object_batches_total", "Groups of writes made durable by one sync.", ["device"]),

@@ -26,14 +26,14 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_ACKNOWLEDGED, GetStream, ObjectTransport, RowOutcome, RowUpdate, WriteReply
+from swiftlet.peers import MAX_ACKNOWLEDGED, ContainerUpdate, GetStream, ObjectTransport, UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.pending_updates import PendingUpdate, PendingUpdates
 from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.store.faults import FaultyStore
 from swiftlet.store.memory import MemoryStore
 
-ROW = RowUpdate("account", "container", (0, 2))
+ROW = ContainerUpdate("account", "container", (0, 2))
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class Peer:
     """What the device may have missed."""
 
     @property
-    def outcome(self) -> RowOutcome:
+    def outcome(self) -> UpdateOutcome:
         """What becomes of a row when nothing is wrong."""
-        return RowOutcome.LISTED if self.pending is None else RowOutcome.PENDING
+        return UpdateOutcome.LISTED if self.pending is None else UpdateOutcome.PENDING
 
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
         """The last write's row was brought to both replicas of `ROW`, or is pending for them."""
@@ -259,17 +259,21 @@ class ObjectTransportConformance(ABC):
         """No row asked for, none sent."""
         data = b"data"
         put = peer.transport.put(peer.device, key_of(1), record(1), data, footer_of(data), None)
-        assert await put == WriteReply(RowOutcome.NONE)
-        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(RowOutcome.NONE)
+        assert await put == WriteReply(UpdateOutcome.NONE)
+        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(
+            UpdateOutcome.NONE
+        )
         peer.check_untold()
 
     async def test_row_outcomes(self, peer: Peer) -> None:
         """A missing container is told apart from one that can't be asked; who keeps the row asks none."""
         keeps = peer.pending is not None
         peer.rows.error = NotFound("no such container")
-        assert (await peer.put(key_of(1), 1, b"data")).row is (RowOutcome.PENDING if keeps else RowOutcome.NO_CONTAINER)
+        assert (await peer.put(key_of(1), 1, b"data")).row is (
+            UpdateOutcome.PENDING if keeps else UpdateOutcome.NO_CONTAINER
+        )
         peer.rows.error = NodeUnreachable("down")
-        assert (await peer.put(key_of(1), 2, b"data")).row is (RowOutcome.PENDING if keeps else RowOutcome.QUEUED)
+        assert (await peer.put(key_of(1), 2, b"data")).row is (UpdateOutcome.PENDING if keeps else UpdateOutcome.QUEUED)
 
     async def test_acknowledged_again_and_unasked(self, peer: Peer) -> None:
         """Acknowledging what is pending nowhere harms nobody, be it none or as many as may be named at a time."""

@@ -9,7 +9,7 @@ from swiftlet_native import Doubts
 
 from swiftlet.errors import NodeBusy, NotFound, Unproved
 from swiftlet.model import ObjectKey, Usage
-from swiftlet.peers import RowUpdate
+from swiftlet.peers import ContainerUpdate
 from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.doubts import doubt_fields
 from swiftlet.storage.metrics import (
@@ -46,7 +46,7 @@ class ObjectDevice:
     _counted: dict[str, int] = field(default_factory=dict)
     """What the store had counted when it was last looked at."""
 
-    def check_outbox(self, row: RowUpdate | None) -> None:
+    def check_outbox(self, row: ContainerUpdate | None) -> None:
         """NodeBusy when a row that can't be delivered could not be kept either."""
         if row is not None and self.rows.outbox.full:
             raise NodeBusy(f"device {self.name} has too many listing rows waiting for their container servers")

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow, PutFooter, PutRecord
-from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
+from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.storage.frames import BodyReader
 from swiftlet.storage.metrics import RECEIVED
 from swiftlet.storage.object_device import ObjectDevice
@@ -157,7 +157,7 @@ class _Begun:
     """A PUT whose header has been accepted."""
 
     record: PutRecord
-    row: RowUpdate | None
+    row: ContainerUpdate | None
     writer: ObjectWriter
 
 
@@ -241,10 +241,10 @@ async def _receive(device: ObjectDevice, body: BodyReader, writer: ObjectWriter)
         raise
 
 
-async def _list(device: ObjectDevice, record: PutRecord, footer: PutFooter, row: RowUpdate | None) -> WriteReply:
+async def _list(device: ObjectDevice, record: PutRecord, footer: PutFooter, row: ContainerUpdate | None) -> WriteReply:
     """Bring the new version's row to its container."""
     if row is None:
-        return WriteReply(RowOutcome.NONE)
+        return WriteReply(UpdateOutcome.NONE)
     name = row_name(record.name, row)
     listed = ObjectRow(name, record.timestamp, footer.size, footer.etag, record.content_type)
     return WriteReply(await device.rows.send(row, listed))

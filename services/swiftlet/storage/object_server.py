@@ -23,7 +23,7 @@ from swiftlet_native import Doubts
 
 from swiftlet.errors import DeviceFailed, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
-from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
+from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.storage.device_status import DeviceStatus
 from swiftlet.storage.doubts import doubt_fields, judge
 from swiftlet.storage.frames import BodyReader
@@ -268,7 +268,7 @@ class ObjectServer:
             timestamp, name, row = delete_from(await self._message(request))
             device.check_outbox(row)
             existed = await device.pool.run(_delete, device.store, object_key(request), timestamp, name)
-            outcome = RowOutcome.NONE
+            outcome = UpdateOutcome.NONE
             if row is not None:
                 outcome = await device.rows.send(row, ObjectRow(row_name(name, row), timestamp, deleted=True))
             return json_answer(reply_json(WriteReply(outcome, existed)))
@@ -331,10 +331,10 @@ def _delete(store: Store, key: ObjectKey, timestamp: Timestamp, name: str) -> bo
     return True
 
 
-async def _list_post(device: ObjectDevice, info: ObjectInfo, row: RowUpdate | None) -> RowOutcome:
+async def _list_post(device: ObjectDevice, info: ObjectInfo, row: ContainerUpdate | None) -> UpdateOutcome:
     """The listing shows a POST's time and content type, and the data's size and ETag."""
     if row is None:
-        return RowOutcome.NONE
+        return UpdateOutcome.NONE
     name = row_name(info.name, row)
     return await device.rows.send(row, ObjectRow.of(name, info))
 

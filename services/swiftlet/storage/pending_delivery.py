@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow
-from swiftlet.peers import MAX_ACKNOWLEDGED, RowOutcome
+from swiftlet.peers import MAX_ACKNOWLEDGED, UpdateOutcome
 from swiftlet.storage.metrics import ROWS
 from swiftlet.storage.pauses import Group, Pauses
 from swiftlet.storage.pending_updates import PendingUpdate, PendingUpdates
@@ -60,7 +60,7 @@ class _Attempt:
     timestamp: Timestamp
     account: str
     container: str
-    done: dict[int, RowOutcome] = field(default_factory=dict)
+    done: dict[int, UpdateOutcome] = field(default_factory=dict)
     """Replicas that have it or refused it."""
     row: ObjectRow | None = None
     """The row of the object as it was last read."""
@@ -185,13 +185,13 @@ class PendingDelivery:
             async with asyncio.timeout(self._times.send_s):
                 await self._sink.send(tried.account, tried.container, replica, tried.row)
         except NotFound:
-            tried.done[replica] = RowOutcome.NO_CONTAINER
+            tried.done[replica] = UpdateOutcome.NO_CONTAINER
             return False
         except (TimeoutError, SwiftletError) as error:
             _log.info("row stays pending: container=/%s/%s error=%r", tried.account, tried.container, error)
             return False
-        tried.done[replica] = RowOutcome.LISTED
-        ROWS.labels(RowOutcome.LISTED.value).inc()
+        tried.done[replica] = UpdateOutcome.LISTED
+        ROWS.labels(UpdateOutcome.LISTED.value).inc()
         return True
 
     def _is_through(self, row: PendingUpdate) -> bool:
@@ -199,7 +199,7 @@ class PendingDelivery:
         tried = self._attempts.get(row.key)
         if tried is None or any(replica not in tried.done for replica in row.replicas):
             return False
-        if RowOutcome.LISTED in tried.done.values():
+        if UpdateOutcome.LISTED in tried.done.values():
             return True
         if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
             return False
@@ -210,4 +210,4 @@ class PendingDelivery:
 
 def _left(row: PendingUpdate, tried: _Attempt) -> list[int]:
     """Replicas that do not have the row yet; one that refused it is asked again."""
-    return [replica for replica in row.replicas if tried.done.get(replica) is not RowOutcome.LISTED]
+    return [replica for replica in row.replicas if tried.done.get(replica) is not UpdateOutcome.LISTED]

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowOutcome, RowUpdate
+from swiftlet.peers import ContainerUpdate, UpdateOutcome
 from swiftlet.storage.metrics import ROWS
 from swiftlet.storage.outbox import Outbox, PendingRow
 from swiftlet.storage.pauses import Pauses
@@ -59,28 +59,28 @@ class RowSender:
         self._now_s = now_s
         self._pauses = Pauses(interval_s, now_s)
 
-    async def send(self, update: RowUpdate | None, row: ObjectRow) -> RowOutcome:
+    async def send(self, update: ContainerUpdate | None, row: ObjectRow) -> UpdateOutcome:
         """Bring a row to all replicas asked for; returns when each has it, refused it, or it is in the outbox."""
         if update is None or not update.replicas:
-            return RowOutcome.NONE
+            return UpdateOutcome.NONE
         outcomes = await asyncio.gather(*(self._send_one(update, replica, row) for replica in update.replicas))
         for outcome in outcomes:
             ROWS.labels(outcome.value).inc()
-        if all(outcome is RowOutcome.NO_CONTAINER for outcome in outcomes):
-            return RowOutcome.NO_CONTAINER
-        return RowOutcome.LISTED if RowOutcome.LISTED in outcomes else RowOutcome.QUEUED
+        if all(outcome is UpdateOutcome.NO_CONTAINER for outcome in outcomes):
+            return UpdateOutcome.NO_CONTAINER
+        return UpdateOutcome.LISTED if UpdateOutcome.LISTED in outcomes else UpdateOutcome.QUEUED
 
-    async def _send_one(self, update: RowUpdate, replica: int, row: ObjectRow) -> RowOutcome:
+    async def _send_one(self, update: ContainerUpdate, replica: int, row: ObjectRow) -> UpdateOutcome:
         try:
             async with asyncio.timeout(self._row_wait_s):
                 await self._sink.send(update.account, update.container, replica, row)
         except NotFound:
-            return RowOutcome.NO_CONTAINER
+            return UpdateOutcome.NO_CONTAINER
         except (TimeoutError, SwiftletError) as error:
             _log.info("row queued: container=/%s/%s error=%s", update.account, update.container, error)
             await self._pool.run(self.outbox.add, update.account, update.container, replica, row)
-            return RowOutcome.QUEUED
-        return RowOutcome.LISTED
+            return UpdateOutcome.QUEUED
+        return UpdateOutcome.LISTED
 
     async def drain(self) -> int:
         """Try all rows whose pause is over, once; how many are delivered."""

@@ -20,7 +20,7 @@ import aiohttp
 
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import Marks, PendingDoubt, RowUpdate, Run, RunPart, Verdict, WriteReply
+from swiftlet.peers import ContainerUpdate, Marks, PendingDoubt, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
@@ -103,7 +103,7 @@ class HttpObjectTransport:
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         """Store a small object in one round trip."""
         header = json_bytes(put_json(record, len(body), row))
@@ -118,7 +118,7 @@ class HttpObjectTransport:
         return _parse(device, lambda: reply_from(json_object(answer)))
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> HttpPutStream:
         """Begin a large object; returns once the device said that it will take it."""
         header = json_bytes(put_json(record, size, row))
@@ -175,7 +175,7 @@ class HttpObjectTransport:
         device: Device,
         key: ObjectKey,
         record: PostRecord,
-        row: RowUpdate | None = None,
+        row: ContainerUpdate | None = None,
         *,
         proved: bool = False,
     ) -> WriteReply:
@@ -183,7 +183,7 @@ class HttpObjectTransport:
         return await self._write(device, "POST", object_path(device.device, key), post_json(record, row, proved))
 
     async def delete(
-        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone."""
         body = delete_json(timestamp, name, row)

@@ -27,12 +27,12 @@ from swiftlet_native import TransportPeer
 from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.peers import (
+    ContainerUpdate,
     GetStream,
     Marks,
     ObjectTransport,
     PendingDoubt,
     PutStream,
-    RowUpdate,
     Run,
     RunPart,
     Verdict,
@@ -158,13 +158,13 @@ class ChoosingObjectTransport:
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         """Store a small object in one round trip."""
         return await self._either(device, lambda way: way.put(device, key, record, body, footer, row))
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> PutStream:
         """Begin a large object."""
         return await self._either(device, lambda way: way.open_put(device, key, record, size, row))
@@ -195,7 +195,7 @@ class ChoosingObjectTransport:
         device: Device,
         key: ObjectKey,
         record: PostRecord,
-        row: RowUpdate | None = None,
+        row: ContainerUpdate | None = None,
         *,
         proved: bool = False,
     ) -> WriteReply:
@@ -203,7 +203,7 @@ class ChoosingObjectTransport:
         return await self._either(device, lambda way: way.post(device, key, record, row, proved=proved))
 
     async def delete(
-        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone."""
         return await self._either(device, lambda way: way.delete(device, key, timestamp, name, row))

@@ -31,12 +31,12 @@ from swiftlet.native_values import (
 )
 from swiftlet.peers import (
     MAX_ACKNOWLEDGED,
+    ContainerUpdate,
     Marks,
     PendingDoubt,
-    RowOutcome,
-    RowUpdate,
     Run,
     RunPart,
+    UpdateOutcome,
     Verdict,
     WriteReply,
 )
@@ -79,14 +79,14 @@ class NativeObjectTransport:
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         """Store a small object in one round trip."""
         header, _ = await self._client.ask(device, _put(device, key, record, footer, row), body)
         return _written(device, header)
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> NativePutStream:
         """Begin a large object; returns once the device said that it would take it."""
         message = _made(device, ObjectWire.prepare, place(key), _bits(row), record.timestamp.value, size)
@@ -128,7 +128,7 @@ class NativeObjectTransport:
         device: Device,
         key: ObjectKey,
         record: PostRecord,
-        row: RowUpdate | None = None,
+        row: ContainerUpdate | None = None,
         *,
         proved: bool = False,
     ) -> WriteReply:
@@ -150,7 +150,7 @@ class NativeObjectTransport:
         return _written(device, header)
 
     async def delete(
-        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: RowUpdate | None
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone."""
         message = _made(device, ObjectWire.delete, place(key), _bits(row), timestamp.value, raw(name))
@@ -211,7 +211,7 @@ class NativeObjectTransport:
         await self._client.close()
 
 
-def _bits(row: RowUpdate | None) -> int:
+def _bits(row: ContainerUpdate | None) -> int:
     return 0 if row is None else bits_of(row.replicas)
 
 
@@ -223,7 +223,9 @@ def _made(device: Device, make: Callable[..., Message], *arguments: object) -> M
         raise NodeError(f"{device.address}: the request can't be made: {error}") from error
 
 
-def _put(device: Device, key: ObjectKey, record: PutRecord, footer: PutFooter | None, row: RowUpdate | None) -> Message:
+def _put(
+    device: Device, key: ObjectKey, record: PutRecord, footer: PutFooter | None, row: ContainerUpdate | None
+) -> Message:
     return _made(
         device,
         ObjectWire.put,
@@ -249,7 +251,7 @@ def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
 
 def _written(device: Device, header: bytes) -> WriteReply:
     pending, existed = _parsed(device, ObjectWire.written, header)
-    return WriteReply(RowOutcome.PENDING if pending else RowOutcome.NONE, existed)
+    return WriteReply(UpdateOutcome.PENDING if pending else UpdateOutcome.NONE, existed)
 
 
 class NativePutStream:

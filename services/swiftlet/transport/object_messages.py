@@ -14,7 +14,7 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
-from swiftlet.peers import MAX_PLACES, PendingDoubt, RowOutcome, RowUpdate, Verdict, WriteReply
+from swiftlet.peers import MAX_PLACES, ContainerUpdate, PendingDoubt, UpdateOutcome, Verdict, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
@@ -60,7 +60,7 @@ def parse_digest(value: str) -> bytes:
     return bytes.fromhex(value)
 
 
-def put_json(record: PutRecord, size: int | None, row: RowUpdate | None) -> dict[str, Any]:
+def put_json(record: PutRecord, size: int | None, row: ContainerUpdate | None) -> dict[str, Any]:
     """A PUT's record header."""
     return {
         "name": record.name,
@@ -73,7 +73,7 @@ def put_json(record: PutRecord, size: int | None, row: RowUpdate | None) -> dict
     }
 
 
-def put_from(fields: dict[str, Any]) -> tuple[PutRecord, int | None, RowUpdate | None]:
+def put_from(fields: dict[str, Any]) -> tuple[PutRecord, int | None, ContainerUpdate | None]:
     """The inverse of `put_json`."""
     record = PutRecord(
         text(fields, "name"),
@@ -99,14 +99,14 @@ def footer_from(fields: dict[str, Any]) -> PutFooter:
     return PutFooter(number(fields, "size"), text(fields, "etag"), number(fields, "xxh3"))
 
 
-def row_json(row: RowUpdate | None) -> dict[str, Any] | None:
+def row_json(row: ContainerUpdate | None) -> dict[str, Any] | None:
     """Which container replicas are to get a row."""
     if row is None:
         return None
     return {"account": row.account, "container": row.container, "replicas": list(row.replicas)}
 
 
-def row_from(value: object) -> RowUpdate | None:
+def row_from(value: object) -> ContainerUpdate | None:
     """The inverse of `row_json`."""
     if value is None:
         return None
@@ -115,10 +115,10 @@ def row_from(value: object) -> RowUpdate | None:
     replicas = array(value, "replicas")
     if len(replicas) > 64 or not all(isinstance(index, int) and 0 <= index < 64 for index in replicas):
         raise WireError("field 'replicas' is not a short list of replica indexes")
-    return RowUpdate(text(value, "account"), text(value, "container"), tuple(replicas))
+    return ContainerUpdate(text(value, "account"), text(value, "container"), tuple(replicas))
 
 
-def row_name(name: str, row: RowUpdate) -> str:
+def row_name(name: str, row: ContainerUpdate) -> str:
     """The object's own name in `/account/container/object`; WireError when it is in another container."""
     prefix = f"/{row.account}/{row.container}/"
     if not name.startswith(prefix):
@@ -126,7 +126,7 @@ def row_name(name: str, row: RowUpdate) -> str:
     return name[len(prefix) :]
 
 
-def post_json(record: PostRecord, row: RowUpdate | None, proved: bool = False) -> dict[str, Any]:
+def post_json(record: PostRecord, row: ContainerUpdate | None, proved: bool = False) -> dict[str, Any]:
     """A POST."""
     return {
         "proved": proved,
@@ -138,7 +138,7 @@ def post_json(record: PostRecord, row: RowUpdate | None, proved: bool = False) -
     }
 
 
-def post_from(fields: dict[str, Any]) -> tuple[PostRecord, RowUpdate | None, bool]:
+def post_from(fields: dict[str, Any]) -> tuple[PostRecord, ContainerUpdate | None, bool]:
     """The inverse of `post_json`."""
     content_type = None if fields.get("content_type") is None else text(fields, "content_type")
     moment = ZERO if content_type is None else timestamp(fields, "content_type_timestamp")
@@ -183,12 +183,12 @@ def doubt_from(fields: dict[str, Any]) -> PendingDoubt | None:
     return PendingDoubt(number(fields, "epoch"), number(fields, "age_ms") / 1000) if fields else None
 
 
-def delete_json(moment: Timestamp, name: str, row: RowUpdate | None) -> dict[str, Any]:
+def delete_json(moment: Timestamp, name: str, row: ContainerUpdate | None) -> dict[str, Any]:
     """A DELETE."""
     return {"timestamp": moment.value, "name": name, "row": row_json(row)}
 
 
-def delete_from(fields: dict[str, Any]) -> tuple[Timestamp, str, RowUpdate | None]:
+def delete_from(fields: dict[str, Any]) -> tuple[Timestamp, str, ContainerUpdate | None]:
     """The inverse of `delete_json`."""
     name, row = text(fields, "name"), row_from(fields.get("row"))
     if row is not None:
@@ -204,7 +204,7 @@ def reply_json(reply: WriteReply) -> dict[str, Any]:
 def reply_from(fields: dict[str, Any]) -> WriteReply:
     """The inverse of `reply_json`."""
     try:
-        outcome = RowOutcome(text(fields, "row"))
+        outcome = UpdateOutcome(text(fields, "row"))
     except ValueError as error:
         raise WireError(f"unknown row outcome: {error}") from error
     return WriteReply(outcome, flag(fields, "existed"))

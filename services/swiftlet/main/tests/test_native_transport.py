@@ -20,7 +20,7 @@ from swiftlet.main import object
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.object import ring_host
 from swiftlet.model import ObjectKey
-from swiftlet.peers import ObjectTransport, RowOutcome, RowUpdate
+from swiftlet.peers import ContainerUpdate, ObjectTransport, UpdateOutcome
 from swiftlet.placement.tests.cluster import HOUR, footer_of
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import save
@@ -98,10 +98,10 @@ class Place:
         finally:
             await runner.cleanup()
 
-    async def put(self, transport: ObjectTransport, number: int) -> RowOutcome:
+    async def put(self, transport: ObjectTransport, number: int) -> UpdateOutcome:
         """PENDING over the native transport, QUEUED over HTTP: nobody serves containers here."""
         key = ObjectKey(0, 0, bytes([number]) * 16)
-        row = RowUpdate("account", "container", (0,))
+        row = ContainerUpdate("account", "container", (0,))
         reply = await transport.put(self.device, key, record(1), BODY, footer_of(BODY), row)
         return reply.row
 
@@ -119,7 +119,7 @@ def place(tmp_path: Path) -> Place:
 async def test_native_is_used_and_both_sides_say_so(place: Place) -> None:
     async with place.served() as server, place.calling() as (transport, caller):
         assert field(caller, "transports") == {"http": 0}
-        assert await place.put(transport, 1) is RowOutcome.PENDING
+        assert await place.put(transport, 1) is UpdateOutcome.PENDING
         assert field(caller, "transports") == {"http": 0, "tcp": 1}
         assert field(server, "native") == {"port": place.native, "clients": 1, "refused": 0}
         assert field(server, "devices")["d0"]["owed"] == 1
@@ -139,7 +139,7 @@ async def test_keys_are_replaced_on_both_sides(place: Place) -> None:
         async with asyncio.timeout(20):
             while len(field(caller, "keys")) < 2:  # noqa: ASYNC110 - looking is cheap
                 await asyncio.sleep(0.01)
-        assert await place.put(transport, 1) is RowOutcome.PENDING
+        assert await place.put(transport, 1) is UpdateOutcome.PENDING
 
 
 async def test_same_machine(place: Place) -> None:
@@ -147,27 +147,27 @@ async def test_same_machine(place: Place) -> None:
     with tempfile.TemporaryDirectory() as sockets:
         directory = {"native_socket_directory": sockets}
         async with place.served(**directory), place.calling(**directory) as (transport, caller):
-            assert await place.put(transport, 1) is RowOutcome.PENDING
+            assert await place.put(transport, 1) is UpdateOutcome.PENDING
             assert field(caller, "transports") == {"http": 0, "same-node": 1}
 
 
 @pytest.mark.parametrize(("server", "caller"), [("http", "auto"), ("auto", "http"), ("http", "http")])
 async def test_http_where_either_side_is_told_so(place: Place, server: str, caller: str) -> None:
     async with place.served(object_transport=server), place.calling(object_transport=caller) as (transport, app):
-        assert await place.put(transport, 1) is RowOutcome.QUEUED
+        assert await place.put(transport, 1) is UpdateOutcome.QUEUED
         assert field(app, "transports") == {"http": 1}
 
 
 async def test_plain_stores_are_served_over_http_alone(place: Place) -> None:
     async with place.served(store="plain") as server, place.calling() as (transport, _):
-        assert await place.put(transport, 1) is RowOutcome.QUEUED
+        assert await place.put(transport, 1) is UpdateOutcome.QUEUED
         assert "native" not in json.loads(server[STATUS].report())
 
 
 async def test_a_port_that_is_taken(place: Place) -> None:
     with socket.create_server(("127.0.0.1", place.native)):
         async with place.served() as server, place.calling() as (transport, _):
-            assert await place.put(transport, 1) is RowOutcome.QUEUED
+            assert await place.put(transport, 1) is UpdateOutcome.QUEUED
             assert field(server, "native")["port"] is None
         with pytest.raises(SettingsError, match=r"cluster\.native_port_offset"):
             async with place.served(object_transport="native"):
@@ -177,7 +177,7 @@ async def test_a_port_that_is_taken(place: Place) -> None:
 async def test_never_http(place: Place) -> None:
     native = {"object_transport": "native"}
     async with place.served(**native), place.calling(**native) as (transport, caller):
-        assert await place.put(transport, 1) is RowOutcome.PENDING
+        assert await place.put(transport, 1) is UpdateOutcome.PENDING
         assert field(caller, "transports") == {"http": 0, "tcp": 1}
 
 
@@ -215,14 +215,14 @@ def no_device(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
 
 async def test_rdma_that_is_off(place: Place) -> None:
     async with place.served(rdma="off") as server, place.calling(rdma="off") as (transport, _):
-        assert await place.put(transport, 1) is RowOutcome.PENDING
+        assert await place.put(transport, 1) is UpdateOutcome.PENDING
         assert field(server, "rdma") == {"mode": "off", "ready": False, "missing": None}
 
 
 async def test_without_rdma_both_sides_say_why_and_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swiftlet_native.rdma_version", lambda: None)
     async with place.served() as server, place.calling() as (transport, caller):
-        assert await place.put(transport, 1) is RowOutcome.PENDING
+        assert await place.put(transport, 1) is UpdateOutcome.PENDING
         for app in (server, caller):
             state = field(app, "rdma")
             assert (state["mode"], state["ready"]) == ("auto", False)

@@ -10,7 +10,7 @@ import pytest
 
 from swiftlet.errors import ChecksumMismatch, NodeTimeout, SizeMismatch, Superseded, Unavailable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
-from swiftlet.peers import RowUpdate
+from swiftlet.peers import ContainerUpdate
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of
@@ -147,7 +147,7 @@ async def test_a_device_that_is_ready_too_late_is_let_go_and_blames_nobody(
         open_put = cluster.transport.open_put
 
         async def slow(
-            device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+            device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
         ) -> MemoryPutStream:
             opened.append(device)
             if device == late:
@@ -175,7 +175,7 @@ async def test_an_upload_cancelled_while_it_opens_lets_go_of_what_is_open(
     open_put, abort = cluster.transport.open_put, MemoryPutStream.abort
 
     async def opening(
-        device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: RowUpdate | None
+        device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> MemoryPutStream:
         if device == stuck:
             waiting.set()

@@ -10,7 +10,7 @@ import pytest
 
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowOutcome, RowUpdate
+from swiftlet.peers import ContainerUpdate, UpdateOutcome
 from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
 from swiftlet.placement.row_queues import RowQueues, Taken
 from swiftlet.timestamp import Timestamp
@@ -26,32 +26,34 @@ def answers(text: str) -> dict[int, Answer]:
 @pytest.mark.parametrize(
     ("said", "outcome", "acknowledged"),
     [
-        ("LLL", RowOutcome.LISTED, {0, 1, 2}),
-        ("L..", RowOutcome.LISTED, {0}),
-        ("LS.", RowOutcome.LISTED, {0}),
-        ("LR.", RowOutcome.LISTED, {0, 1}),
-        ("LRS", RowOutcome.LISTED, {0, 1}),
-        ("R..", RowOutcome.QUEUED, set()),
-        ("RSS", RowOutcome.QUEUED, set()),
-        ("SSS", RowOutcome.QUEUED, set()),
-        ("...", RowOutcome.QUEUED, set()),
-        ("RRR", RowOutcome.NO_CONTAINER, {0, 1, 2}),
-        ("RRS", RowOutcome.NO_CONTAINER, {0, 1, 2}),
-        ("RRL", RowOutcome.NO_CONTAINER, {0, 1, 2}),
-        ("L", RowOutcome.LISTED, {0}),
-        ("R", RowOutcome.NO_CONTAINER, {0}),
-        ("RL", RowOutcome.LISTED, {0, 1}),
-        ("RS", RowOutcome.QUEUED, set()),
-        ("RR", RowOutcome.NO_CONTAINER, {0, 1}),
-        ("RRLL", RowOutcome.LISTED, {0, 1, 2, 3}),
-        ("RRRL", RowOutcome.NO_CONTAINER, {0, 1, 2, 3}),
+        ("LLL", UpdateOutcome.LISTED, {0, 1, 2}),
+        ("L..", UpdateOutcome.LISTED, {0}),
+        ("LS.", UpdateOutcome.LISTED, {0}),
+        ("LR.", UpdateOutcome.LISTED, {0, 1}),
+        ("LRS", UpdateOutcome.LISTED, {0, 1}),
+        ("R..", UpdateOutcome.QUEUED, set()),
+        ("RSS", UpdateOutcome.QUEUED, set()),
+        ("SSS", UpdateOutcome.QUEUED, set()),
+        ("...", UpdateOutcome.QUEUED, set()),
+        ("RRR", UpdateOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("RRS", UpdateOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("RRL", UpdateOutcome.NO_CONTAINER, {0, 1, 2}),
+        ("L", UpdateOutcome.LISTED, {0}),
+        ("R", UpdateOutcome.NO_CONTAINER, {0}),
+        ("RL", UpdateOutcome.LISTED, {0, 1}),
+        ("RS", UpdateOutcome.QUEUED, set()),
+        ("RR", UpdateOutcome.NO_CONTAINER, {0, 1}),
+        ("RRLL", UpdateOutcome.LISTED, {0, 1, 2, 3}),
+        ("RRRL", UpdateOutcome.NO_CONTAINER, {0, 1, 2, 3}),
     ],
 )
-def test_the_outcome_of_a_row_and_who_is_acknowledged(said: str, outcome: RowOutcome, acknowledged: set[int]) -> None:
+def test_the_outcome_of_a_row_and_who_is_acknowledged(
+    said: str, outcome: UpdateOutcome, acknowledged: set[int]
+) -> None:
     replicas = len(said)
     assert outcome_of(answers(said), replicas) is outcome
     assert {replica for replica in range(replicas) if through({replica}, answers(said), replicas)} == acknowledged
-    assert container_missing(answers(said), replicas) is (outcome is RowOutcome.NO_CONTAINER)
+    assert container_missing(answers(said), replicas) is (outcome is UpdateOutcome.NO_CONTAINER)
 
 
 def test_a_device_of_several_replicas_gets_an_acknowledgement_when_all_of_them_have_answered() -> None:
@@ -77,7 +79,7 @@ async def test_answers_that_came_before_anybody_waited_count() -> None:
         cast(RowQueues, AtOnce()),
         lambda _slot, _device: None,
         RowWaits(),
-        lambda slot: RowUpdate("a", "c", (slot,)),
+        lambda slot: ContainerUpdate("a", "c", (slot,)),
         3,
     )
     assert await delivery.finish(ObjectRow("o", Timestamp(1)))

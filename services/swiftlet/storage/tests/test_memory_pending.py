@@ -6,7 +6,7 @@ import pytest
 
 from swiftlet.errors import NodeBusy
 from swiftlet.model import PostRecord
-from swiftlet.peers import RowOutcome, WriteReply
+from swiftlet.peers import UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.memory_pending import MemoryPending
@@ -84,16 +84,16 @@ async def test_a_device_that_owes_answers_so_until_it_owes_too_much() -> None:
     transport = MemoryObjectTransport({DEVICE.address: MemoryStore()}, pending={DEVICE.address: pending})
     body = b"data"
     reply = await transport.put(DEVICE, key_of(1), record(1), body, footer_of(body), ROW)
-    assert reply == WriteReply(RowOutcome.PENDING)
+    assert reply == WriteReply(UpdateOutcome.PENDING)
     assert pending.due(0.0, 10) == [PendingUpdate(key_of(1), at(1), ROW.replicas)]
     with pytest.raises(NodeBusy):
         await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), ROW)
     with pytest.raises(NodeBusy):
         await transport.delete(DEVICE, key_of(1), at(2), NAME, ROW)
     without = await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), None)
-    assert without == WriteReply(RowOutcome.NONE)
+    assert without == WriteReply(UpdateOutcome.NONE)
     await transport.acknowledge(DEVICE, [(key_of(1), at(1))])
-    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).row is RowOutcome.PENDING
+    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).row is UpdateOutcome.PENDING
     assert pending.due(0.0, 10) == [PendingUpdate(key_of(1), at(2), ROW.replicas)]
     transport.link(DEVICE).loses_acknowledgements = True
     await transport.acknowledge(DEVICE, [(key_of(1), at(2))])

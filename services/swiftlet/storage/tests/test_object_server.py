@@ -28,7 +28,7 @@ from swiftlet.errors import (
     Unavailable,
 )
 from swiftlet.model import ObjectKey, PostRecord, PutFooter
-from swiftlet.peers import RowOutcome
+from swiftlet.peers import UpdateOutcome
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.object_conformance import ROW, RowRecorder, drain, record
@@ -444,12 +444,12 @@ async def test_hundred_puts_at_once(tmp_path: Path) -> None:
     patient = HttpSettings(connect_timeout_s=60, answer_timeout_s=60, idle_timeout_s=60)
     async with serving(tmp_path, client=patient) as served:
 
-        async def one(number: int) -> RowOutcome:
+        async def one(number: int) -> UpdateOutcome:
             data = some_bytes(10_000 + number)
             reply = await served.transport.put(served.device, key_of(number), record(1), data, footer_of(data), ROW)
             return reply.row
 
-        assert set(await asyncio.gather(*map(one, range(100)))) == {RowOutcome.LISTED}
+        assert set(await asyncio.gather(*map(one, range(100)))) == {UpdateOutcome.LISTED}
         assert len(list(served.store.keys(0, 7))) == 100
 
 
@@ -459,7 +459,7 @@ async def test_rows_wait_in_the_outbox(served: Served) -> None:
     for moment in (1, 2):
         data = b"x" * moment
         reply = await served.transport.put(served.device, key_of(1), record(moment), data, footer_of(data), ROW)
-        assert reply.row is RowOutcome.QUEUED
+        assert reply.row is UpdateOutcome.QUEUED
     assert len(served.outbox) == 2, "one for each replica"
     served.rows.error = None
     await until(lambda: len(served.outbox) == 0)
@@ -473,7 +473,7 @@ async def test_slow_container_does_not_hold_up_a_write(tmp_path: Path) -> None:
     async with serving(tmp_path, ObjectServerSettings(row_wait_s=0.05)) as served:
         served.rows.delay_s = 5
         reply = await served.transport.put(served.device, key_of(1), record(1), b"", footer_of(b""), ROW)
-        assert reply.row is RowOutcome.QUEUED
+        assert reply.row is UpdateOutcome.QUEUED
 
 
 async def test_full_outbox_refuses_before_the_write(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.peers import RowOutcome, RowUpdate
+from swiftlet.peers import ContainerUpdate, UpdateOutcome
 from swiftlet.storage import outbox as outbox_module
 from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
@@ -104,7 +104,7 @@ async def test_pauses_grow_and_missing_containers_are_dropped(tmp_path: Path) ->
     outbox = Outbox(tmp_path / "outbox", now_s=clock)
     sender = RowSender(sink, outbox, pool, row_wait_s=1, reclaim_age_s=1000, interval_s=5, now_s=clock)
     sink.error = NodeUnreachable("down")
-    assert await sender.send(RowUpdate("a", "c", (0,)), row()) is RowOutcome.QUEUED
+    assert await sender.send(ContainerUpdate("a", "c", (0,)), row()) is UpdateOutcome.QUEUED
     attempts = []
     for _ in range(200):
         before = dict(sender._pauses._pauses)

@@ -12,7 +12,7 @@ import pytest
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
-from swiftlet.peers import RowOutcome, RowUpdate, WriteReply
+from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.native_pending import NativePending
@@ -55,13 +55,13 @@ class Counting(MemoryObjectTransport):
         record: PutRecord,
         body: bytes,
         footer: PutFooter,
-        row: RowUpdate | None,
+        row: ContainerUpdate | None,
     ) -> WriteReply:
         self.puts += 1
         return await super().put(device, key, record, body, footer, row)
 
 
-async def outcome(transport: ChoosingObjectTransport, device: Device, number: int) -> RowOutcome:
+async def outcome(transport: ChoosingObjectTransport, device: Device, number: int) -> UpdateOutcome:
     """What becomes of a write's row: PENDING over the native transport, LISTED over the other one."""
     return (await transport.put(device, key_of(number), record(number), BODY, footer_of(BODY), ROW)).row
 
@@ -83,7 +83,7 @@ async def turns_native(transport: ChoosingObjectTransport, device: Device, clock
     """Wait until a look beside the requests has succeeded."""
     async with asyncio.timeout(20):
         number = 1000
-        while await outcome(transport, device, number) is not RowOutcome.PENDING:
+        while await outcome(transport, device, number) is not UpdateOutcome.PENDING:
             number += 1
             clock.now_s += LAST_PAUSE_S
             await asyncio.sleep(0.01)
@@ -97,7 +97,7 @@ async def test_native_where_it_answers_http_where_it_does_not_and_back() -> None
     try:
         with served({"d1": store}) as (port, server):
             async with choosing(port - device.port, http, clock) as transport:
-                assert [await outcome(transport, device, number) for number in (1, 2)] == [RowOutcome.PENDING] * 2
+                assert [await outcome(transport, device, number) for number in (1, 2)] == [UpdateOutcome.PENDING] * 2
                 assert http.puts == 0
                 before = fallbacks("unreachable")
                 server.stop()
@@ -105,18 +105,18 @@ async def test_native_where_it_answers_http_where_it_does_not_and_back() -> None
                 async with asyncio.timeout(20):
                     for number in itertools.count(3):
                         with contextlib.suppress(NodeError):
-                            assert await outcome(transport, device, number) is RowOutcome.LISTED
+                            assert await outcome(transport, device, number) is UpdateOutcome.LISTED
                             break
                 assert http.puts == 1
                 assert fallbacks("unreachable") == before + 1
-                assert await outcome(transport, device, 60) is RowOutcome.LISTED
+                assert await outcome(transport, device, 60) is UpdateOutcome.LISTED
                 with served({"d1": store}) as (_, again):
                     again.stop()
                 clock.now_s += LAST_PAUSE_S
-                assert await outcome(transport, device, 61) is RowOutcome.LISTED
+                assert await outcome(transport, device, 61) is UpdateOutcome.LISTED
                 stream = await transport.open_put(device, key_of(62), record(62), 4, ROW)
                 await stream.write(BODY)
-                assert (await stream.commit(footer_of(BODY))).row is RowOutcome.LISTED
+                assert (await stream.commit(footer_of(BODY))).row is UpdateOutcome.LISTED
                 await transport.acknowledge(device, [(key_of(1), record(1).timestamp)])
                 assert NativePending(store).count() == 2, "what is acknowledged meanwhile the device delivers by itself"
     finally:
@@ -134,10 +134,10 @@ async def test_a_port_that_opens_later_is_found() -> None:
             async with choosing(port - device.port, http, clock) as transport:
                 before = fallbacks("denied")
                 answers = await asyncio.gather(*(outcome(transport, device, number) for number in range(20)))
-                assert set(answers) == {RowOutcome.LISTED}
+                assert set(answers) == {UpdateOutcome.LISTED}
                 assert fallbacks("denied") == before + 1, "one look for all of them"
                 server.set_keys([b"the cluster's key"])
-                assert await outcome(transport, device, 50) is RowOutcome.LISTED, "not before the pause is over"
+                assert await outcome(transport, device, 50) is UpdateOutcome.LISTED, "not before the pause is over"
                 clock.now_s += FIRST_PAUSE_S
                 await turns_native(transport, device, clock)
     finally:
@@ -171,7 +171,7 @@ async def test_where_it_must_be_native_objects_never_go_over_http_and_questions_
         with served({"d1": store}) as (port, server):
             async with client_of(port - device.port) as native:
                 transport = ChoosingObjectTransport(native, http, must_be_native=True)
-                assert await outcome(transport, device, 1) is RowOutcome.PENDING
+                assert await outcome(transport, device, 1) is UpdateOutcome.PENDING
                 assert transport.native_peer(device) is not None
                 question = encode(Compare(0, 1, (0,), EMPTY_ROOT))
                 assert isinstance(decode_reply(await transport.ask(device, question)), Equal)

@@ -16,7 +16,7 @@ import swiftlet_native
 
 from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError, NodeTimeout, NodeUnreachable, NotFound
-from swiftlet.peers import RowOutcome
+from swiftlet.peers import UpdateOutcome
 from swiftlet.ring.model import Device
 from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.object_conformance import ROW, ObjectTransportConformance, Peer, RowRecorder, drain, record
@@ -337,7 +337,7 @@ async def test_a_server_that_leaves_finishes_what_it_has_and_takes_no_more() -> 
                         except NotMade:
                             break
                 await stream.write(data[1_000_000:])
-                assert (await stream.commit(footer_of(data))).row is RowOutcome.NONE
+                assert (await stream.commit(footer_of(data))).row is UpdateOutcome.NONE
                 assert store.stat(key_of(1)).size == len(data)
     finally:
         store.close()
@@ -398,7 +398,7 @@ async def test_rows_are_pending_and_acknowledged_and_the_request_id_travels() ->
                 request_id.set("tx" + "é" * 100)
                 body = b"data"
                 reply = await transport.put(device, key_of(1), record(1), body, footer_of(body), ROW)
-                assert reply.row is RowOutcome.PENDING
+                assert reply.row is UpdateOutcome.PENDING
                 assert (pending.count(), pending.name(key_of(1)), pending.name(key_of(2))) == (1, record(1).name, None)
                 assert 0.0 <= pending.oldest_s() < 60.0
                 await transport.acknowledge(device, [(key_of(1), record(1).timestamp)])
