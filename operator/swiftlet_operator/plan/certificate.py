@@ -26,7 +26,7 @@ def certificate_ready(world: World) -> Fact:
     name = certificate_name(world.cluster.meta.name)
     live = world.child(CERTIFICATE, name)
     if live is None:
-        return Fact(TYPE, "False", "NotRequested", f"Certificate {name} has not been made yet")
+        return Fact(TYPE, "False", "NotRequested", f"Certificate {name} has not been created yet")
     return _told(name, live)
 
 

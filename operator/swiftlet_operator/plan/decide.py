@@ -375,7 +375,7 @@ def _unknown() -> list[Fact]:
 def _rotated(base: Basis, rotating: KeyPlan) -> Fact:
     if not base.secrets_wrong:
         return rotating.fact
-    return Fact("KeysRotated", "Unknown", "NotObserved", "not looked at while keys or certificates are wrong")
+    return Fact("KeysRotated", "Unknown", "NotObserved", "not checked while keys or certificates are wrong")
 
 
 def _key_patches(rotating: KeyPlan) -> tuple[Patch, ...]:

@@ -17,7 +17,7 @@ def blocked(world: World) -> Fact:
     """Whether the cluster must stay although somebody wants it to go."""
     names = sorted(claim["metadata"]["name"] for claim in world.claims)
     if not world.cluster.meta.deleting or world.cluster.spec.deletion_policy == "Delete" or not names:
-        return Fact("DeletionBlocked", "False", "NotBlocked", "nothing stands against deleting the cluster")
+        return Fact("DeletionBlocked", "False", "NotBlocked", "nothing prevents deleting the cluster")
     if world.cluster.meta.annotations.get(ALLOW_DELETION) == "true":
         return Fact("DeletionBlocked", "False", "Allowed", "the volumes, keys and builders stay")
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

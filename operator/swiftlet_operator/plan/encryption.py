@@ -83,7 +83,7 @@ def transport_encrypted(world: World, mode: EncryptionMode) -> Fact:
         return Fact(TYPE, "False", "NotReady", message)
     if left := _lacking(services, frozenset({"required"})):
         meaning = "all encrypt, and plain peers are still answered" if mode == "accepted" else "plain peers are refused"
-        return Fact(TYPE, "False", "TurningOn", f"{mode} ({meaning}) is handed out; waiting for {named(left)}")
+        return Fact(TYPE, "False", "TurningOn", f"{mode} ({meaning}) is being rolled out; waiting for {named(left)}")
     return Fact(TYPE, "True", "Required", f"all {len(services)} services encrypt, and refuse peers that don't")
 
 

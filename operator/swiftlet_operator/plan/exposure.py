@@ -24,11 +24,11 @@ def api_exposed(world: World) -> Fact:
         )
         return Fact(TYPE, "False", "GatewayAPIMissing", message)
     if proxy.ingress is not None and world.child(INGRESS, name) is None:
-        return Fact(TYPE, "False", "NotMade", f"Ingress {name} has not been made yet")
+        return Fact(TYPE, "False", "NotMade", f"Ingress {name} has not been created yet")
     if proxy.route is not None:
         live = world.child(HTTP_ROUTE, name)
         if live is None:
-            return Fact(TYPE, "False", "NotMade", f"HTTPRoute {name} has not been made yet")
+            return Fact(TYPE, "False", "NotMade", f"HTTPRoute {name} has not been created yet")
         if (refused := _refused(name, proxy.route, live)) is not None:
             return refused
     where = world.cluster.spec.external_url or "all names of the Gateway"

@@ -57,7 +57,7 @@ def available(
         return Fact(type_, "False", "RingMissing", f"there is no ring {', '.join(missing)} yet")
     mine = [one for one in live.values() if one.component == component]
     if not mine:
-        return Fact(type_, "False", "NoPods", "the pods have not been made yet")
+        return Fact(type_, "False", "NoPods", "the pods have not been created yet")
     down = {one.name: len(one.down) for one in mine if one.down}
     if not down:
         return Fact(type_, "True", "AllReady", "all pods are ready")
@@ -157,7 +157,7 @@ def maintenance(world: World, states: Sequence[RingState], live: Mapping[str, Do
 
 
 def drained(world: World, states: Sequence[RingState]) -> Fact:
-    """Whether what spec.drain names holds nothing any more."""
+    """Whether what spec.drain names holds no data any more."""
     names = world.cluster.spec.drain
     if not names:
         return Fact("Drained", "False", "NotWanted", "spec.drain names nothing")
@@ -176,11 +176,11 @@ def drained(world: World, states: Sequence[RingState]) -> Fact:
         )
     ]
     if full:
-        return Fact("Drained", "False", "Draining", f"{named(full)} may still hold something")
+        return Fact("Drained", "False", "Draining", f"{named(full)} may still hold data")
     if unknown:
         message = f"{named(unknown)} is in no ring; a name is that of a pod, or POD/d0"
         return Fact("Drained", "False", "NameUnknown", message)
-    return Fact("Drained", "True", "Empty", f"{named(concerned)} holds nothing any more")
+    return Fact("Drained", "True", "Empty", f"{named(concerned)} holds no data any more")
 
 
 def scale_in_blocked(
@@ -204,11 +204,11 @@ def scale_in_blocked(
     going = leaving_pods(groups, live)
     if going and (late := awaited_services(world, going, states)):
         message = (
-            f"{named(going)} holds nothing any more and goes when nobody writes to it: {named(late)} does not say yet "
+            f"{named(going)} holds no data any more and goes when nobody writes to it: {named(late)} does not say yet "
             "that it uses the rings without it"
         )
         return Fact("ScaleInBlocked", "True", "AwaitingServices", message)
-    return Fact("ScaleInBlocked", "False", "NothingToDrain", "no pod is to go")
+    return Fact("ScaleInBlocked", "False", "NothingToDrain", "no pod is to be removed")
 
 
 def _pods(devices: Iterable[str]) -> set[str]:
@@ -270,7 +270,7 @@ def rdma_available(world: World) -> Fact:
         why = next((one.rdma_missing for one in reports if one.rdma_missing), "see its log and the device's state")
         message = f"{named(fallen)} was given RDMA but reaches its peers without: {_shortened(why)}"
         return Fact("RDMAAvailable", "False", "FellBack", message)
-    return Fact("RDMAAvailable", "True", "Available", "all pools that want RDMA ask for it")
+    return Fact("RDMAAvailable", "True", "Available", "all pools with RDMA request its resource")
 
 
 def _shortened(text: str) -> str:

@@ -40,7 +40,7 @@ def growth(world: World) -> list[Patch]:
 
 
 def volumes_resized(world: World) -> Fact:
-    """Whether all volumes have the size that their pools say."""
+    """Whether all volumes have the size that their pools specify."""
     stuck = [claim for claim, _ in growing(world.cluster.spec, world.claims) if not _may_grow(world, claim)]
     if stuck:
         classes = sorted({_class(claim) or "(none)" for claim in stuck})
@@ -55,7 +55,7 @@ def volumes_resized(world: World) -> Fact:
     if waiting:
         message = f"{named(sorted(set(waiting)))} are being made larger; see the claims' events when it takes long"
         return Fact("VolumesResized", "False", "Resizing", message)
-    return Fact("VolumesResized", "True", "AsAsked", "all volumes have the size that their pools say")
+    return Fact("VolumesResized", "True", "AsAsked", "all volumes have the size that their pools specify")
 
 
 def _smaller(claim: Manifest) -> bool:

@@ -163,7 +163,7 @@ def _largest(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
 def in_use(world: World, policy: Policy) -> Fact:
     """Whether anything is left of a policy that is deprecated or being deleted."""
     if policy.meta.deleting and not counts(world, policy):
-        return Fact("InUse", "False", "Empty", "nothing is left of it; its ring and its settings are taken away")
+        return Fact("InUse", "False", "Empty", "no data of it is left; its ring and its settings are being removed")
     found = left(world, policy)
     way_out = f"kubectl swiftlet policy {policy.meta.name} lists the containers; the guide says how to copy them"
     if found.is_default:
@@ -193,7 +193,7 @@ def in_use(world: World, policy: Policy) -> Fact:
     if found.unproved:
         message = "nothing of it has been found; that is proved when all pods have looked once more"
         return Fact("InUse", "Unknown", "NotProved", message)
-    return Fact("InUse", "False", "Empty", "nothing is left of it, and it can be deleted")
+    return Fact("InUse", "False", "Empty", "no data of it is left, and it can be deleted")
 
 
 def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
@@ -207,7 +207,7 @@ def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
     if policy.meta.deleting:
         ready = Fact("Ready", "False", RETIRING, f"no new containers get it. {fact.message}")
     elif ready.is_true:
-        ready = Fact("Ready", "True", "Deprecated", "no new containers get it, and those that have it go on")
+        ready = Fact("Ready", "True", "Deprecated", "new containers cannot use it, and existing ones keep it")
     return replace(told, facts=(ready, fact, *others))
 
 

@@ -73,7 +73,7 @@ def failure_table_shared(world: World) -> Fact:
         return Fact(TYPE, "False", "NotUsed", message)
     asked = [one for one in used if one.redis.state == "up" or one.redis.reason]
     if not asked:
-        return Fact(TYPE, "Unknown", "NotReported", "no replicator has asked Redis yet")
+        return Fact(TYPE, "Unknown", "NotReported", "no replicator has tried to reach Redis yet")
     away = [one for one in asked if one.redis.state != "up"]
     if not away:
         return Fact(TYPE, "True", "Shared", f"all {len(asked)} replicators that answered share it through Redis")

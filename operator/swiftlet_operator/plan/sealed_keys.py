@@ -75,7 +75,7 @@ def keys_sealed(world: World) -> Fact:
         return Fact("KeysSealed", "False", "RecipientInvalid", message)
     held = _held(world.child(CONFIG_MAP, sealed_name(world.cluster.meta.name)))
     if held is None and _to_seal(world) is None:
-        return Fact("KeysSealed", "False", "KeysUnusable", "the keys are lost or not whole; see SpecValid")
+        return Fact("KeysSealed", "False", "KeysUnusable", "the keys are lost or incomplete; see SpecValid")
     if held is None:
         return Fact("KeysSealed", "False", "Pending", "no sealed copy has been made yet")
     generation = _generation(held[0])

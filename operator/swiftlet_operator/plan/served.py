@@ -93,7 +93,7 @@ def _lines(content: bytes) -> dict[tuple[str, str], str]:
 
 
 def with_login(world: World, user: Resource[StorageUserSpec], logins: Logins, told: StatusOf) -> StatusOf:
-    """The status of a user: one that is part of the cluster is ready only when all proxies take its login."""
+    """The status of a user: one that is part of the cluster is ready only when all proxies accept its login."""
     if not told.facts[0].is_true:
         return told
     fact, changed = _login(world, user, logins)
@@ -115,7 +115,7 @@ def _login(world: World, user: Resource[StorageUserSpec], logins: Logins) -> tup
         which = f"none of the {logins.asked} proxies that are ready" if logins.asked else "no proxy is ready, so none"
         return Fact("Ready", "Unknown", SILENT, f"{which} says which users it knows"), _kept(before, line)
     if logins.complete or line == before:
-        return Fact("Ready", "True", "Accepted", "all proxies take its login"), _changed(before, line)
+        return Fact("Ready", "True", "Accepted", "all proxies accept its login"), _changed(before, line)
     message = f"{named(logins.late)} does not say yet that it takes the login; that takes a minute or two"
     return Fact("Ready", "False", NOT_SERVED, message), _changed(before, "")
 

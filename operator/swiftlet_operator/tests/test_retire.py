@@ -116,7 +116,7 @@ async def test_a_deprecated_policy_goes_on_and_is_announced_as_such(scene: Polic
     assert scene.told_of("InUse")[:2] == ("Unknown", "NotProved")
     scene.empty()
     await scene.step()
-    assert scene.told_of("InUse") == ("False", "Empty", "nothing is left of it, and it can be deleted")
+    assert scene.told_of("InUse") == ("False", "Empty", "no data of it is left, and it can be deleted")
     assert scene.condition("PoliciesRetired") == ("True", "Empty")
     assert not scene.gone()
     scene.policy()["spec"]["deprecated"] = False

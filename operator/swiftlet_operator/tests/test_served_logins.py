@@ -1,4 +1,4 @@
-"""A StorageUser is ready when all proxies take its login, and not before; others' changes don't matter to it."""
+"""A StorageUser is ready when all proxies accept its login, and not before; others' changes don't matter to it."""
 
 from __future__ import annotations
 

@@ -530,7 +530,7 @@ WELL = {
     ),
     "pods that are being made": (
         seen(stateful_set(), deployment()),
-        "3 of 3 pods of pool disks have not been made yet; 2 of 2 proxies have not been made yet",
+        "3 of 3 pods of pool disks have not been created yet; 2 of 2 proxies have not been created yet",
     ),
     "an event of an earlier pod of that name": (
         seen(
@@ -547,7 +547,7 @@ WELL = {
             event("StatefulSet", "store-disks", "FailedCreate", OVER_QUOTA, at="2027-01-15T07:10:00Z"),
             event("StatefulSet", "store-disks", "SuccessfulCreate", "create Pod", at="2027-01-15T07:20:00Z"),
         ),
-        "1 of 2 pods of pool disks has not been made yet; 1 of 2 pods of pool disks is not ready yet",
+        "1 of 2 pods of pool disks has not been created yet; 1 of 2 pods of pool disks is not ready yet",
     ),
     "a pod that ends": (
         of_pod({**pod(), "metadata": {**pod()["metadata"], "deletionTimestamp": JUST_NOW}}),

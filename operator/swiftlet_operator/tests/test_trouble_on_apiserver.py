@@ -125,7 +125,7 @@ async def test_the_first_start_is_told_and_remembered(apiserver: ApiServer, kube
     scene = await stage(apiserver, kube)
     assert await scene.told("Ready") == ("False", "Starting")
     assert await scene.told("PodsHealthy") == ("Unknown", "Starting")
-    assert "3 of 3 pods of pool disks have not been made yet" in (await scene.condition("PodsHealthy"))["message"]
+    assert "3 of 3 pods of pool disks have not been created yet" in (await scene.condition("PodsHealthy"))["message"]
 
     await scene.cluster.live()
     await scene.cluster.settle()

@@ -24,7 +24,7 @@ from swiftlet_operator.trouble.seen import (
 )
 from swiftlet_operator.trouble.words import OnItsWay, Trouble, on_the_way
 
-_NOT_MADE = ("has not been made yet", "have not been made yet")
+_NOT_MADE = ("has not been created yet", "have not been created yet")
 _NO_NODE = ("has no node yet", "have no node yet")
 _NO_VOLUME = ("waits for its volume", "wait for their volumes")
 
