@@ -20,7 +20,7 @@ SMALL_BYTES = 1 << 20
 
 
 async def unpaced(size_bytes: int) -> None:
-    """As fast as it goes."""
+    """Do not limit the speed."""
 
 
 async def bring(
@@ -57,7 +57,7 @@ async def bring(
 async def _bring_post(
     transport: ObjectTransport, source: Device, target: Device, key: ObjectKey, compared: Entry
 ) -> None:
-    """What was POSTed to an object, if anything was."""
+    """Bring the newest POST of an object, if there is one."""
     if not _is_posted(compared):
         return
     info = await transport.head(source, key)

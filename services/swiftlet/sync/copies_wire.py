@@ -46,12 +46,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a device gave of what was wanted."""
+    """A device's answer to a request for copies."""
 
     copies: bytes
     """To be handed on."""
     sizes: Sequence[int | None]
-    """Of each of the wanted ones the bytes of its data; None: it is not among the copies and has to travel alone."""
+    """For each wanted object the bytes of its data; None if it is not among the copies and has to travel alone."""
 
     later: int
     """How many of the last ones did not fit, and may be asked for again; `sizes` is about those before."""
@@ -68,7 +68,7 @@ class Copy:
 
 
 def wanted_bytes(policy: int, wanted: Iterable[Wanted]) -> bytes:
-    """The question."""
+    """Encode the question."""
     out = bytearray()
     put_varint(out, policy)
     for one in wanted:
@@ -263,7 +263,7 @@ class Changed(SwiftletError):
 
 
 def outcomes_bytes(outcomes: Iterable[SwiftletError | None]) -> bytes:
-    """What became of copies: None for what is durable, `Changed`, or why it was refused."""
+    """Encode the outcomes of copies: None for a durable one, `Changed`, or the reason of a refusal."""
     out = bytearray()
     for outcome in outcomes:
         if outcome is None:

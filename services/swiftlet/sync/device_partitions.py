@@ -11,7 +11,7 @@ from swiftlet.sync.standing import Standing
 
 
 class Places:
-    """Where a ring puts the partitions of one of its devices; made once for a ring, and good as long as it is."""
+    """The devices on which a ring places the partitions of one of its devices; made once for each ring."""
 
     def __init__(self, ring: Ring, device: Device) -> None:
         """Looks at every partition of the device."""
@@ -24,7 +24,7 @@ class Places:
                 if peer != device.id:
                     by_peer.setdefault(peer, []).append(partition)
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
-        """What it has in common with each other device, by id."""
+        """The partitions that it shares with each other device, by the device's id."""
 
 
 @dataclass(slots=True)

@@ -180,7 +180,7 @@ class Driver:
         return reply
 
     async def held_by(self, own: DevicePartitions, peer: Device, partitions: Iterable[int]) -> set[int] | None:
-        """Of which of these partitions a peer has anything, None if it does not say."""
+        """Return which of these partitions are not empty at a peer; None if the peer does not tell."""
         waiting = sorted(partitions)
         found: set[int] = set()
         try:
@@ -260,7 +260,7 @@ class Driver:
     # Dropping.
 
     async def _drop(self, own: DevicePartitions, partition: int, entries: Sequence[Entry]) -> int:
-        """Forget handoff copies."""
+        """Remove handoff copies."""
         own.roots.pop(partition, None)
         dropped = 0
         for start in range(0, len(entries), MOVES_PER_SLOT):

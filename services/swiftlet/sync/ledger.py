@@ -14,7 +14,7 @@ from swiftlet.sync.device_partitions import DevicePartitions
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the last comparison with a peer came to, where that was not all there is to wish for."""
+    """The outcome of the last comparison with a peer, if it did not prove equality."""
 
     done: bool = True
     proof: bool = True
@@ -29,12 +29,12 @@ ALL_DONE = Found()
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one peer; each partition is in at most one of the first four, or of the next four."""
+    """The state of one peer; each partition is in at most one of the first four sets, or of the next four."""
 
     differing: set[int] = field(default_factory=set)
     """To be compared, and known to differ."""
     waiting: set[int] = field(default_factory=set)
-    """To be compared."""
+    """Partitions to be compared."""
     differing_again: set[int] = field(default_factory=set)
     """To be compared once more, when all peers were: what came from another one lacks there."""
     waiting_again: set[int] = field(default_factory=set)
@@ -43,10 +43,10 @@ class _Peer:
     """Differed, and nothing is left to do."""
     other: dict[int, Found] = field(default_factory=dict)
     again: set[int] = field(default_factory=set)
-    """Have been compared once more, or will be."""
+    """Partitions that have been compared once more, or will be."""
 
     def found(self, partition: int) -> Found:
-        """What the last comparison came to."""
+        """Return the outcome of the last comparison."""
         known = partition in self.equal or partition in self.repaired
         return ALL_DONE if known else self.other.get(partition, NOT_DONE)
 
@@ -58,11 +58,11 @@ class _Peer:
             del self.other[partition]
 
     def queues(self) -> tuple[tuple[bool, set[int]], ...]:
-        """What there is to do at first, each with whether it is known to differ."""
+        """Return the partitions to be compared first, each queue with whether they are known to differ."""
         return (True, self.differing), (False, self.waiting)
 
     def queues_again(self) -> tuple[tuple[bool, set[int]], ...]:
-        """What there is to do in the end."""
+        """Return the partitions to be compared at the end."""
         return (True, self.differing_again), (False, self.waiting_again)
 
 
@@ -75,7 +75,7 @@ class PartitionLedger:
         self.unproved: set[int] = set()
         """Partitions that are, or were, not known to be equal everywhere."""
         self.under_way: set[int] = set()
-        """Those of them that are in a queue or a session."""
+        """Partitions that are in a queue or a session."""
         self._peers: dict[int, _Peer] = {}
         """In the order in which they are compared."""
 
@@ -130,7 +130,7 @@ class PartitionLedger:
         repaired: Collection[int] = (),
         other: dict[int, Found] | None = None,
     ) -> None:
-        """What a comparison with a peer came to: equality, nothing left to do, or something else."""
+        """Record the outcome of a comparison with a peer: equality, nothing left to do, or something else."""
         known, other = self._peer(peer), other or {}
         for partitions in (equal, repaired, other.keys()):
             self._take(known, partitions)
@@ -159,11 +159,11 @@ class PartitionLedger:
             known.again |= equal | others
 
     def is_again(self, peer: int, partitions: Collection[int]) -> set[int]:
-        """Those that are compared once more with a peer."""
+        """Return the partitions that are compared once more with a peer."""
         return self._peer(peer).again.intersection(partitions)
 
     def not_whole(self, partitions: Collection[int]) -> set[int]:
-        """Those of them of which some peer could not be compared."""
+        """Return the partitions for which some peer could not be compared."""
         return {
             partition
             for known in self._peers.values()
@@ -172,7 +172,7 @@ class PartitionLedger:
         }
 
     def in_order(self, partitions: set[int]) -> set[int]:
-        """Those of them of which all other primaries were compared, and nothing is left to do."""
+        """Return the partitions for which all other primaries were compared and nothing is left to do."""
         found = set(partitions)
         for peer, shared in self.own.places.by_peer.items():
             known = self._peer(peer)
@@ -180,5 +180,5 @@ class PartitionLedger:
         return found
 
     def found(self, partition: int) -> list[Found]:
-        """What came of each of the other primaries."""
+        """Return the outcome for each of the other primaries."""
         return [self._peer(peer.id).found(partition) for peer in self.own.peers(partition)[0]]

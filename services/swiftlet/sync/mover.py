@@ -60,7 +60,7 @@ class Mover:
         pace: Pace,
         outdated: Callable[[DevicePartitions], bool],
     ) -> None:
-        """As for `swiftlet.sync.driver.Driver`."""
+        """Take the same arguments as `swiftlet.sync.driver.Driver`."""
         self._replica_kind = replica_kind
         self._report = report
         self._neighbours = neighbours
@@ -203,7 +203,7 @@ class Mover:
 
 
 class _Work:
-    """What is to be moved, and what came of it so far."""
+    """The objects to be moved, and their outcomes so far."""
 
     def __init__(
         self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
@@ -215,7 +215,7 @@ class _Work:
         self.pull = pull
         self.outcomes = [MoveOutcome.OVERTAKEN] * len(objects)
         self.alone: list[int] = []
-        """What no batch could bring."""
+        """Objects that no batch could bring."""
         self.ended: list[SwiftletError] = []
 
     def end(self, error: SwiftletError) -> None:

@@ -30,7 +30,7 @@ BURST_S = 1.0
 
 
 class Pace:
-    """One replicator's."""
+    """The pace of one replicator."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Pace:
         ALLOWED.set(self.allowed)
 
     async def moved(self, size_bytes: int) -> None:
-        """That many bytes went; returns when more may go."""
+        """Record that this many bytes were sent; returns when more may be sent."""
         if not self._bytes_per_s:
             return
         now = self._clock()

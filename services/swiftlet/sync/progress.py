@@ -32,7 +32,7 @@ _SHOWN_EVERY = 32
 
 
 class Progress:
-    """Of one replicator's rounds."""
+    """The progress of one replicator's rounds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, now_s: Callable[[], float] = time.time) -> None:
         """`clock` in monotonic seconds, `now_s` the wall clock."""
@@ -74,7 +74,7 @@ class Progress:
         self._show()
 
     def again(self, count: int) -> None:
-        """That many partitions come once more, because a peer is back."""
+        """Record that this many partitions are compared once more because a peer has returned."""
         self._total += count
         self._show()
 
@@ -111,7 +111,9 @@ class Progress:
     # Over a restart.
 
     def text(self) -> str:
-        """What has been compared in full in the round that is going on; empty between two, or if that is too much."""
+        """Return the partitions that were fully compared in the current round, as text; empty between rounds, or if it
+        is too long.
+        """
         if sum(map(len, self._bits.values())) > MAX_TEXT_BYTES:
             return ""
         packed = {key: base64.b64encode(zlib.compress(bytes(bits))).decode() for key, bits in self._bits.items()}
@@ -131,7 +133,7 @@ class Progress:
             self._former = {}
 
     def were_done(self, own: DevicePartitions, partitions: Iterable[int]) -> set[int]:
-        """Those that a former life had compared in full, under the same ring, when it was killed."""
+        """Return the partitions that this replicator had fully compared, under the same ring, when it was killed."""
         bits = self._former.get(_key(own), b"")
         if not bits:
             return set()

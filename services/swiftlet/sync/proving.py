@@ -37,7 +37,7 @@ _log = structlog.get_logger("replicator")
 
 
 class Proving:
-    """What the rounds of one replicator prove to the local devices' servers."""
+    """The proofs that the rounds of one replicator send to the local devices' servers."""
 
     def __init__(self, transport: DoubtTransport, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` in monotonic seconds."""
@@ -45,7 +45,7 @@ class Proving:
         self._clock = clock
         self._not_before_s = 0.0
         self._epochs: dict[str, int] = {}
-        """Of the round that goes on, by the devices' addresses."""
+        """Epochs of the current round, by the devices' addresses."""
         self._rings_of: Counter[str] = Counter()
         self._told: dict[tuple[str, int], set[int]] = {}
 

@@ -34,7 +34,7 @@ class ReplicaKind:
     transfer_rules: TransferRules | None = None
     begin: Callable[[], None] = lambda: None
     many: Many | None = None
-    """None: one by one."""
+    """Handles many at once; None if they are handled one by one."""
 
 
 def object_replicas(transport: ObjectTransport) -> ReplicaKind:

@@ -89,11 +89,11 @@ class Replicator:
         self.neighbours = neighbours or Neighbours(
             Observer("", ""), FailureTable(), lambda device: probe(transport, device)
         )
-        """Who is left out."""
+        """The nodes that are left out."""
         self._mode = mode
         self._places: dict[tuple[int, int], Places] = {}
         self.progress = Progress(now_s=now_s)
-        """Of the round that is going on."""
+        """The progress of the current round."""
         self._proving = proving
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s

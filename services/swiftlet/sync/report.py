@@ -1,4 +1,4 @@
-"""What rounds did: for the log, and for Prometheus."""
+"""Reports of rounds, for the log and for Prometheus."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the
 
 @dataclass(slots=True)
 class RoundReport:
-    """What one round did; `whole` unless a ring changed in the middle of it."""
+    """The numbers of one round; `whole` unless a ring changed in the middle of it."""
 
     compared: int = 0
     in_sync: int = 0

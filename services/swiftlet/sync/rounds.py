@@ -80,7 +80,7 @@ class Round:
         self._ledgers: dict[int, PartitionLedger] = {}
         """The ledgers by the identity of their device's partitions."""
         self._concluded: list[tuple[DevicePartitions, frozenset[int]]] = []
-        """What needs no session any more: all proved, or left out."""
+        """Partitions that need no session any more: all are proved or left out."""
         self._left_out: dict[str, list[LeftOut]] = {}
         self._waiting_returns: dict[str, list[tuple[DevicePartitions, HandoffReturn]]] = {}
         self._under_way = 0
@@ -192,7 +192,7 @@ class Round:
         return proofs
 
     def _leave_out_failed(self, own: DevicePartitions, away: Collection[int], partitions: Iterable[int]) -> None:
-        """Where a mode turns to the next healthy one: who was passed over."""
+        """Record the failed peers that a mode skipped for the next healthy one."""
         by_peer: dict[int, set[int]] = {}
         for partition in partitions:
             for peer in own.peers(partition)[0]:
@@ -202,7 +202,9 @@ class Round:
             self._leave_out(own, own.device_of(peer_id), passed)
 
     async def _look_for_bare(self, own: DevicePartitions, concerned: Collection[int]) -> None:
-        """Where nothing is fetched: whether others have something of what is empty here, which is then lacking."""
+        """In push-only modes, find out whether others have data of partitions that are empty here, which are then
+        lacking.
+        """
         bare = own.bare.intersection(concerned)
         by_peer: dict[int, set[int]] = {}
         for partition in bare:
@@ -220,7 +222,7 @@ class Round:
             own.standing.compared_all(bare - somewhere, checked=True)
 
     def _conclude_rest(self, own: DevicePartitions, concerned: set[int]) -> None:
-        """What no session has to be about."""
+        """Conclude the partitions that need no session."""
         left = {
             partition
             for node in self._left_out.values()
@@ -323,7 +325,7 @@ class Round:
                 )
 
     async def _hold(self, task: SessionTask) -> None:
-        """Hold a session."""
+        """Run one session with a peer."""
         own, peer, partitions = task.own, task.peer, set(task.partitions)
         ledger = self._ledgers[id(own)]
         if self._outdated(own):

@@ -16,13 +16,13 @@ class Outdated(Unavailable):
 
 @dataclass(slots=True)
 class SessionResult:
-    """What a session compared, moved and proved, and how it ended."""
+    """The outcome of a session: what it compared, moved and proved, and how it ended."""
 
     proved: set[int] = field(default_factory=set)
     repaired: dict[int, Repaired | None] = field(default_factory=dict)
     """Partitions that were worked on; None where nothing is left to do."""
     returned: HandoffReturned | None = None
-    """What became of a handoff's partition, for a session that returns one."""
+    """The outcome for a handoff's partition, for a session that returns one."""
     pulled: Counter[int] = field(default_factory=Counter)
     """Objects that came here, by partition."""
     lacking: Counter[int] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class SessionResult:
     troubled: set[int] = field(default_factory=set)
     """Peers that failed on the way, or are no primaries in their own eyes."""
     error: SwiftletError | None = None
-    """What ended it early."""
+    """The error that ended the session early."""
 
 
 def as_node_error(error: SwiftletError) -> SwiftletError:

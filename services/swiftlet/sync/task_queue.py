@@ -81,7 +81,7 @@ class TaskQueue:
         self._gathering.clear()
 
     def retry(self, task: SessionTask) -> None:
-        """What failed, to be tried in smaller pieces."""
+        """Queue failed partitions again, in smaller pieces."""
         self._retries.append(task)
 
     def add_returns(self, returns: Iterable[PendingReturn]) -> None:
@@ -118,6 +118,6 @@ class TaskQueue:
         return SessionTask(own, own.device_of(peer), differs, partitions)
 
     def _rank(self, key: _Key) -> tuple[bool, bool]:
-        """Who is back comes first, what a former life did comes last."""
+        """Return the rank of partitions: those of returned peers come first, those finished before a restart last."""
         late, own_id, peer, _ = key
         return node_of(self._own_devices[own_id].device_of(peer)) not in self.first, late

@@ -1,4 +1,4 @@
-"""What rounds are confined to, and what they do at a time. No I/O."""
+"""The selection of partitions and peers for a round, and the tasks of sessions. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swiftlet.sync.device_partitions import DevicePartitions
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a round is confined to: some partitions, and some peers; None for all."""
+    """The partitions and peers that a round is limited to; None for all."""
 
     partitions: frozenset[int] | None = None
     peers: Callable[[Device], bool] | None = None
@@ -30,7 +30,7 @@ EVERYTHING = Selection()
 
 @dataclass(slots=True)
 class Proofs:
-    """What one peer has proved. `whole`: what is not proved is known to differ; `out`: the peer is left out."""
+    """The partitions that one peer has proved. `whole`: the others are known to differ; `out`: the peer is left out."""
 
     peer: Device
     asked: frozenset[int]
@@ -52,7 +52,7 @@ class SessionTask:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was not compared because a node is out of reach."""
+    """The partitions that were not compared because a node is unreachable."""
 
     own: DevicePartitions
     peer: Device

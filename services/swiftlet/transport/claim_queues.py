@@ -40,7 +40,7 @@ class ClaimQueues(Generic[K]):
         self._queues: dict[K, _Queue] = {}
 
     async def ask(self, key: K, fields: Fields) -> Fields:
-        """What was answered; the SwiftletError of the message or of the answer."""
+        """Return the answer; raises the SwiftletError of the message or of the answer."""
         answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(key, _Queue())
         queue.waiting.append((fields, answer))

@@ -61,7 +61,7 @@ def excess_from_wire(fields: Mapping[str, Any]) -> Excess | None:
 
 
 def confirmation_from_wire(fields: Mapping[str, Any]) -> Confirmation:
-    """What a server knows of a confirmed claim; WireError."""
+    """Decode a server's answer about a confirmed claim; WireError."""
     return Confirmation(flag(fields, "listed"), flag(fields, "reported"))
 
 

@@ -55,7 +55,7 @@ class HttpClaims(ABC):
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
     ) -> Excess | None:
-        """See `ListingTransport.take_claim`."""
+        """Behaves as `ListingTransport.take_claim` requires."""
         answer = await self._claims(device, partition, name, "", wire.claim_to_wire(claim, bounds, life_s))
         with well_formed(device):
             return wire.excess_from_wire(answer)
@@ -63,20 +63,20 @@ class HttpClaims(ABC):
     async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
     ) -> Confirmation:
-        """See `ListingTransport.confirm_claim`."""
+        """Behaves as `ListingTransport.confirm_claim` requires."""
         body = {"id": claim_id, "row": row, "timestamp": at.value, "report": report}
         answer = await self._claims(device, partition, name, "/settle", body)
         with well_formed(device):
             return wire.confirmation_from_wire(answer)
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """See `ListingTransport.cancel_claim`."""
+        """Behaves as `ListingTransport.cancel_claim` requires."""
         await self._claims(device, partition, name, "/cancel", {"id": claim_id})
 
 
 @contextmanager
 def well_formed(device: Device) -> Iterator[None]:
-    """What is wrong with an answer's shape becomes a NodeError."""
+    """Turn errors in an answer's form into a NodeError."""
     try:
         yield
     except (WireError, InvalidName) as error:

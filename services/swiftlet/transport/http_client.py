@@ -74,7 +74,7 @@ class NodeClient:
 
     @property
     def key(self) -> ClusterKey | None:
-        """What requests are signed with."""
+        """Return the key that requests are signed with."""
         return self._key
 
     def connected(self) -> frozenset[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""What container servers do for the rounds of replicators over HTTP: their part of `ListingSyncTransport`.
+"""Requests of replicators' rounds to container servers over HTTP: a part of `ListingSyncTransport`.
 
 Fault model: as in `swiftlet.transport.http_listing`.
 """
@@ -33,50 +33,50 @@ class HttpDatabases(ABC):
         """A request to a device and the JSON of its answer."""
 
     async def knock(self, device: Device) -> None:
-        """See `ListingSyncTransport.knock`."""
+        """Behaves as `ListingSyncTransport.knock` requires."""
         await self._call(device, "GET", f"/v1/sync/{device.device}", {})
 
     async def ask_sync(self, device: Device, message: bytes) -> bytes:
-        """See `ListingSyncTransport.ask_sync`."""
+        """Behaves as `ListingSyncTransport.ask_sync` requires."""
         target = f"/v1/sync/{device.device}/session"
         return await self._client.call(
             device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
         )
 
     async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
-        """See `ListingSyncTransport.held_partitions`."""
+        """Behaves as `ListingSyncTransport.held_partitions` requires."""
         answer = await self._call(device, "GET", f"/v1/sync/{device.device}/{kind.value}", {})
         with well_formed(device):
             return _ascending(array(answer, "partitions"))
 
     async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
-        """See `ListingSyncTransport.database_state`."""
+        """Behaves as `ListingSyncTransport.database_state` requires."""
         answer = await self._call(device, "GET", database_path(device, id, "state"), {})
         with well_formed(device):
             return wire.state_from_wire(answer)
 
     async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
-        """See `ListingSyncTransport.page_digests`."""
+        """Behaves as `ListingSyncTransport.page_digests` requires."""
         body = {"after": after, "upto": upto}
         answer = await self._call(device, "POST", database_path(device, id, "pages"), {}, body)
         with well_formed(device):
             return [wire.page_digest_from_wire(page) for page in array(answer, "pages")]
 
     async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
-        """See `ListingSyncTransport.replace_rows`."""
+        """Behaves as `ListingSyncTransport.replace_rows` requires."""
         body = {"changes": [[wire.object_row_to_wire(old), wire.object_row_to_wire(new)] for old, new in changes]}
         answer = await self._call(device, "POST", database_path(device, id, "replace"), {}, body)
         with well_formed(device):
             return number(answer, "replaced")
 
     async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
-        """See `ListingSyncTransport.find_rows`."""
+        """Behaves as `ListingSyncTransport.find_rows` requires."""
         answer = await self._call(device, "POST", database_path(device, id, "find"), {}, {"names": list(names)})
         with well_formed(device):
             return [wire.object_row_from_wire(row) for row in array(answer, "rows")], text(answer, "point")
 
     async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
-        """See `ListingSyncTransport.forget_database`."""
+        """Behaves as `ListingSyncTransport.forget_database` requires."""
         body = {"fingerprint": fingerprint.hex()}
         answer = await self._call(device, "POST", database_path(device, id, "forget"), {}, body)
         with well_formed(device):

@@ -100,7 +100,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         default_policy: int,
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """See `ListingTransport.put_container`."""
+        """Behaves as `ListingTransport.put_container` requires."""
         body = {
             "timestamp": timestamp.value,
             **wire.new_metadata_to_wire(metadata, bounds),
@@ -121,19 +121,19 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """See `ListingTransport.post_container`."""
+        """Behaves as `ListingTransport.post_container` requires."""
         body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         await self._container(device, "POST", partition, (account, container), body)
 
     async def delete_container(
         self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
     ) -> None:
-        """See `ListingTransport.delete_container`."""
+        """Behaves as `ListingTransport.delete_container` requires."""
         stamp = {"timestamp": str(timestamp.value)}
         await self._container(device, "DELETE", partition, (account, container), extra=stamp)
 
     async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
-        """See `ListingTransport.container_info`."""
+        """Behaves as `ListingTransport.container_info` requires."""
         answer = await self._container(device, "GET", partition, (account, container))
         with _well_formed(device):
             return wire.container_info_from_wire(answer)
@@ -141,7 +141,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def list_objects(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """See `ListingTransport.list_objects`."""
+        """Behaves as `ListingTransport.list_objects` requires."""
         fields = wire.listing_query_to_wire(query)
         answer = await self._container(device, "GET", partition, (account, container), None, fields, "/listing")
         with _well_formed(device):
@@ -151,7 +151,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def list_text(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """See `ListingTransport.list_text`."""
+        """Behaves as `ListingTransport.list_text` requires."""
         names = {"account": account, "container": container}
         fields = wire.query_text({**names, **wire.listing_query_to_wire(query), wire.FORM: form.value})
         target = f"/v1/containers/{device.device}/{partition}/listing?{fields}"
@@ -166,14 +166,14 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
-        """See `ListingTransport.update_rows`."""
+        """Behaves as `ListingTransport.update_rows` requires."""
         for body in wire.rows_bodies(rows):
             await self._container(device, "POST", partition, (account, container), body, None, "/rows")
 
     async def bring_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """See `ListingTransport.bring_rows`."""
+        """Behaves as `ListingTransport.bring_rows` requires."""
         try:
             return await self._streams.bring(device, partition, account, container, rows, later)
         except TooLarge:
@@ -189,7 +189,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """See `ListingTransport.put_account`."""
+        """Behaves as `ListingTransport.put_account` requires."""
         body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         answer = await self._account(device, "PUT", partition, account, body)
         with _well_formed(device):
@@ -204,16 +204,16 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """See `ListingTransport.post_account`."""
+        """Behaves as `ListingTransport.post_account` requires."""
         body = {"timestamp": timestamp.value, **wire.new_metadata_to_wire(metadata, bounds)}
         await self._account(device, "POST", partition, account, body)
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
-        """See `ListingTransport.delete_account`."""
+        """Behaves as `ListingTransport.delete_account` requires."""
         await self._account(device, "DELETE", partition, account, extra={"timestamp": str(timestamp.value)})
 
     async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
-        """See `ListingTransport.account_info`."""
+        """Behaves as `ListingTransport.account_info` requires."""
         answer = await self._account(device, "GET", partition, account)
         with _well_formed(device):
             return wire.account_info_from_wire(answer)
@@ -221,7 +221,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def list_containers(
         self, device: Device, partition: int, account: str, query: ListingQuery
     ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
-        """See `ListingTransport.list_containers`."""
+        """Behaves as `ListingTransport.list_containers` requires."""
         fields = wire.listing_query_to_wire(query)
         answer = await self._account(device, "GET", partition, account, None, fields, "/listing")
         with _well_formed(device):
@@ -231,14 +231,14 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def update_containers(
         self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
     ) -> None:
-        """See `ListingTransport.update_containers`."""
+        """Behaves as `ListingTransport.update_containers` requires."""
         for body in wire.rows_bodies(rows):
             await self._account(device, "POST", partition, account, body, None, "/rows")
 
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:
-        """See `ListingSyncTransport.databases`."""
+        """Behaves as `ListingSyncTransport.databases` requires."""
         body = {"after": None if after is None else wire.id_to_wire(after)}
         answer = await self._call(device, "POST", f"/v1/sync/{device.device}/{kind.value}", {}, body)
         with _well_formed(device):
@@ -248,7 +248,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
             return found, flag(answer, "more")
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-        """See `ListingSyncTransport.exchange_state`."""
+        """Behaves as `ListingSyncTransport.exchange_state` requires."""
         answer = await self._call(device, "POST", _sync(device, id, "state"), {}, wire.state_to_wire(state))
         with _well_formed(device):
             return wire.state_from_wire(answer)
@@ -256,7 +256,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     async def compare_rows(
         self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
     ) -> RowPage | None:
-        """See `ListingSyncTransport.compare_rows`."""
+        """Behaves as `ListingSyncTransport.compare_rows` requires."""
         body = {"after": after, "upto": upto, "digest": digest.hex()}
         answer = await self._call(device, "POST", _sync(device, id, "compare"), {}, body)
         with _well_formed(device):
@@ -266,7 +266,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
             return RowPage([decode(row) for row in array(answer, "rows")], text(answer, "upto"))
 
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ListingRow]) -> None:
-        """See `ListingSyncTransport.merge_rows`."""
+        """Behaves as `ListingSyncTransport.merge_rows` requires."""
         for body in wire.rows_bodies(rows, name):
             await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
 

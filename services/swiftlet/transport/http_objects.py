@@ -88,7 +88,7 @@ class HttpObjectTransport:
     def __init__(
         self, settings: HttpSettings | None = None, key: ClusterKey | None = None, tls: TlsOf = no_tls
     ) -> None:
-        """As `NodeClient`."""
+        """Take the arguments of `NodeClient`."""
         self._client = NodeClient(settings, key, tls)
         self._streams = SyncStreams(self._client)
 
@@ -165,7 +165,7 @@ class HttpObjectTransport:
         raise NodeError(f"{parts[0].device.address} is not asked for runs over HTTP")
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
-        """Describe an object."""
+        """Return an object's description."""
         target = f"{object_path(device.device, key)}?{HEAD_QUERY}=1{_proved(proved)}"
         answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: info_from(answer))
@@ -179,13 +179,13 @@ class HttpObjectTransport:
         *,
         proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata."""
+        """Replace an object's metadata."""
         return await self._write(device, "POST", object_path(device.device, key), post_json(record, row, proved))
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
-        """Store a tombstone."""
+        """Store a tombstone for an object."""
         body = delete_json(timestamp, name, row)
         return await self._write(device, "DELETE", object_path(device.device, key), body)
 
@@ -213,7 +213,7 @@ class HttpObjectTransport:
         return _parse(device, lambda: hashes_from(json_object(answer)))
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
+        """Return the device's entries in a suffix."""
         target = device_path(device.device, policy, partition, "suffixes", suffix)
         answer = await self._client.call(device, "GET", target)
         return _parse(device, lambda: [entry_from(value) for value in array(json_object(answer), "entries")])
@@ -233,7 +233,7 @@ class HttpObjectTransport:
         return await self._streams.ask(device, sync_wire.READ, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Have a device take copies, over the stream."""
+        """Store copies on a device, over the stream."""
         return await self._streams.ask(device, sync_wire.WRITE, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
@@ -265,7 +265,7 @@ async def _pieces(head: bytes, body: bytes, end: bytes) -> AsyncIterator[bytes |
 
 
 def _parse(device: Device, parse: Callable[[], T]) -> T:
-    """What a peer answered, or NodeError when it makes no sense."""
+    """Decode a peer's answer; NodeError when it is malformed."""
     try:
         return parse()
     except SwiftletError as error:

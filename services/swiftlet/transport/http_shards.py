@@ -51,7 +51,7 @@ class ShardTransport(Protocol):
     async def shard_tail(
         self, device: Device, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
     ) -> Sequence[ObjectRow]:
-        """Its highest rows with `low < name <= upto` from the top down, removed ones included; NotFound."""
+        """Return its highest rows with `low < name <= upto` from the top down, removed ones included; NotFound."""
         ...
 
     async def shard_forget(self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
@@ -82,13 +82,13 @@ class HttpShards(ABC):
         return await self._call(device, "POST", path, query, body)
 
     async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
-        """See `ShardTransport.shard_found`."""
+        """Behaves as `ShardTransport.shard_found` requires."""
         await self._shard(device, partition, name, "found", {"whole": whole})
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
     ) -> RowsChange:
-        """See `ShardTransport.shard_merge`."""
+        """Behaves as `ShardTransport.shard_merge` requires."""
         total = RowsChange(0, 0, 0, 0)
         for body in wire.rows_bodies(rows):
             answer = await self._shard(device, partition, name, "rows", body)
@@ -105,14 +105,14 @@ class HttpShards(ABC):
     async def shard_page(
         self, device: Device, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
     ) -> Sequence[ObjectRow | Subdir]:
-        """See `ShardTransport.shard_page`."""
+        """Behaves as `ShardTransport.shard_page` requires."""
         asked = {key: value for key, value in wire.listing_query_to_wire(query).items() if value is not None}
         answer = await self._shard(device, partition, name, "page", {"query": asked, "low": low, "high": high})
         with well_formed(device):
             return [wire.object_entry_from_wire(entry) for entry in array(answer, "entries")]
 
     async def shard_look(self, device: Device, partition: int, name: DatabaseName, middle: bool = False) -> ShardLook:
-        """See `ShardTransport.shard_look`."""
+        """Behaves as `ShardTransport.shard_look` requires."""
         answer = await self._shard(device, partition, name, "look", {"middle": middle})
         with well_formed(device):
             return look_from_wire(answer)
@@ -120,26 +120,26 @@ class HttpShards(ABC):
     async def shard_tail(
         self, device: Device, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
     ) -> Sequence[ObjectRow]:
-        """See `ShardTransport.shard_tail`."""
+        """Behaves as `ShardTransport.shard_tail` requires."""
         answer = await self._shard(device, partition, name, "tail", {"low": low, "upto": upto, "limit": limit})
         with well_formed(device):
             return [wire.object_row_from_wire(row) for row in array(answer, "rows")]
 
     async def shard_forget(self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
-        """See `ShardTransport.shard_forget`."""
+        """Behaves as `ShardTransport.shard_forget` requires."""
         for body in wire.rows_bodies(rows):
             await self._shard(device, partition, name, "forget", body)
 
     async def shard_points(
         self, device: Device, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
     ) -> None:
-        """See `ShardTransport.shard_points`."""
+        """Behaves as `ShardTransport.shard_points` requires."""
         body = {"timestamp": at.value, "points": list(points), "own": own}
         await self._shard(device, partition, name, "points", body)
 
 
 def change_from_wire(fields: Mapping[str, Any]) -> RowsChange:
-    """What became of rows; WireError."""
+    """Decode the outcome of rows; WireError."""
     return RowsChange(
         number(fields, "objects"),
         number(fields, "bytes"),

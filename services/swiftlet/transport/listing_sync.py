@@ -25,7 +25,7 @@ class ListingSyncTransport(Protocol):
     async def compare_rows(
         self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
     ) -> RowPage | None:
-        """What is there with `after < name <= upto` ("" for no bound), or None when its set hash is `digest`.
+        """Return the rows with `after < name <= upto` ("" for no bound), or None when their set hash is `digest`.
 
         The page may end before `upto` and says where; it is at most as long as a page of sync.
         """

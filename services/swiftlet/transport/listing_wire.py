@@ -56,7 +56,7 @@ _MAX_POLICY = 0xFFFF
 _MAX_POLICIES = 256
 """Policies that an account tells of."""
 MAX_QUANTITY = 1 << 53
-"""Of a size or a count."""
+"""The highest size or count."""
 
 
 def query_text(fields: Mapping[str, str | None]) -> str:
@@ -406,7 +406,7 @@ def _item(item: object) -> MetadataItem:
 
 
 def page_digest_to_wire(upto: str, digest: bytes) -> list[str]:
-    """Where a page of sync ends, and its set hash."""
+    """Encode the end of a page of sync and its set hash."""
     return [upto, digest.hex()]
 
 

@@ -1,4 +1,4 @@
-"""What becomes of one call over the native transport: a short answer, an answer in pieces, a body in pieces.
+"""One call over the native transport, with a short answer, an answer in pieces, or a body in pieces.
 
 Fault model: see `swiftlet.transport.native_client`. What a device says before it has a whole body ends the writing.
 Waits in the middle of a transfer are bounded here; whoever gives up ends the call, so that the device lets go of it.
@@ -62,7 +62,7 @@ class CallFailed(Exception):
     """A call that ended without an answer: kind and reason as the native side has them."""
 
     def __init__(self, kind: str, why: str) -> None:
-        """See `TransportNode.events`."""
+        """Behaves as `TransportNode.events` requires."""
         super().__init__(kind, why)
         self.kind = kind
         self.why = why

@@ -56,7 +56,7 @@ _log = structlog.get_logger("transport")
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one server."""
+    """The state of one server."""
 
     native: bool | None = None
     """Whether its native port can be used; None before the first probe."""
@@ -100,7 +100,7 @@ class ChoosingObjectTransport:
         return self._native.client
 
     def native_peer(self, device: Device) -> TransportPeer | None:
-        """Who serves a device natively; None where HTTP is used, or nobody has asked yet."""
+        """Return the peer that serves a device natively; None where HTTP is used, or before the first probe."""
         peer = self._peers.get((device.host, device.port))
         is_native = self._must_be_native or (peer is not None and peer.native)
         return self._native.native_peer(device) if is_native else None
@@ -187,7 +187,7 @@ class ChoosingObjectTransport:
         return self._native.open_run(parts, marks)
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
-        """Describe an object."""
+        """Return an object's description."""
         return await self._either(device, lambda way: way.head(device, key, proved=proved))
 
     async def post(
@@ -199,13 +199,13 @@ class ChoosingObjectTransport:
         *,
         proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata."""
+        """Replace an object's metadata."""
         return await self._either(device, lambda way: way.post(device, key, record, row, proved=proved))
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
-        """Store a tombstone."""
+        """Store a tombstone for an object."""
         return await self._either(device, lambda way: way.delete(device, key, timestamp, name, row))
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
@@ -225,7 +225,7 @@ class ChoosingObjectTransport:
         return await self._either(device, lambda way: way.suffix_hashes(device, policy, partition))
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
+        """Return the device's entries in a suffix."""
         return await self._either(device, lambda way: way.entries(device, policy, partition, suffix))
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
@@ -241,7 +241,7 @@ class ChoosingObjectTransport:
         return await self._http.read_copies(device, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Have a device take copies; over HTTP's stream."""
+        """Store copies on a device, over the HTTP stream."""
         return await self._http.take_copies(device, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:

@@ -50,7 +50,7 @@ Message = tuple[int, bytes]
 
 
 def machine() -> str:
-    """What tells this machine from others: its boot."""
+    """Return an identifier of this machine since its boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -114,11 +114,11 @@ class NativeClient:
                 del self._calls[token]
 
     def known(self, device: Device) -> TransportPeer | None:
-        """Who serves a device, if that was found out already."""
+        """Return the peer that serves a device, if it is known already."""
         return self._current.get((device.host, device.port))
 
     async def peer(self, device: Device) -> TransportPeer:
-        """Who serves a device; NotMade when its name does not resolve."""
+        """Return the peer that serves a device; NotMade when its name does not resolve."""
         found = self._current.get((device.host, device.port))
         if found is None:
             found = self._current[device.host, device.port] = await self._find(device)

@@ -46,7 +46,7 @@ _CONNECTED = Gauge(
 )
 
 Report = Sequence[Mapping[str, object]]
-"""See `TransportNode.report`."""
+"""Behaves as `TransportNode.report` requires."""
 
 
 def by_transport(report: Report) -> dict[str, int]:

@@ -65,7 +65,7 @@ class NativeObjectTransport:
         return self._client
 
     def native_peer(self, device: Device) -> TransportPeer | None:
-        """Who serves a device, if that was found out already."""
+        """Return the peer that serves a device, if it is known already."""
         return self._client.known(device)
 
     async def probe(self, device: Device) -> None:
@@ -119,7 +119,7 @@ class NativeObjectTransport:
         return self._client.open_run(parts, marks)
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
-        """Describe an object."""
+        """Return an object's description."""
         header, _ = await self._client.ask(device, _made(device, ObjectWire.head, place(key), proved))
         return info_of(_parsed(device, ObjectWire.found, header)[0])
 
@@ -132,7 +132,7 @@ class NativeObjectTransport:
         *,
         proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata."""
+        """Replace an object's metadata."""
         content_type = None if record.content_type is None else raw(record.content_type)
         message = _made(
             device,
@@ -152,7 +152,7 @@ class NativeObjectTransport:
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
-        """Store a tombstone."""
+        """Store a tombstone for an object."""
         message = _made(device, ObjectWire.delete, place(key), _bits(row), timestamp.value, raw(name))
         header, _ = await self._client.ask(device, message)
         return _written(device, header)
@@ -180,7 +180,7 @@ class NativeObjectTransport:
         return {f"{suffix:03x}": total for suffix, total in _parsed(device, ObjectWire.suffix_hashes, body)}
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What the device holds in a suffix."""
+        """Return the device's entries in a suffix."""
         message = _made(device, ObjectWire.entries, policy, partition, int(suffix, 16))
         _, body = await self._client.ask(device, message)
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
@@ -242,7 +242,7 @@ def _put(
 
 
 def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
-    """What a peer answered, or NodeError when it makes no sense."""
+    """Decode a peer's answer; NodeError when it is malformed."""
     try:
         return parse(data)
     except ValueError as error:

@@ -22,7 +22,7 @@ from swiftlet.peers import Marks, RunEnd, RunPart
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, Failure, NativeSettings, refused, wake
 
 MOMENT_S = 0.02
-"""What waits for longer is copied out of the transport's memory; half of the time may do."""
+"""Seconds; data that waits for longer is copied out of the transport's memory, sometimes after half of them."""
 PartParts = tuple[TransportPeer, str, Place, int, int, int | None, bytes | None, bool]
 """A part as native code has it."""
 

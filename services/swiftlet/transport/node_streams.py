@@ -26,7 +26,7 @@ NOT_OPENED = Counter(
 
 
 class Stream(Protocol):
-    """One connection."""
+    """One connection of a stream."""
 
     @property
     def ended(self) -> bool:

@@ -19,7 +19,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 
 PREFIX = "/v1/objects"
-"""Where the object routes stand; below it `/<device>[/<policy>[/<partition>[/<suffix or digest>]]]`."""
+"""The path of the object routes; below it is `/<device>[/<policy>[/<partition>[/<suffix or digest>]]]`."""
 HEAD_QUERY = "head"
 """`GET <object>?head` answers with the info alone, as JSON; HTTP's own HEAD could not carry it."""
 PROVED_QUERY = "proved"
@@ -33,7 +33,7 @@ MAX_SYNC_MESSAGE = 1 << 20
 STREAM_QUERY = "stream"
 """`PUT <object>?stream=1` is answered READY_STATUS before its data is sent."""
 READY_STATUS = 200
-"""What a streamed PUT is answered with before its data: the device will take it. The outcome is the body."""
+"""The status that answers a streamed PUT before its data, if the device accepts it. The outcome is the body."""
 
 
 def device_path(device: str, *parts: object) -> str:
@@ -90,7 +90,7 @@ def put_from(fields: dict[str, Any]) -> tuple[PutRecord, int | None, ContainerUp
 
 
 def footer_json(footer: PutFooter) -> dict[str, Any]:
-    """A PUT's footer."""
+    """Encode the footer of a PUT."""
     return {"size": footer.size, "etag": footer.etag, "xxh3": footer.xxh3}
 
 
@@ -127,7 +127,7 @@ def row_name(name: str, row: ContainerUpdate) -> str:
 
 
 def post_json(record: PostRecord, row: ContainerUpdate | None, proved: bool = False) -> dict[str, Any]:
-    """A POST."""
+    """Encode a POST."""
     return {
         "proved": proved,
         "timestamp": record.timestamp.value,
@@ -147,7 +147,7 @@ def post_from(fields: dict[str, Any]) -> tuple[PostRecord, ContainerUpdate | Non
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """What is said to a device about its partitions."""
+    """Encode a verdict on the partitions of a device."""
     return {
         "doubted": [list(place) for place in verdict.doubted],
         "proved": [list(place) for place in verdict.proved],
@@ -174,7 +174,7 @@ def _places(fields: dict[str, Any], name: str) -> list[tuple[int, int]]:
 
 
 def doubt_json(pending: tuple[int, float] | None) -> dict[str, Any]:
-    """What is in doubt on a device."""
+    """Encode the doubts of a device."""
     return {} if pending is None else {"epoch": pending[0], "age_ms": round(1000 * pending[1])}
 
 
@@ -184,7 +184,7 @@ def doubt_from(fields: dict[str, Any]) -> PendingDoubt | None:
 
 
 def delete_json(moment: Timestamp, name: str, row: ContainerUpdate | None) -> dict[str, Any]:
-    """A DELETE."""
+    """Encode a DELETE."""
     return {"timestamp": moment.value, "name": name, "row": row_json(row)}
 
 
@@ -211,7 +211,7 @@ def reply_from(fields: dict[str, Any]) -> WriteReply:
 
 
 def info_json(info: ObjectInfo) -> dict[str, Any]:
-    """An object's description."""
+    """Encode an object's description."""
     return {
         "name": info.name,
         "timestamp": info.timestamp.value,

@@ -54,13 +54,13 @@ class RdmaPort:
     """InfiniBand or Ethernet (RoCE)."""
 
     def __str__(self) -> str:
-        """As UCX names ports, with what there is to know."""
+        """Return the port's name as in UCX, with its state."""
         return f"{self.device}:{self.port} {self.state or 'state unknown'} {self.link_layer}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What RDMA needs and what there is of it."""
+    """The requirements of RDMA, and which of them are met."""
 
     version: str | None
     """UCX's, None for a build without RDMA."""
@@ -72,7 +72,7 @@ class Surroundings:
 
 
 def look(sys_devices: Path = SYS_DEVICES, dev_devices: Path = DEV_DEVICES) -> Surroundings:
-    """What there is here; nothing is opened."""
+    """Return the requirements that are met here; nothing is opened."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return Surroundings(
         version=swiftlet_native.rdma_version(),
@@ -122,7 +122,7 @@ def why_not(there: Surroundings) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RdmaState:
-    """What came of the setting in this process."""
+    """The effect of the setting in this process."""
 
     mode: Mode
     missing: str | None
@@ -136,7 +136,7 @@ class RdmaState:
 def start(
     mode: Mode, make: Callable[[bool], T], surroundings: Callable[[], Surroundings] = look
 ) -> tuple[T, RdmaState]:
-    """What `make` makes, with RDMA (True) if that is wanted and works, else without it.
+    """Return what `make` makes, with RDMA (True) if that is wanted and works, otherwise without it.
 
     SettingsError when RDMA is required and does not work; OSError when it can't be made without RDMA either.
     """

@@ -49,7 +49,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Stream:
-    """One connection."""
+    """One connection of a stream."""
 
     socket: aiohttp.ClientWebSocketResponse
     numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -80,7 +80,7 @@ class RowStreams:
     async def bring(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """See `ListingTransport.bring_rows`; TooLarge."""
+        """Behaves as `ListingTransport.bring_rows` requires; TooLarge."""
         stream, fresh = await self._streams.to(device)
         update = Update(next(stream.numbers), device.device, partition, account, container, later, rows)
         try:
@@ -130,7 +130,7 @@ class RowStreams:
             stream.unanswered -= 1
 
     def _put(self, device: Device, stream: _Stream, update: bytes) -> None:
-        """Have it sent: now with what comes in the same moment, or with the next answer."""
+        """Queue it to be sent: now, with everything else of this moment, or with the next answer."""
         loop = asyncio.get_running_loop()
         if stream.size + len(update) > row_wire.SENT_BYTES:
             self._flush(device, stream)

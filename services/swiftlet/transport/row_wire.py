@@ -1,4 +1,4 @@
-"""What goes over a row stream: updates of containers one way, what became of them the other; pure.
+"""The messages of a row stream: updates of containers in one direction, their outcomes in the other; pure.
 
 A message is a signature's text, a line feed, and JSON. To the server, with numbers that the sender chooses and that are
 not in use:
@@ -56,7 +56,7 @@ class Update:
 
 @dataclass(slots=True)
 class Answers:
-    """What became of updates, by number."""
+    """The outcomes of updates, by number."""
 
     taken: dict[int, bool] = field(default_factory=dict)
     """Merged; whether they are durable already."""
@@ -130,7 +130,7 @@ def _number(value: object) -> int:
 
 
 def answers_bytes(answers: Answers) -> bytes:
-    """What became of some updates."""
+    """Encode the outcomes of some updates."""
     fields: dict[str, Any] = {}
     if answers.taken:
         fields["taken"] = list(answers.taken.items())

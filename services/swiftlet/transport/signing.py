@@ -53,7 +53,7 @@ class ClusterKey:
         self.use(keys)
 
     def use(self, keys: Sequence[bytes]) -> None:
-        """Have these keys from now on: the first one signs, all are accepted."""
+        """Use these keys from now on: the first one signs, all are accepted."""
         if not keys or not all(keys):
             raise ValueError("there is no cluster key, or one is empty")
         # Replaced as a whole: other threads see the old keys or the new ones.
@@ -78,7 +78,8 @@ class ClusterKey:
         self._check(signature, method, host, target, meaning)
 
     def check_once(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
-        """As `check`, and Unauthorized when the request came before, or may have come before this server was started.
+        """Check as `check` does, and raise Unauthorized when the request was made before, or may have been before this
+        server started.
 
         NodeBusy when more such requests than can be remembered came within the window.
         """

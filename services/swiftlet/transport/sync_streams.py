@@ -40,7 +40,7 @@ class _Asked:
 
 
 class _Stream:
-    """One connection."""
+    """One connection of a stream."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class _Stream:
         self._heard_s = clock()
         self._ended = False
         self._queues: dict[str, deque[_Asked]] = {}
-        """What is to be sent, by device; the device whose turn it is comes first."""
+        """Requests to be sent, by device; the device whose turn it is comes first."""
         self._waiting = 0
         self._sent: dict[int, _Asked] = {}
-        """What was sent and not answered; also what nobody waits for any more."""
+        """Requests that were sent and not answered, also those that nobody waits for any more."""
         self._sent_bytes = 0
         self._news = asyncio.Event()
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
@@ -128,7 +128,7 @@ class _Stream:
         return None
 
     def _take(self, queue: deque[_Asked]) -> list[_Asked]:
-        """What goes into one message."""
+        """Return the requests for one message."""
         taken: list[_Asked] = []
         size, room = 0, sync_wire.MAX_UNANSWERED - len(self._sent)
         while queue and len(taken) < min(sync_wire.MAX_REQUESTS, room):

@@ -1,4 +1,4 @@
-"""What goes over a sync stream: many short requests of one end, answers of the other; pure.
+"""The messages of a sync stream: many short requests of one end, and the answers of the other; pure.
 
 A stream is a WebSocket. The server begins with a greeting; each further message is one of these, all numbers varints:
 
@@ -36,7 +36,7 @@ from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire, json_bytes
 
 PATH = "/v1/sync"
-"""Where an object server's stream begins, as a WebSocket."""
+"""The path at which an object server's stream begins, as a WebSocket."""
 VERSION = 1
 QUESTION = 1
 """Kind of a request: a question of a session, see `swiftlet.sync.session.messages`."""
@@ -172,7 +172,7 @@ class Answerer:
         self._last = -1
 
     def requests(self, data: bytes) -> Batch:
-        """What the next message asks; Unauthorized, WireError."""
+        """Decode the requests of the next message; Unauthorized, WireError."""
         cursor = Cursor(data, _WHAT)
         nonce = b"" if self._messages else cursor.take(_NONCE)
         tag = cursor.take(_TAG)

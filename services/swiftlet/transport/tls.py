@@ -21,11 +21,13 @@ Encryption = Literal["none", "accepted", "required"]
 PEER_NAME = "peer.swiftlet.internal"
 """Whom all certificates of a cluster name; which server is meant the signature of each request says."""
 _PROTOCOL = "http/1.1"
-"""What both sides name in the handshake, so that nobody can lead a connection to a port of the native transport."""
+"""The protocol that both sides name in the handshake, so that nobody can redirect a connection to a port of the native
+transport.
+"""
 
 
 class PeerTls:
-    """What a process speaks TLS with to its peers; follows the cluster's keys."""
+    """The TLS contexts of a process for its peers; they follow the cluster's keys."""
 
     def __init__(self, mode: Encryption, keys: Sequence[bytes]) -> None:
         """`mode` is `cluster.encryption`, `keys` the cluster's, the signing one first. OSError."""
@@ -33,7 +35,7 @@ class PeerTls:
         self.use(keys)
 
     def use(self, keys: Sequence[bytes]) -> None:
-        """Have these keys from now on; connections that are open stay."""
+        """Use these keys from now on; open connections stay."""
         authorities, certificate, key = cluster_certificates(list(keys))
         chain = (certificate + key).encode()
         self._client = _context(ssl.PROTOCOL_TLS_CLIENT, authorities, chain)

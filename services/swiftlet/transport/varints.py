@@ -71,5 +71,5 @@ class Cursor:
                 return value
 
     def bytes(self, limit: int) -> bytes:
-        """As many bytes as a number before them says, up to `limit`."""
+        """Return bytes that are preceded by their number, up to `limit`."""
         return self.take(self.varint(limit))

@@ -94,7 +94,7 @@ _KINDS: dict[type[SwiftletError], int] = {
 }
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 _PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, StoreFormatError, DeviceLocked)
-"""What a peer says about itself or about how we talk to it: to our caller it is a failed node, no answer."""
+"""Errors of a peer about itself or about our requests: for our caller they mean a failed node, not an answer."""
 
 
 def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:

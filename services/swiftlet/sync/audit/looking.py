@@ -1,4 +1,4 @@
-"""What the devices of an object hold, as the row that they together stand for.
+"""The versions that an object's devices hold, merged into one row.
 
 Fault model: any device may be down, slow or behind; what one of them does not say makes a look incomplete, never wrong.
 A copy may be on its way from a handoff to a primary: a complete look asks handoffs first, and then primaries once more,

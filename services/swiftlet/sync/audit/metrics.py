@@ -1,4 +1,4 @@
-"""What the listing audit counts."""
+"""The metrics of the listing audit."""
 
 from __future__ import annotations
 

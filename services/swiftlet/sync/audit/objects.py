@@ -41,10 +41,10 @@ _log = get_logger("listing-audit")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one replica of a database had."""
+    """The rows that one replica of a database had."""
 
     point: str
-    """Its first split point; "" for none."""
+    """The replica's first split point; "" for none."""
     beyond: set[str]
     """Names above that point of which it has rows nevertheless."""
     wrong: dict[str, Wrong]
@@ -232,7 +232,7 @@ class ObjectsAudit:
         return _Seen(point, {row.name for row in rows if point and row.name > point}, wrong)
 
     async def _judge(self, name: DatabaseName, key: ObjectKey, found: ObjectRow, row: ObjectRow | None) -> Verdict:
-        """What to do about a replica's row of an object that was found; what is young is left alone."""
+        """Return the verdict on a replica's row of an object that was found; young rows are skipped."""
         if row == found or not isinstance(judge(row, found, True), Merge | Replace):
             return NoRepair.FINE
         verdict, looked = await self._objects.judge(Path(name.account, name.container, found.name), key.policy, row)

@@ -21,7 +21,7 @@ class AuditSettings:
     share: float = 0.1
     """The largest share of its time in which a walk works or waits for answers; above 0, and 1 for no limit."""
     min_age_s: float = 60.0
-    """What was written less long ago is left to whoever wrote it."""
+    """Seconds; rows and objects written more recently are left to their writer."""
     proved_for_s: float = 7 * 86_400.0
     """For how long a database that has not changed since it was proved is taken to be right."""
 
@@ -33,7 +33,7 @@ def rest_s(names: int, worked_s: float, settings: AuditSettings) -> float:
 
 
 class Pacer:
-    """Has one walk rest between its steps; all the time between two rests is work."""
+    """Makes one walk rest between its steps; all the time between two rests counts as work."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is to be done about one name: its row on one side, what the objects' devices hold on the other. Pure."""
+"""The verdict on one name, from its row on one side and the devices' versions on the other. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Wrong(Enum):
     """In which way a row is wrong; the value is the metric's label."""
 
     GHOST = "ghost"
-    """It is listed, and there is no such object."""
+    """The name is listed, but there is no such object."""
     MISSING = "missing"
     """There is an object, and no live row."""
     SIZE = "size"
@@ -55,7 +55,8 @@ Verdict = Merge | Replace | NoRepair
 
 
 def judge(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
-    """What to do about a listed `row` (None: no row, no marker), when devices together hold `truth` (None: nothing).
+    """Return the verdict on a listed `row` (None: no row, no marker) when devices together hold `truth` (None:
+    nothing).
 
     `complete`: every device that could hold something newer has answered. What a device holds that is newer than the
     row is listed on the word of that one device, as each device brings the rows of its own writes. To take back what

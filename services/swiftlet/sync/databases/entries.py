@@ -13,14 +13,14 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.wire import WireError
 
 RINGS = {65536: DatabaseKind.ACCOUNT, 65537: DatabaseKind.CONTAINER}
-"""What the rings of databases have for a policy in messages; those of objects are below."""
+"""The policy numbers of the rings of databases in messages; those of objects are smaller."""
 POLICIES = {kind: policy for policy, kind in RINGS.items()}
 """The same the other way round."""
 RING_NAMES = {DatabaseKind.ACCOUNT: "account", DatabaseKind.CONTAINER: "container"}
-"""What the rings of databases are called."""
+"""Names of the rings of databases."""
 
 _CUTS = (0, 6, 11, 16)
-"""Where a fingerprint is cut: each part is below what a timestamp can be."""
+"""The positions at which a fingerprint is divided, so that each part is less than the highest timestamp."""
 
 
 def kind_of(policy: int) -> DatabaseKind:
@@ -32,7 +32,7 @@ def kind_of(policy: int) -> DatabaseKind:
 
 
 def ring_name(policy: int) -> str:
-    """What a ring of databases is called."""
+    """Return the name of a ring of databases."""
     return RING_NAMES[RINGS[policy]]
 
 

@@ -30,18 +30,18 @@ ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds 
 NOT_A_DIGEST = b"\xff" * sethash.SIZE
 """No rows have this set hash: compared with it, a server answers with its rows."""
 _ROW_BYTES = 64
-"""What a row is taken to have beside its texts."""
+"""Bytes that a row is assumed to have in addition to its texts."""
 
 
 class Outcome(Enum):
-    """What an exchange came to."""
+    """The outcome of an exchange."""
 
     AGREED = "agreed"
     """Both sides know all rows that either had (of a handoff: the peer knows those that were here)."""
     LATER = "later"
     """A handoff has rows that belong into a shard; they are moved before it is returned."""
     FORGOTTEN = "forgotten"
-    """It was deleted so long ago that the peer has forgotten it."""
+    """The database was deleted so long ago that the peer has forgotten it."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class Exchange:
 
     transport: ListingSyncTransport
     near: Device
-    """The own device."""
+    """This side's device."""
     far: Device
     id: DatabaseId
     one_way: bool = False
     rows: int = 0
     moved_bytes: int = 0
-    """What travelled, about."""
+    """Approximate number of bytes that were transferred."""
 
     async def run(self) -> Outcome:
         """Do it; NodeError and the servers' own errors."""

@@ -25,12 +25,12 @@ GRACE_S = 60.0
 
 
 class Word(Enum):
-    """What to do about a database."""
+    """The decision about a database."""
 
     GO = "go"
     WAIT = "wait"
     OVERDUE = "overdue"
-    """It has to wait, and has done so for too long to say nothing of it."""
+    """The database has to wait, and has waited for so long that this is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ IMPATIENT = Limits(quiet_s=0.0, patience_s=0.0, effort=1.0)
 @dataclass(slots=True)
 class _Differing:
     fingerprint: bytes
-    """What the peer, or this side, has, as it was seen last."""
+    """The fingerprint of the peer or of this side when it was last seen."""
     same_since_s: float
     since_s: float
     seen: bool = True
@@ -102,7 +102,7 @@ class Patience:
         return Word.WAIT if in_order and waited_s < GRACE_S else Word.OVERDUE
 
     def worked(self, own: DevicePartitions, peer: int, id: DatabaseId, seconds: float, agreed: bool) -> None:
-        """It was worked on for so long, and came out equal or not."""
+        """Record for how long the database was exchanged, and whether it was equal afterwards."""
         key, now_s = (own.device.name, peer, id), self._clock()
         pause_s = seconds * (1 / self.limits.effort - 1)
         if agreed and pause_s <= self.limits.rest_s:

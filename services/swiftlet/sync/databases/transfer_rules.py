@@ -1,4 +1,4 @@
-"""What goes where when two replicas of a database differ: neither is newer, both are to know what either knows.
+"""The transfer rules for two replicas of a database that differ: neither is newer, and both get the rows of both.
 
 So one that differs is exchanged, in both directions at once, and counts as lacking here where the mode fetches at
 all: what the peer knows besides can't be seen from outside. One that the peer has not is brought there.
@@ -20,7 +20,7 @@ class DatabaseTransferRules:
     """See `swiftlet.sync.session.transfer_rules.TransferRules`."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
-        """What the peer has not; and what differs, unless that is fetched."""
+        """Return what the peer lacks, and what differs unless that is fetched."""
         known = {entry.digest: entry for entry in theirs}
         return [
             Push(entry, Need.ROWS, entry.digest not in known)
@@ -29,7 +29,7 @@ class DatabaseTransferRules:
         ]
 
     def here(self, theirs: Iterable[Entry], mine: Iterable[Entry]) -> list[Push]:
-        """What is not here, and what differs."""
+        """Return what this side lacks, and what differs."""
         known = {entry.digest: entry for entry in mine}
         return [
             Push(entry, Need.ROWS, entry.digest not in known) for entry in theirs if known.get(entry.digest) != entry

@@ -1,4 +1,5 @@
-"""Who is left out of rounds, and who is back: by own exceptions, by what others say, and by probes where both differ.
+"""Decides which nodes are left out of rounds and which are back: by own exceptions, by others' reports, and by probes
+where both differ.
 
 A node that is out comes in again by one thing only: an answer to this observer, mostly to a probe. Probes are one
 small request each, one at a time per node. They are sent
@@ -37,14 +38,14 @@ _log = structlog.get_logger("replicator")
 
 
 class News(Enum):
-    """What an observer tells the others."""
+    """The notices that an observer sends to the others."""
 
     FAILED = "failed"
     WELL = "well"
     CUT_OFF = "cut-off"
-    """It distrusts itself: what it said does not count."""
+    """The observer is cut off itself: its reports do not count."""
     JOINED = "joined"
-    """It has begun, with its devices: whoever has left it out should try."""
+    """The node has started with its devices: observers that have left it out should probe it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Neighbours:
         self.table = table
         self.opinions = Opinions(me, table.interval_s)
         self.tell: Callable[[Notice], None] = lambda notice: None
-        """Where notices to other observers go; returns at once."""
+        """Sends a notice to the other observers; returns at once."""
         self.cut_off = False
         """Whether this observer distrusts itself."""
         self._probe = probe
@@ -134,7 +135,7 @@ class Neighbours:
             self._weigh(node)
 
     def succeeded(self, node: str) -> None:
-        """The node answered."""
+        """Record that the node answered."""
         if node not in self._devices:
             return
         self._vain.pop(node, None)

@@ -1,4 +1,4 @@
-"""What other observers say of nodes, and what counts of it. Pure: times are given.
+"""Other observers' reports about nodes, and the verdict from them. Pure: times are passed in.
 
 Fault model: an observer may be cut off, alone or with its neighbours, and takes everybody else for dead; it may die
 after it has said something; what it says may come late, twice or never. So
@@ -30,7 +30,7 @@ class Verdict(Enum):
     FAILED = "failed"
     """Left out until it is known to be back."""
     DOUBTED = "doubted"
-    """It does not answer, but hardly anybody does: left out for moments only, and tried again and again."""
+    """The node does not answer, but hardly any node does: it is left out only for moments, and probed repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def is_majority(failed: int, peers: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who speaks: its node's name, and the failure domain that this is in."""
+    """The observer that reports: its node's name, and that node's failure domain."""
 
     name: str
     domain: str
@@ -82,10 +82,10 @@ class _Said:
 
 
 class Opinions:
-    """What each other observer said last."""
+    """The last reports of each other observer."""
 
     def __init__(self, me: Observer, interval_s: float) -> None:
-        """What comes from `me`, or from its failure domain, is no second opinion."""
+        """Reports from `me`, or from its failure domain, do not count as those of another observer."""
         self._me = me
         self._interval_s = interval_s
         self._said: dict[str, _Said] = {}
@@ -116,7 +116,7 @@ class Opinions:
             self._said[observer].failed.pop(node, None)
 
     def forget(self, observer: str) -> None:
-        """It has left, or distrusts itself."""
+        """Forget the reports of an observer that has left or is cut off itself."""
         self._said.pop(observer, None)
 
     def keep(self, observers: frozenset[str]) -> None:

@@ -32,7 +32,7 @@ _END = b"-----END CERTIFICATE-----"
 
 @dataclass(frozen=True, slots=True)
 class RedisOptions:
-    """Where Redis is and how long it is waited for.
+    """The address of Redis, its credentials, and the timeouts.
 
     `ca_file` has the authorities that a certificate may come from, None for the system's. `certificate_file` has the
     one certificate that Redis must present, whatever names are in it; then `ca_file` says nothing.
@@ -84,7 +84,7 @@ def make_client(options: RedisOptions) -> redis.asyncio.Redis:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What an exchange that failed means."""
+    """Return the problem that a failed exchange indicates."""
     text = str(error) or repr(error)
     message = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
     chain = _causes(error)

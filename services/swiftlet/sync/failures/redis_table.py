@@ -72,9 +72,9 @@ class RedisTable:
         self._asked = False
         self._problem: Problem | None = None
         self.progress: Callable[[], str | None] = lambda: None
-        """What is to be remembered of the round that is going on."""
+        """Returns the progress of the current round, which is to be stored."""
         self.recalled: str | None = None
-        """What a former life remembered."""
+        """The progress that this replicator had stored before its restart."""
         self.first_try = asyncio.Event()
         """Set once Redis was asked for what a former life knew, whatever came of it."""
 
@@ -89,7 +89,7 @@ class RedisTable:
         return self._problem
 
     def tell(self, notice: Notice) -> None:
-        """Let the others know; returns at once."""
+        """Queue a notice for the others; returns at once."""
         self._pending.append(notice)
         self._wake.set()
 

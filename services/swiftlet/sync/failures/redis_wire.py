@@ -1,4 +1,4 @@
-"""What observers write into Redis, and what is believed of what is found there. Pure.
+"""The data that observers write into Redis, and the validation of what they read there. Pure.
 
 | key, below `swiftlet:<cluster>:1:` | | lives |
 |---|---|---|
@@ -27,7 +27,7 @@ from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import MAX_EXCEPTIONS, Exceptions
 
 MAX_TEXT_BYTES = 2048
-"""Of a heartbeat or a notice."""
+"""The largest size in bytes of a heartbeat or a notice."""
 VERSION = 1
 """The version of all that is written; it is a part of each key's name."""
 _MAX_ROW_BYTES = 64
@@ -41,31 +41,31 @@ class Keys:
     cluster: str
 
     def heartbeat(self, node: str) -> str:
-        """That of a node's replicator."""
+        """Return the key of the heartbeat of a node's replicator."""
         return f"swiftlet:{self.cluster}:{VERSION}:heartbeat:{node}"
 
     def failures(self, observer: str) -> str:
-        """Its failure table."""
+        """Return the key of its failure table."""
         return f"swiftlet:{self.cluster}:{VERSION}:failures:{observer}"
 
     def progress(self, observer: str) -> str:
-        """Its round's progress."""
+        """Return the key of its round's progress."""
         return f"swiftlet:{self.cluster}:{VERSION}:progress:{observer}"
 
     @property
     def observers(self) -> str:
-        """Who has a failure table with anything in it."""
+        """Return the key of the set of observers whose failure table is not empty."""
         return f"swiftlet:{self.cluster}:{VERSION}:observers"
 
     @property
     def notices(self) -> str:
-        """The channel."""
+        """Return the name of the channel for notices."""
         return f"swiftlet:{self.cluster}:{VERSION}:notices"
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """That a node's replicator is at work."""
+    """The heartbeat of a running replicator."""
 
     life: str
     domain: str

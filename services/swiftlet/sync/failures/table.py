@@ -14,7 +14,7 @@ from dataclasses import dataclass
 MAX_NODES = 4096
 """Nodes that a table remembers; beyond it the one that was heard of longest ago is forgotten."""
 MAX_EXCEPTIONS = 1_000_000
-"""Where counting stops."""
+"""Exceptions of a node at which counting stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class FailureTable:
         return count == self.limit
 
     def suppress(self, node: str, now: float) -> bool:
-        """Let the interval begin anew, whatever the count; whether the node was not suppressed before."""
+        """Restart the interval, whatever the count; return whether the node was not suppressed before."""
         before = self._row(node, now)
         count = before.n_exception if before else 0
         self._put(node, Exceptions(max(count, self.limit), now))
         return count < self.limit
 
     def succeeded(self, node: str, now: float) -> None:
-        """Forget its exceptions."""
+        """Forget the node's exceptions."""
         self._rows.pop(node, None)
         self._well.pop(node, None)
         self._well[node] = now

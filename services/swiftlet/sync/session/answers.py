@@ -42,7 +42,7 @@ class PackedHashMaps(Lazy[Mapping[str, bytes]]):
 
 
 class PackedSuffixes(Lazy[SuffixHashes]):
-    """What an answer says about suffix hashes."""
+    """The suffix hashes of an answer, as bytes."""
 
     __slots__ = ("empty", "partitions", "primary", "raw")
 
@@ -59,7 +59,7 @@ class PackedSuffixes(Lazy[SuffixHashes]):
 
     @property
     def hashes(self) -> PackedHashMaps:
-        """Those of each partition alone."""
+        """Return those of each partition separately."""
         return PackedHashMaps(self.raw, len(self))
 
 
@@ -78,12 +78,12 @@ class PackedEntryLists(Lazy[Sequence[Entry]]):
 
 
 class PackedListings(Lazy[Listing]):
-    """What an answer says about entries."""
+    """The entries of an answer, as bytes."""
 
     __slots__ = ("partitions", "primary", "raw")
 
     def __init__(self, raw: bytes, partitions: Sequence[int], primary: bool) -> None:
-        """As `PackedSuffixes`."""
+        """Take the same arguments as `PackedSuffixes`."""
         super().__init__(len(partitions))
         self.raw = raw
         self.partitions = tuple(partitions)
@@ -94,7 +94,7 @@ class PackedListings(Lazy[Listing]):
 
     @property
     def entries(self) -> PackedEntryLists:
-        """Those of each partition alone."""
+        """Return those of each partition separately."""
         return PackedEntryLists(self.raw, len(self))
 
 
@@ -173,7 +173,7 @@ class PackedPushes(Lazy[tuple[int, Push]]):
     __slots__ = ("_raw",)
 
     def __init__(self, raw: bytes) -> None:
-        """As native code has made it."""
+        """Take the result of native code."""
         super().__init__(len(raw) // _PUSH.size)
         self._raw = raw
 
@@ -205,7 +205,7 @@ class PackedPushes(Lazy[tuple[int, Push]]):
 
     @property
     def needs(self) -> list[Need]:
-        """What of each is needed."""
+        """Return what is needed of each."""
         return [NEEDS[need & ~_FRESH] for need in self._raw[4 :: _PUSH.size]]
 
     def copies(self, policy: int) -> tuple[bytes, bytes]:
@@ -219,14 +219,16 @@ def partitions_of(objects: Sequence[tuple[int, Push]]) -> list[int]:
 
 
 def needs_of(objects: Sequence[tuple[int, Push]]) -> list[Need]:
-    """What of each is needed."""
+    """Return what is needed of each."""
     return objects.needs if isinstance(objects, PackedPushes) else [push.need for _, push in objects]
 
 
 def lacked_packed(
     mine: Iterable[object], theirs: Iterable[object], now_s: float, forgotten_s: float
 ) -> PackedPushes | None:
-    """What they lack of mine, and is due; None where values have to be asked. Either may be `Listing`s or entries."""
+    """Return what they lack of mine and is old enough; None where values have to be compared. Either may be `Listing`s
+    or entries.
+    """
     if not (
         isinstance(mine, PackedEntryLists | PackedListings) and isinstance(theirs, PackedEntryLists | PackedListings)
     ):

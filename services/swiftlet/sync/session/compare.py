@@ -17,14 +17,14 @@ from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
 
 class Need(Enum):
-    """What a replica lacks of an object."""
+    """The parts of an object that a replica lacks."""
 
     DATA = "data"
     """The whole object, and its newest POST if it has one."""
     META = "meta"
     """Only metadata or the content type: the data are the same."""
     TOMBSTONE = "tombstone"
-    """That the object was deleted."""
+    """The replica lacks the deletion of the object."""
     ROWS = "rows"
     """Not an object: a database, of which both sides are to know what either knows."""
 
@@ -75,7 +75,7 @@ def in_flight(entry: Entry, now_s: float) -> bool:
 
 
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
-    """What a replica holding `theirs` (None: nothing) lacks of `mine`; None when it lacks nothing."""
+    """Return what a replica with `theirs` (None: nothing) lacks of `mine`; None when it lacks nothing."""
     if theirs is None or theirs.timestamp < mine.timestamp:
         return Need.TOMBSTONE if mine.kind is Kind.TOMBSTONE else Need.DATA
     if mine.kind is Kind.TOMBSTONE or theirs.kind is Kind.TOMBSTONE:
@@ -87,7 +87,7 @@ def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
 
 
 def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
-    """What to send so that the other side lacks nothing of mine; never anything older than it has.
+    """Return what to send so that the other side lacks nothing of mine; never anything older than it has.
 
     The other way round, `pushes(theirs, mine)`, it is what to pull.
     """

@@ -1,4 +1,4 @@
-"""What a session wants done, and what it is told came of it.
+"""Effects that a session requests, and the observations that answer them.
 
 A machine is a generator: it yields one effect, is sent the observation that belongs to it, and yields the next one.
 Effects and observations are plain values, so that asyncio code, a simulator and a test can drive the same machine.
@@ -24,11 +24,11 @@ from swiftlet.transport.wire import WireError
 
 
 class MoveOutcome(Enum):
-    """What became of an object on its way."""
+    """The outcome of moving an object."""
 
     MOVED = "moved"
     OVERTAKEN = "overtaken"
-    """It changed meanwhile, on either side; the next round compares anew."""
+    """The object changed meanwhile, on either side; the next round compares it again."""
     REFUSED = "refused"
     """The device will not have it, or can't give it: damaged, or no room."""
 
@@ -57,7 +57,8 @@ class ReadSuffixes:
 
 @dataclass(frozen=True, slots=True)
 class ReadSuffixesOf:
-    """As `ReadSuffixes` for several partitions. Observed: mappings of the first ones, at least of one.
+    """Reads suffix hashes as `ReadSuffixes` does, for several partitions. Observed: mappings of the first ones, at
+    least of one.
 
     As many as have `limit` hashes together; the rest is asked for again.
     """
@@ -174,7 +175,7 @@ class HandoffReturned:
 
 
 Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | RepairedMany
-"""What may be done for many partitions at once, or by simple effects, one after the other."""
+"""Effects for many partitions at once, which can also be executed as simple effects, one after the other."""
 Effect: TypeAlias = (
     Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Repaired | HandoffReturned | Compound
 )
@@ -213,7 +214,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for all of a session.
+    """The conditions of a whole session.
 
     `reclaim_age_s`: the age at which devices forget tombstones. `rules`: what to do about differences, None for
     objects.
@@ -249,7 +250,7 @@ class Session:
         self._begun = False
         self.compound = False
         self.error: SwiftletError | None = None
-        """What ended it early."""
+        """The error that ended the session early."""
 
     def resume(self, observation: object, now_s: float) -> Effect | None:
         """Go on to the next effect, None at the end. The first observation is not looked at."""
@@ -268,7 +269,7 @@ class Session:
             return None
 
     def fail(self, error: SwiftletError, now_s: float) -> Effect | None:
-        """The effect failed."""
+        """Continue after the effect failed, and return the next effect."""
         self._moment.now_s = now_s
         try:
             return self._steps.throw(error)

@@ -20,7 +20,9 @@ from swiftlet.transport.wire import WireError
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """What both sides hold between two places in the order; `upto` is the second one's digest, None at the end."""
+    """The entries of both sides between two positions in the order; `upto` is the second position's digest, None at the
+    end.
+    """
 
     mine: tuple[Entry, ...]
     theirs: tuple[Entry, ...]
@@ -88,7 +90,9 @@ def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], 
 def ask_for(
     terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], page: Page
 ) -> Steps[dict[bytes, Entry]]:
-    """What a neighbour holds of the objects on a local page, by digest; read page by page, only these are kept."""
+    """Return a neighbour's entries for the objects on a local page, by digest; they are read page by page, and only
+    these are kept.
+    """
     wanted = {entry.digest for entry in page.entries}
     last = page.entries[-1].digest
     after: bytes | None = None

@@ -49,7 +49,7 @@ def handoff_session(terms: Terms, partition: int, primaries: Sequence[int], abse
 
 @dataclass(slots=True)
 class _Primaries:
-    """Those that still answer, with what they last said of their suffixes; `whole` while none is missing."""
+    """The primaries that still answer, with their last suffix hashes; `whole` while none is missing."""
 
     whole: bool
     shown: dict[int, SuffixHashes] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def _return_page(
 
 
 def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:
-    """What a primary is to be given now."""
+    """Return what a primary is to be given now."""
     forgotten_s = terms.forgotten_before_s(moment.now_s)
     if terms.transfer_rules is None:
         return [push for push in pushes(mine, held.values()) if is_due(push, moment.now_s, forgotten_s)]

@@ -50,7 +50,9 @@ def fitting(wanted: Sequence[Wanted], limits: Limits) -> Sequence[Wanted]:
 def due_of(
     terms: Terms, moment: Moment, mine: Sequence[Sequence[Entry]], theirs: Sequence[Listing], pull: bool
 ) -> Sequence[tuple[int, Push]]:
-    """What to bring to the neighbour now, or with `pull` from there, with the partition of each; as far as both go."""
+    """Return what to bring to the neighbour now, or with `pull` from there, with the partition of each; as far as both
+    answers go.
+    """
     if terms.transfer_rules is None:
         found = lacked_packed(*_giver_first(mine, theirs, pull), moment.now_s, terms.forgotten_before_s(moment.now_s))
         if found is not None:
@@ -63,7 +65,7 @@ def due_of(
 
 
 def lacked(terms: Terms, mine: Sequence[Entry], theirs: Sequence[Entry], pull: bool) -> list[Push]:
-    """What the neighbour lacks of one partition, or with `pull` what is lacking here."""
+    """Return what the neighbour lacks of one partition, or with `pull` what is lacking here."""
     rules = terms.transfer_rules
     if rules is None:
         return pushes(*_giver_first(mine, theirs, pull))
@@ -75,7 +77,7 @@ def _giver_first(mine: Mine, theirs: Theirs, pull: bool) -> tuple[Mine | Theirs,
 
 
 def due(terms: Terms, moment: Moment, found: list[Push]) -> list[Push]:
-    """Those of them that are to go now."""
+    """Return those that are to be sent now."""
     forgotten_s = terms.forgotten_before_s(moment.now_s)
     is_it = is_due if terms.transfer_rules is None else terms.transfer_rules.is_due
     return [push for push in found if is_it(push, moment.now_s, forgotten_s)]

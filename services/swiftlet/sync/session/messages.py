@@ -1,4 +1,4 @@
-"""What two devices say to each other in a session: values, and their bytes as `docs/sync.md` lays them down.
+"""The messages of two devices in a session: values, and their bytes as specified in `docs/sync.md`.
 
 A message is one question or one answer, complete in itself: a lost, doubled or late one does no harm. Everything that
 arrives is taken for garbage until it has been parsed, and every count has a limit (`WireError` beyond it).
@@ -24,13 +24,13 @@ from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError
 
 VERSION = 1
-"""Of the encoding; a receiver refuses others."""
+"""Version of the encoding; a receiver refuses others."""
 MAX_MESSAGE = MAX_SYNC_MESSAGE
 """Bytes of a whole message."""
 MAX_PARTITIONS = 4096
 """Partitions in one message."""
 MAX_NUMBER = (1 << 32) - 1
-"""Of a policy, a ring's version and a partition."""
+"""The highest policy, ring version and partition."""
 SUFFIX_COUNT = 4096
 """Suffixes that a partition can have."""
 MAX_SUFFIX_HASHES = 8192
@@ -67,7 +67,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class AskSuffixes:
-    """What are the suffix hashes of these partitions?"""
+    """Asks for the suffix hashes of these partitions."""
 
     policy: int
     ring_version: int
@@ -76,7 +76,7 @@ class AskSuffixes:
 
 @dataclass(frozen=True, slots=True)
 class AskEntries:
-    """What is in these suffixes, behind the entry `after` in the order of (suffix, digest)?"""
+    """Asks for the entries of these suffixes, after the entry `after` in the order of (suffix, digest)."""
 
     policy: int
     ring_version: int
@@ -87,7 +87,7 @@ class AskEntries:
 
 @dataclass(frozen=True, slots=True)
 class AskManyEntries:
-    """What is in these suffixes of these partitions?"""
+    """Asks for the entries of these suffixes of these partitions."""
 
     policy: int
     ring_version: int
@@ -151,7 +151,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ManyEntries:
-    """Of the first of the partitions asked for, as many as fit as a whole: none when the first one alone does not."""
+    """Entries of the first of the requested partitions, as many as fit completely: none when the first one alone does
+    not.
+    """
 
     policy: int
     ring_version: int
@@ -290,7 +292,7 @@ def decode(data: bytes) -> Message:
 
 
 def _begin(reader: _Reader) -> tuple[int, int]:
-    """Type and policy."""
+    """Return the type and the policy."""
     version, kind = reader.take(2)
     if version != VERSION:
         raise WireError(other_version("a sync message", version, VERSION, SAME_RELEASE))
@@ -298,7 +300,7 @@ def _begin(reader: _Reader) -> tuple[int, int]:
 
 
 def decode_request(data: bytes) -> Request:
-    """As `decode`, of what a server is sent."""
+    """Decode a message to a server, as `decode` does."""
     message = decode(data)
     if not isinstance(message, Request):
         raise WireError(f"{type(message).__name__} is an answer, not a question")
@@ -306,7 +308,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """As `decode`, of what a server answers."""
+    """Decode a server's answer, as `decode` does."""
     message = decode(data)
     if not isinstance(message, Reply):
         raise WireError(f"{type(message).__name__} is a question, not an answer")

@@ -62,7 +62,9 @@ def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Ses
 
 
 def differing_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """As `neighbour_session` about partitions that are known to differ: it begins with their suffix hashes."""
+    """Return a session like `neighbour_session` about partitions that are known to differ: it begins with their suffix
+    hashes.
+    """
     moment = Moment()
     return Session(_bring_together(terms, moment, peer, partitions), moment)
 
@@ -103,7 +105,7 @@ def _all_suffixes(terms: Terms, moment: Moment, peer: int, partitions: tuple[int
 
 
 def _batches(partitions: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
-    """As many as share a message, ascending as the message wants them."""
+    """Yield as many partitions as fit into a message, in ascending order."""
     source = iter(partitions)
     while batch := tuple(sorted(islice(source, size))):
         yield batch

@@ -26,11 +26,11 @@ _KINDS = {kind.value: kind for kind in Kind}
 _ITEM = 2 + HASH_SIZE
 
 Parts = tuple[int, bool, int, bytes]
-"""Of one partition: its number, whether the answerer is a primary, how many items there are, and these."""
+"""Parts of one partition: its number, whether the answerer is a primary, the number of items, and the items."""
 
 
 def entry_of(parts: EntryParts) -> Entry:
-    """As a value. Few objects have a POST, so mostly no timestamps are made for it."""
+    """Return the entry as a value. Few objects have a POST, so mostly no timestamps are made for it."""
     digest, kind, timestamp, meta, content_type = parts
     if meta or content_type:
         return Entry(digest, _KINDS[kind], Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
@@ -97,7 +97,8 @@ class PackedEntries(Sequence[Entry]):
         return swiftlet_native.sync_in_order(self._raw, [_NUMBERS[suffix] for suffix in suffixes])
 
     def newer_than(self, theirs: PackedEntries) -> list[tuple[EntryParts, int, bool]] | None:
-        """What they lack of these: the entry, what of it (1 data, 2 tombstone, 3 POST), whether they have nothing.
+        """Return what they lack of these: the entry, which part of it (1 data, 2 tombstone, 3 POST), and whether they
+        have nothing.
 
         None when either side is out of order.
         """

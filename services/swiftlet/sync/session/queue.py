@@ -1,4 +1,4 @@
-"""What a round has to do and in which order: pure, from a ring, what is held, who is failed, and chance.
+"""The plan of a round and its order: pure, from a ring, the held partitions, the failed nodes, and random numbers.
 
 Work on rejoining neighbours comes first, so that what they missed is there before they compare it themselves; within
 that the order is random, so that the nodes of a cluster do not all begin with the same neighbour.
@@ -39,7 +39,7 @@ class RoundPlan:
 
 
 def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int], mode: Mode) -> RoundPlan:
-    """What there is to do for a device that holds something of the partitions `held`, in the order of partitions.
+    """Return the plan for a device that holds data of the partitions `held`, in the order of partitions.
 
     A partition of which nothing is here is compared only if the mode pulls. A partition that the ring does not have is
     nobody's: it has no primaries, and stays.
@@ -77,7 +77,7 @@ def ordered(items: Iterable[Item], rejoining: Collection[int], random: Random) -
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What one session does: partitions with one peer."""
+    """The plan of one session: partitions to compare with one peer."""
 
     peer: int
     partitions: tuple[int, ...]

@@ -46,7 +46,7 @@ def answer_by(
     is_primary: Callable[[int], bool],
     limits: Limits | None = None,
 ) -> Reply:
-    """As `answer`, in one go, by what the local device says to each thing that has to be looked up there."""
+    """Answer as `answer` does, in one call, with `look_up` for each lookup at the local device."""
     steps = answer(request, ring_version, is_primary, limits)
     observation: object = None
     while True:
@@ -86,7 +86,7 @@ def answer(
 
 
 def _suffixes(request: Compare | AskSuffixes, is_primary: Callable[[int], bool]) -> Steps[tuple[SuffixHashes, ...]]:
-    """Of as many partitions as fit into one answer, at least one."""
+    """Return the suffix hashes of as many partitions as fit into one answer, at least one."""
     found: list[SuffixHashes] = []
     left = MAX_SUFFIX_HASHES
     for partition in request.partitions:

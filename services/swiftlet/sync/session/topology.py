@@ -1,4 +1,4 @@
-"""Who is compared with whom: the modes of a round, as pure functions over a partition's replica ring.
+"""The modes of a round, which determine the peers of each device, as pure functions over a partition's replica ring.
 
 `batched` is the default. The others are what is measured against it: `lightsync` and `all_to_all` as in "On the
 Synchronization Bottleneck of OpenStack Swift-Like Cloud Storage Systems" (TPDS 2018) and in the original, `star`
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class First(Enum):
-    """What the first message about a partition carries."""
+    """The content of the first message about a partition."""
 
     BATCH = "batch"
     """One hash over the roots of many partitions."""
@@ -66,7 +66,7 @@ THOROUGH = Mode("batched", _everybody, First.BATCH, pull=True)
 MODES = {mode.name: mode for mode in (BATCHED, LIGHTSYNC, ALL_TO_ALL, STAR, CHAIN)}
 
 ROUND_MODES = {**MODES, THOROUGH.name: THOROUGH}
-"""What a replicator may be told to do."""
+"""The modes that a replicator can be configured with."""
 
 
 def neighbours(mode: Mode, holders: Sequence[int], local: int, failed: Collection[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a session does about an entry that differs, where that is not what holds for objects.
+"""Rules for entries that differ, where these are not the rules for objects.
 
 Sessions know objects: the newer version goes to who has the older one. Something else that is compared by the same
 messages says here what goes where (`swiftlet.sync.databases.transfer_rules`).
@@ -17,11 +17,11 @@ class TransferRules(Protocol):
     """Pure decisions about two devices' entries of the same suffixes."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
-        """What to bring to the peer; `pull`: what is to come from there is asked for as well."""
+        """Return what to bring to the peer; with `pull`, what is to come from there is requested as well."""
         ...
 
     def here(self, theirs: Iterable[Entry], mine: Iterable[Entry]) -> list[Push]:
-        """What to bring from the peer."""
+        """Return what to bring from the peer."""
         ...
 
     def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:

@@ -39,7 +39,7 @@ class PackedWanted(Lazy[Wanted]):
 
     @property
     def suffixes(self) -> bytes:
-        """Of each partition the count of its suffixes and these, as in a message."""
+        """Return for each partition the count of its suffixes and the suffixes, as in a message."""
         return self._raw[self._begin : self._ends[-1]] if self._ends else b""
 
     def _make(self) -> tuple[Wanted, ...]:
