@@ -24,7 +24,7 @@ def address_of(node: int) -> str:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What went over the wire."""
+    """The bytes and packets that were sent over the network."""
 
     bytes: int
     packets: int
@@ -45,11 +45,11 @@ class Pass:
     others: Traffic
     """Between the node and the others."""
     local: Traffic
-    """What it asks of itself over loopback."""
+    """The traffic of a node with itself over loopback."""
     seconds: float
     """From the command to its end, start of Python included."""
     round_s: float
-    """What the replicator itself says that its round took."""
+    """The seconds of a round as the replicator reports them."""
     cpu_s: float
     """Processor seconds of the replicator and of the servers of all nodes."""
     moved: int

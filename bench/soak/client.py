@@ -12,7 +12,7 @@ from yarl import URL
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a request."""
+    """The outcome of a request."""
 
     status: int
     size: int

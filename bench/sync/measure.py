@@ -234,7 +234,9 @@ async def warm_up(cluster: Cluster) -> None:
 
 
 def _set_nice(value: int) -> None:
-    """Of this process: of each thread and, where Linux shares processors among sessions, of its session."""
+    """Set the nice level of this process: of each thread and, where Linux shares processors among sessions, of its
+    session.
+    """
     for thread in Path("/proc/self/task").iterdir():
         # A thread may end in the meantime.
         with suppress(ProcessLookupError):

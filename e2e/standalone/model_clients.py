@@ -81,7 +81,7 @@ class Connection:
 
 @dataclass
 class Model:
-    """What all clients together know of all objects."""
+    """The clients' combined knowledge of all objects."""
 
     histories: dict[str, History] = field(default_factory=dict)
     """By path, `container/object`; an object is only copied to one that stands behind it."""
@@ -121,7 +121,7 @@ def make_containers(client: Client, model: Model) -> None:
 
 
 def shown_by(answer: Answer) -> Version:
-    """What the answer to a GET or HEAD says of the object."""
+    """Return the object's state from the answer to a GET or HEAD."""
     headers = answer.headers
     return Version(
         headers["Etag"], int(headers["Content-Length"]), headers["Content-Type"], headers.get(NUMBER, "none")

@@ -46,7 +46,7 @@ class Operation:
 
     begun: float
     versions: Callable[[], Versions] | None = None
-    """What a PUT, COPY or DELETE makes of the object; None for a POST."""
+    """Returns the object that a PUT, COPY or DELETE makes; None for a POST."""
     number: str = ""
     """A POST's metadata."""
     content_type: str | None = None

@@ -49,7 +49,7 @@ def client(cluster: Cluster) -> Client:
 
 
 def renew(client: Client) -> None:
-    """What the examples in the description name."""
+    """Create the objects that the examples in the description name."""
     limits = {f"X-Remove-Container-Meta-Quota-{what}": "x" for what in ("Bytes", "Count")}
     for name in ("fuzz", "versioned", "site", "archive"):
         assert client.call("PUT", name, limits).status in {201, 202}

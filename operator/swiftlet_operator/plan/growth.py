@@ -31,7 +31,7 @@ def classes_of(spec: StorageClusterSpec, claims: Iterable[Manifest]) -> set[str]
 
 
 def growth(world: World) -> list[Patch]:
-    """What makes volumes grow: bound ones of classes that let them."""
+    """Return the actions that grow volumes: bound ones whose class allows expansion."""
     return [
         Patch(PVC, name_of(claim), {"spec": {"resources": {"requests": {"storage": size}}}})
         for claim, size in growing(world.cluster.spec, world.claims)

@@ -41,7 +41,7 @@ class Usage:
 
 
 def usage_of(world: World) -> Usage | None:
-    """What the container servers say together; None while nobody says anything."""
+    """Return the combined reports of the container servers; None while none has reported."""
     said = [one.accounts for services in world.reports.values() for one in services.values() if one.accounts]
     if not said:
         return None

@@ -1,4 +1,4 @@
-"""What handlers work with: it defines the collaborators of a proxy (`SwiftApi`) and one request's context (`Call`)."""
+"""The collaborators of a proxy (`SwiftApi`) and one request's context (`Call`), which handlers work with."""
 
 from __future__ import annotations
 

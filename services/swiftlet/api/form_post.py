@@ -118,7 +118,7 @@ class _Outcome:
     status: int = 400
     message: str = "no files to process"
     error: SwiftletError | None = None
-    """What became of the file that could not be stored."""
+    """The error of the file that could not be stored."""
 
 
 class FormPost:

@@ -39,7 +39,7 @@ _PAGE = 100
 
 
 def archive_prefix(obj: str) -> str:
-    """What the names of an object's older versions begin with."""
+    """Return the beginning of the names of an object's older versions."""
     return f"{len(obj.encode()):03x}{obj}/"
 
 
@@ -116,7 +116,7 @@ async def _place(call: Call, path: Path, archive: Archive, timestamp: Timestamp)
 
 
 async def push_deletion(call: Call, main: Place, archive: Archive) -> None:
-    """What comes before a DELETE in a history: the copy, and an empty object that says when."""
+    """Copy the object before a DELETE in a history, and store an empty object that records the time."""
     await archive_current(call, main, archive)
     timestamp = call.api.clock.next()
     place = await _place(call, main.path, archive, timestamp)

@@ -32,7 +32,7 @@ _FOREIGN, _ETAG, _BYTES = "Symlink-Account", "Symlink-Etag", "Symlink-Bytes"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a link leads."""
+    """The target of a link."""
 
     target: Path
     foreign: bool = False
@@ -105,7 +105,7 @@ class LinkItself(PlainObject):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What links led to."""
+    """The object that a chain of links led to."""
 
     stored: Stored
     last: Link | None = None

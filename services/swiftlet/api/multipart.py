@@ -29,7 +29,7 @@ class BadForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the head of a part says."""
+    """The head of a part."""
 
     headers: Mapping[str, str]
     """By names in lower case."""

@@ -104,7 +104,7 @@ class RateLimits:
             await self._sleep(wait_s)
 
     async def _limit(self, method: str, path: Path) -> tuple[str, float] | None:
-        """What this request counts against, and how often that may be used."""
+        """Return the counter of this request and its limit per second."""
         section = self._section
         if path.container is None:
             return None

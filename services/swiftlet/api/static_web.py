@@ -69,7 +69,7 @@ async def visit(call: Call, query: Mapping[str, str], respond: Respond) -> web.S
 
 
 def site_of(metadata: Mapping[str, str]) -> Site:
-    """What a container's metadata say of the site in it."""
+    """Return the settings of the site from a container's metadata."""
 
     def item(name: str) -> str:
         return metadata.get(f"{CONTAINER_META}Web-{name}", "").strip()

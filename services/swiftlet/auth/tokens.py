@@ -34,7 +34,7 @@ MAX_VERIFIED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token says; times in whole seconds since the epoch."""
+    """The content of a token; times are in whole seconds since the epoch."""
 
     identity: Identity
     expires: int
@@ -70,7 +70,7 @@ class Tokens:
         self._life_s = life_s
         self._clock = clock
         self.conditions: tuple[Condition, ...] = ()
-        """What else must hold for a token to be good."""
+        """Further conditions that a valid token must meet."""
         self.use(keys)
 
     @property
@@ -113,7 +113,7 @@ class Tokens:
         return self.read(token).identity
 
     def read(self, token: str) -> Token:
-        """What a good token says; Unauthorized as in `check`."""
+        """Return the content of a valid token; Unauthorized as in `check`."""
         found = self._signed(token)
         for condition in self.conditions:
             condition(found)
@@ -133,7 +133,7 @@ class Tokens:
         return found
 
     def _verify(self, token: str) -> Token:
-        """What a token says that one of the keys signed, expired or not."""
+        """Return the content of a token that one of the keys signed, expired or not."""
         payload, signature = self._split(token)
         # Nothing is parsed of what nobody here has written.
         macs = [hmac.digest(key, payload, "sha256") for key in self._keys.values()]

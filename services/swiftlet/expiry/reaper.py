@@ -91,7 +91,7 @@ class ReaperQueue:
 
 @dataclass(slots=True)
 class ReaperReport:
-    """What one round did."""
+    """The numbers of one round."""
 
     accounts: int = 0
     containers: int = 0

@@ -63,7 +63,9 @@ def make_neighbours(
 def make_redis(
     settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress
 ) -> RedisTable | None:
-    """What a group of replicators shares, None without a Redis; SettingsError when its URL can't be used."""
+    """Return the table that a group of replicators shares, None without a Redis; SettingsError when its URL is
+    invalid.
+    """
     redis, section = settings.redis, settings.replicator
     if redis.url is None:
         return None

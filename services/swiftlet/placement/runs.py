@@ -63,7 +63,7 @@ class RunPlan:
         """Whether a device of this ring is usable."""
         self._parts: list[RunPart] = []
         self._wanted: list[tuple[ObjectKey, int, int, int | None, str | None, bool]] = []
-        """What comes behind `_parts`, all of it of the same device."""
+        """The objects that follow `_parts`, all on the same device."""
         self._devices: dict[int, Device] = {}
         """Which have all of that."""
         self._bytes = 0

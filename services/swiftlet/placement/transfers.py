@@ -22,7 +22,7 @@ from swiftlet.ring.model import Device
 
 
 class Replicas(Protocol):
-    """Where a download finds the rest of its bytes."""
+    """Finds the rest of the bytes of a download."""
 
     def failed(self, device: Device) -> None:
         """Remember that a device failed in the middle of a read."""

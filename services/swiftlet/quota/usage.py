@@ -33,7 +33,7 @@ Fetch = Callable[[DatabaseName], Awaitable[Amounts]]
 
 
 def usage_source(listings: ClusterListings) -> Callable[[DatabaseName], Awaitable[Amounts]]:
-    """What accounts and containers hold, as their databases say."""
+    """Return a source of the totals of accounts and containers, which reads them from their databases."""
 
     async def fetch(name: DatabaseName) -> Amounts:
         if name.container is None:

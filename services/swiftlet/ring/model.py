@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 MAX_DEVICES = 0xFFFF
 """Ids are stored in 16 bits; the highest value stands for "nobody"."""
 NOBODY = 0xFFFF
-"""What a slot of the assignment table holds while no device holds that replica."""
+"""The value of a slot in the assignment table while no device holds that replica."""
 MAX_PART_POWER = 32
 MAX_REPLICAS = 32
 DIGEST_SIZE = 16

@@ -42,7 +42,7 @@ _TAIL = 4096
 
 
 class FileKind(IntEnum):
-    """What a file holds."""
+    """The kind of a file's content."""
 
     DATA = 1
     TOMBSTONE = 2
@@ -56,7 +56,7 @@ KINDS = {extension: kind for kind, extension in EXTENSIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What stands behind the data."""
+    """The JSON and the footer, which follow the data."""
 
     kind: FileKind
     size: int

@@ -27,7 +27,7 @@ Mode = Literal["auto", "required", "off"]
 """`cluster.rdma`."""
 
 SYS_DEVICES = Path("/sys/class/infiniband")
-"""Where the kernel lists RDMA devices, those of other containers too."""
+"""The directory in which the kernel lists RDMA devices, those of other containers too."""
 DEV_DEVICES = Path("/dev/infiniband")
 """Where those are that this process may open."""
 _MAX_PORTS: Final = 256
@@ -68,7 +68,7 @@ class Surroundings:
     openable: tuple[str, ...]
     """Names in `/dev/infiniband` by which devices are used."""
     locked_limit_bytes: int | None
-    """How much memory may be locked; None: no limit."""
+    """Bytes of memory that may be locked; None: no limit."""
 
 
 def look(sys_devices: Path = SYS_DEVICES, dev_devices: Path = DEV_DEVICES) -> Surroundings:

@@ -31,7 +31,7 @@ from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, json_bytes, json_object
 
 PATH = "/v1/rows"
-"""Where a server's stream begins, as a WebSocket."""
+"""The path at which a server's stream begins, as a WebSocket."""
 MAX_MESSAGE = listing_wire.MAX_UPDATE_BODY
 """Bytes of a message."""
 SENT_BYTES = 1_000_000
