@@ -60,7 +60,7 @@ from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, red
 from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.retire import doomed, guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
-from swiftlet_operator.plan.rollout import held_back, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.rollout import held_back, never_scheduled, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
 from swiftlet_operator.plan.served import awaits_proxies, live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
@@ -225,7 +225,12 @@ def _make_true(
             *(unguarded(one) for one in orphans if is_guarded(one)),
             *released(asked),
         ),
-        delete=(*orphans, *replacing_now.delete, *(one for going in anew.values() for one in going)),
+        delete=(
+            *orphans,
+            *replacing_now.delete,
+            *never_scheduled(world),
+            *(one for going in anew.values() for one in going),
+        ),
         force=replacing_now.force,
         status=(
             cluster_status(world, facts, site, states, rotating),

@@ -20,6 +20,7 @@ from swiftlet_operator.manifests import (
     Manifest,
     annotations_of,
     digest_of,
+    is_going,
     kind_of,
     labels_of,
     name_of,
@@ -157,6 +158,30 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
         # Its restart takes a copy; that of a pod that serves nothing takes none, and others may be behind without it.
         troubled |= {*domain.behind} - unready
     return now if troubled else min(max(old), now if now else max(old))
+
+
+def never_scheduled(world: World) -> tuple[Manifest, ...]:
+    """Pods to delete: no node has taken them, and their StatefulSet may replace them by ones of a newer template.
+
+    It would first wait until the pods after them are ready, and those may wait for the devices of these. A pod that was
+    never scheduled holds nothing.
+    """
+    pods = {name_of(pod): pod for pod in world.pods}
+    found = []
+    for (kind, name), live in sorted(world.children.items()):
+        status: dict[str, Any] = live.get("status") or {}
+        revision = status.get("updateRevision")
+        is_seen = status.get("observedGeneration") == live["metadata"].get("generation")
+        if kind != STATEFUL_SET.kind or revision is None or not is_seen:
+            continue
+        strategy: dict[str, Any] = (live["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        for ordinal in range(int(strategy.get("partition") or 0), int(live["spec"].get("replicas") or 0)):
+            pod = pods.get(f"{name}-{ordinal}")
+            if pod is None or pod["spec"].get("nodeName") or is_going(pod):
+                continue
+            if labels_of(pod).get(_REVISION) not in (None, revision):
+                found.append(pod)
+    return tuple(found)
 
 
 def with_live_templates(world: World, manifest: Manifest) -> Manifest:

@@ -417,6 +417,46 @@ async def test_pods_that_never_started_are_changed_though_the_first_to_start_can
     assert await partition() == 0
 
 
+async def test_pods_that_no_node_took_are_deleted_when_what_they_asked_for_is_mended() -> None:
+    """The first mended pod is not ready without a ring, which lacks the others' devices, so nobody else goes on."""
+    scene = Scene({"pools": [{**POOL, "replicas": 3, "resources": {"requests": {"cpu": "500"}}}], "rings": SMALL_RINGS})
+
+    def pods(*revisions: str, scheduled: int) -> None:
+        scene.live()
+        for ordinal, revision in enumerate(revisions):
+            pod = scene.kube.find("Pod", f"store-disks-{ordinal}")
+            pod["metadata"]["labels"] = {**pod["metadata"]["labels"], "controller-revision-hash": revision}
+            pod["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
+            if ordinal < 3 - scheduled:
+                del pod["spec"]["nodeName"]
+                claim = scene.kube.find("PersistentVolumeClaim", f"d0-store-disks-{ordinal}")
+                claim["spec"].pop("volumeName", None)
+        live = scene.kube.find("StatefulSet", "store-disks")
+        updated = revisions.count("new")
+        live["status"] |= {"readyReplicas": 0, "updatedReplicas": updated, "currentRevision": "old"}
+        live["status"]["updateRevision"] = "new" if scheduled else "old"
+        scene.told.silent = {f"store-disks-{ordinal}" for ordinal in range(3)}
+
+    async def deleted() -> list[str]:
+        return [what for what in await scene.step() if what.startswith("delete Pod")]
+
+    await scene.step()
+    for _ in range(3):
+        pods("old", "old", "old", scheduled=0)
+        assert await deleted() == []
+    scene.cluster["spec"]["pools"][0]["resources"] = {"requests": {"cpu": "10m"}}
+    pods("old", "old", "old", scheduled=0)
+    assert await deleted() == []
+    pods("old", "old", "new", scheduled=1)
+    assert await deleted() == [], "its turn has not come"
+    pods("old", "old", "new", scheduled=1)
+    assert await deleted() == ["delete Pod/store-disks-1"]
+    pods("old", "new", "new", scheduled=2)
+    assert await deleted() == [], "its turn has not come"
+    pods("old", "new", "new", scheduled=2)
+    assert await deleted() == ["delete Pod/store-disks-0"]
+
+
 # --- maintenance --------------------------------------------------------------------------------------------------
 
 
