@@ -6,8 +6,9 @@ condition two devices with different rings could each drop a copy for the sake o
 the entries were read and hold for these entries alone: what changes meanwhile is kept. The driver must not drop
 anything for a session that began under an older ring.
 
-A handoff that has to wait for a primary takes tombstones that are newer than its data. Otherwise it would outlive them:
-with one primary away for `reclaim_age`, the others forget that the object was deleted, and would be given it again.
+A handoff that has to stay takes tombstones that are newer than its data: because it waits for a primary, or because
+the driver keeps what still has a pending container update. Otherwise it would outlive them: after `reclaim_age` the
+primaries forget that the object was deleted, and would be given it again.
 
 Fault model: a primary may be away, which is known beforehand (`absent`) or shows on the way: the others are still given
 what they lack, and nothing is dropped. One that answers garbage counts as away.
@@ -81,8 +82,10 @@ def _return_handoff(
         after: bytes | None = None
         while True:
             page = yield from read_entries(partition, group, after, terms.limits.entries)
-            held_by_all = yield from _return_page(terms, moment, partition, page, there)
+            held_by_all, deleted = yield from _return_page(terms, moment, partition, page, there)
             went: int = (yield Drop(partition, held_by_all)) if held_by_all else 0
+            if went < len(page.entries):
+                yield from _take_tombstones(terms, partition, deleted, there)
             dropped, kept = dropped + went, kept + len(page.entries) - went
             if not page.more:
                 break
@@ -100,8 +103,11 @@ def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes
 
 def _return_page(
     terms: Terms, moment: Moment, partition: int, page: Page, there: _Primaries
-) -> Steps[tuple[Entry, ...]]:
-    """Give every primary what it lacks of a page; the entries that all of them were then seen to hold."""
+) -> Steps[tuple[tuple[Entry, ...], Mapping[int, Sequence[Push]]]]:
+    """Give every primary what it lacks of a page.
+
+    Returns the entries that all of them were then seen to hold, and by primary the tombstones that are newer there.
+    """
     held_by_all = set(page.entries)
     deleted: dict[int, list[Push]] = {}
     for peer in tuple(there.shown):
@@ -134,14 +140,18 @@ def _return_page(
                 held_by_all.difference_update(
                     e for e in unproved if not is_there(e, held.get(e.digest), e in moved, forgotten_s)
                 )
-    if not there.whole:
-        for peer, tombstones in deleted.items():
-            try:
-                yield from move(peer, partition, tombstones, True, terms.limits.moves)
-            except (NodeError, WireError):
-                there.lost(peer)
-        return ()
-    return tuple(entry for entry in page.entries if entry in held_by_all)
+    home = tuple(entry for entry in page.entries if entry in held_by_all) if there.whole else ()
+    return home, deleted
+
+
+def _take_tombstones(
+    terms: Terms, partition: int, deleted: Mapping[int, Sequence[Push]], there: _Primaries
+) -> Steps[None]:
+    for peer, tombstones in deleted.items():
+        try:
+            yield from move(peer, partition, tombstones, True, terms.limits.moves)
+        except (NodeError, WireError):
+            there.lost(peer)
 
 
 def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:

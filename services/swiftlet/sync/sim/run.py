@@ -189,13 +189,13 @@ class World:
     def calm_down(self) -> None:
         """Undo all faults but for a node that may stay away; count rounds until all is equal, and check it all."""
         live = self._heal()
+        for id_ in sorted(live):
+            # As they do at every tick: one that was away for long may hold a tombstone that all others have forgotten,
+            # which hides data from its neighbour and which it tells nobody of.
+            self.nodes[id_].reclaim()
         self._run(_QUIET_S + 2 * self.shape.skew_s)
         for node in self.nodes.values():
             self.checker.must(not node.busy, f"a round of device {node.id} does not end")
-        for id_ in sorted(live):
-            # As devices do every hour: one that was away for long may hold a tombstone that all others have forgotten,
-            # which hides data from its neighbour and which it tells nobody of.
-            self.nodes[id_].reclaim()
         listing_rounds = rounds_needed(self.listings.shape, False)
         self.listings.settle(listing_rounds, self._step, [self.nodes[id_] for id_ in sorted(live)])
         checker = self.checker

@@ -113,6 +113,18 @@ def test_a_handoff_that_has_to_wait_takes_tombstones_and_nothing_else() -> None:
     assert all(move.pull and len(move.objects) == 1 for _, move in peers.moves)
 
 
+def test_what_the_driver_keeps_for_a_pending_container_update_takes_tombstones_too() -> None:
+    peers = Peers()
+    peers.put((ME,), 1, 1)
+    peers.delete(HOME, 1, 2)
+    session = handoff_session(Terms(), 0, HOME)
+    effect = session.resume(None, NOW_S)
+    while effect is not None:
+        effect = session.resume(0 if isinstance(effect, Drop) else peers._do(ME, effect), NOW_S)
+    assert peers.told == [HandoffReturned(0, dropped=0, kept=1)]
+    assert [(entry.kind, entry.timestamp) for entry in peers.entries(ME)] == [(Kind.TOMBSTONE, at(2))]
+
+
 def test_what_is_in_flight_is_kept_and_what_all_forgot_is_dropped() -> None:
     peers = Peers()
     peers.put((ME,), 1, NOW_S - 5)
