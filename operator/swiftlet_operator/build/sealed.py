@@ -33,7 +33,7 @@ def with_sealed_keys(
     site: Site, containers: Sequence[Mapping[str, Any]], volumes: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Containers and volumes of a pod with data: it starts without keys too, and then hands out its sealed copies."""
-    setting = {"name": "SWIFTLET_CLUSTER__SEALED_KEYS", "value": DIRECTORY}
+    setting = {"name": "SWIFTLET_CLUSTER__SEALED_KEYS_DIRECTORY", "value": DIRECTORY}
     mount = {"name": _VOLUME, "mountPath": DIRECTORY, "readOnly": True}
     source = {"name": _VOLUME, "configMap": {"name": sealed_name(site.name), "optional": True}}
     return (

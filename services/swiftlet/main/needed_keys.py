@@ -1,6 +1,6 @@
 """Whether a service can start with the keys that are there; imports nothing that a start without them would not need.
 
-Only where `cluster.sealed_keys` is set; elsewhere a key file that is not there ends the service at once.
+Only where `cluster.sealed_keys_directory` is set; elsewhere a key file that is not there ends the service at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def device_roots(settings: ServiceSettings) -> dict[str, Path]:
 
 def reason_to_wait(cluster: ClusterSection, devices: Mapping[str, Path]) -> str:
     """Why the service can't start yet, empty when it can; SettingsError for a suffix that can't serve. Blocks."""
-    if cluster.sealed_keys is None:
+    if cluster.sealed_keys_directory is None:
         return ""
     for what, path in (("key_file", cluster.key_file), ("hash_path_suffix_file", cluster.hash_path_suffix_file)):
         if path is not None and not path.exists():

@@ -1,7 +1,7 @@
 """Servers of devices keep sealed copies of the cluster's keys on them, and hand them out.
 
-A copy comes from the directory `cluster.sealed_keys`, which Kubernetes shows, and goes onto every device. `GET
-/sealed-keys` answers with the newest copies, without authorisation: nobody opens one without an identity of its
+A copy comes from the directory `cluster.sealed_keys_directory`, which Kubernetes shows, and goes onto every device.
+`GET /sealed-keys` answers with the newest copies, without authorisation: nobody opens one without an identity of its
 recipients, and the operator takes none that it has not sealed itself.
 
 Fault model: a device may hang or fail, which leaves the others theirs; a copy that can't be written is tried again.
@@ -75,8 +75,8 @@ class SealedKeys:
 def use_sealed_keys(app: web.Application, cluster: ClusterSection, devices: Mapping[str, Path]) -> None:
     """Keep copies on the devices and hand them out while `app` runs."""
     # The suffix is that of the start, whatever becomes of its file.
-    sealed = SealedKeys(cluster.sealed_keys, devices, cluster.suffix_id)
-    if cluster.sealed_keys is not None:
+    sealed = SealedKeys(cluster.sealed_keys_directory, devices, cluster.suffix_id)
+    if cluster.sealed_keys_directory is not None:
         app[STATUS].add("sealedKeys", sealed.generations)
     hand_out(app, sealed)
 

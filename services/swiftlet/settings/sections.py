@@ -54,7 +54,7 @@ class ClusterSection(Section):
     key_check_interval_s: Seconds = Field(
         default=5.0, description="Seconds between checks of key_file; changed keys take effect within this time."
     )
-    sealed_keys: Path | None = Field(
+    sealed_keys_directory: Path | None = Field(
         default=None,
         description="Directory with sealed copies of the keys, as the operator makes them (age files that no "
         "service can open). Object and container servers keep the newest copy on each device and serve it. With "

@@ -63,7 +63,7 @@ def cluster_of(tmp_path: Path) -> dict[str, Any]:
     return {
         "key_file": str(tmp_path / "keys" / "cluster-key"),
         "hash_path_suffix_file": str(tmp_path / "keys" / "hash-path-suffix"),
-        "sealed_keys": str(tmp_path / "sealed"),
+        "sealed_keys_directory": str(tmp_path / "sealed"),
         "rings": str(tmp_path / "rings"),
         "key_check_interval_s": 0.05,
     }
@@ -183,7 +183,7 @@ def test_a_server_waits_while_keys_are_missing_or_those_of_another_cluster(tmp_p
 
 
 def test_without_the_setting_nobody_waits(tmp_path: Path) -> None:
-    cluster = object_settings(tmp_path).cluster.model_copy(update={"sealed_keys": None})
+    cluster = object_settings(tmp_path).cluster.model_copy(update={"sealed_keys_directory": None})
     assert reason_to_wait(cluster, {}) == ""
 
 
