@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 from e2e.kubernetes.conftest import Store
@@ -40,9 +41,23 @@ def condition(store: Store) -> dict[str, Any]:
 
 
 def shared(store: Store) -> None:
+    """Until the operator says so, and every replicator beside an object server does: those that start are late."""
     store.namespace.wait_until_true("storagecluster", store.name, "FailureTableShared", WITHIN_S)
-    for pod in storage_pods(store):
-        assert json.loads(told(store, pod, "/statusz"))["failures"]["redis"] == "up"
+    eventually_everywhere(store, "Redis is up", lambda report: report["failures"]["redis"] == "up")
+
+
+def eventually_everywhere(store: Store, what: str, holds: Callable[[dict[str, Any]], bool]) -> None:
+    """Until the replicator of every storage pod reports what is asked."""
+
+    def lacking() -> str | None:
+        try:
+            found = {pod: json.loads(told(store, pod, "/statusz")) for pod in storage_pods(store)}
+        except (Failed, AssertionError, OSError) as error:
+            return str(error)
+        late = {pod: report for pod, report in found.items() if not holds(report)}
+        return json.dumps(late) if late else None
+
+    eventually(what, WITHIN_S, lacking)
 
 
 def notices(store: Store, pod: str) -> float:
@@ -92,9 +107,7 @@ def test_the_death_of_redis_costs_nothing_and_another_password_is_taken(store: S
         for number in range(20):
             assert swift.get_object("redis", f"{number}")[1] == f"without {number}".encode()
     store.namespace.wait_until_true("storagecluster", store.name, "Ready", WITHIN_S)
-    for pod in storage_pods(store):
-        report = json.loads(told(store, pod, "/statusz"))
-        assert report["lastRounds"], f"the replicator of {pod} goes on"
+    eventually_everywhere(store, "rounds go on without Redis", lambda report: bool(report["lastRounds"]))
 
     before = store.namespace.secret(redis)["password"]
     store.namespace.kubectl("delete", "secret", redis)
