@@ -84,8 +84,8 @@ def _return_handoff(
             page = yield from read_entries(partition, group, after, terms.limits.entries)
             held_by_all, deleted = yield from _return_page(terms, moment, partition, page, there)
             went: int = (yield Drop(partition, held_by_all)) if held_by_all else 0
-            if went < len(page.entries):
-                yield from _take_tombstones(terms, partition, deleted, there)
+            gone = {entry.digest for entry in held_by_all} if went == len(held_by_all) else set()
+            yield from _take_tombstones(terms, partition, _without(deleted, gone), there)
             dropped, kept = dropped + went, kept + len(page.entries) - went
             if not page.more:
                 break
@@ -142,6 +142,12 @@ def _return_page(
                 )
     home = tuple(entry for entry in page.entries if entry in held_by_all) if there.whole else ()
     return home, deleted
+
+
+def _without(deleted: Mapping[int, Sequence[Push]], gone: Collection[bytes]) -> dict[int, list[Push]]:
+    """Leave out the tombstones of what was dropped: it has nothing left that could outlive them."""
+    kept = {peer: [push for push in found if push.entry.digest not in gone] for peer, found in deleted.items()}
+    return {peer: found for peer, found in kept.items() if found}
 
 
 def _take_tombstones(

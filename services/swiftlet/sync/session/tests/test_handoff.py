@@ -125,6 +125,16 @@ def test_what_the_driver_keeps_for_a_pending_container_update_takes_tombstones_t
     assert [(entry.kind, entry.timestamp) for entry in peers.entries(ME)] == [(Kind.TOMBSTONE, at(2))]
 
 
+def test_what_was_dropped_gets_no_tombstone_because_of_what_stays() -> None:
+    peers = Peers()
+    peers.put((ME,), 1, 1)
+    peers.delete(HOME, 1, 2)
+    peers.put((ME,), 2, NOW_S - 5)
+    assert add_returns(peers) == HandoffReturned(0, dropped=1, kept=1)
+    assert [entry.digest for entry in peers.entries(ME)] == [digest(2)]
+    assert peers.moves == []
+
+
 def test_what_is_in_flight_is_kept_and_what_all_forgot_is_dropped() -> None:
     peers = Peers()
     peers.put((ME,), 1, NOW_S - 5)
