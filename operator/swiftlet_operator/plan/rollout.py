@@ -141,18 +141,13 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
     replicas = int(manifest["spec"].get("replicas") or 0)
     if _restarts(world, manifest):
         return max(replicas - 1, 0)
-    revision = (current.get("status") or {}).get("updateRevision")
-    by_name = {name_of(pod): pod for pod in world.pods}
-    pods = {ordinal: by_name.get(f"{domain.name}-{ordinal}") for ordinal in range(replicas)}
-    old = [o for o, pod in pods.items() if pod is not None and labels_of(pod).get(_REVISION) not in (None, revision)]
-    known: dict[str, Any] = (current["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    now = int(known.get("partition") or 0)
+    old, now = _of_older_revisions(_pods(world), domain.name, current, replicas), _live_partition(current)
     if not old:
         return 0 if not domain.rolling else now
     if world.cluster.spec.upgrade.paused:
         return max(now, max(old) + 1)
     # Old pods in trouble are not waited for: the new revision may be their cure.
-    unready = {f"{domain.name}-{o}" for o in old if not is_ready(pods[o])}
+    unready = {name_of(pod) for pod in old.values() if not is_ready(pod)}
     troubled = {*domain.down} - unready
     if f"{domain.name}-{max(old)}" not in unready:
         # Its restart takes a copy; that of a pod that serves nothing takes none, and others may be behind without it.
@@ -163,25 +158,35 @@ def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
 def never_scheduled(world: World) -> tuple[Manifest, ...]:
     """Pods to delete: no node has taken them, and their StatefulSet may replace them by ones of a newer template.
 
-    It would first wait until the pods after them are ready, and those may wait for the devices of these. A pod that was
-    never scheduled holds nothing.
+    It would first wait until the pods after them are ready, and those may wait for the devices of these. Such a pod
+    runs nothing, and its claims stay.
     """
-    pods = {name_of(pod): pod for pod in world.pods}
-    found = []
+    pods, found = _pods(world), []
     for (kind, name), live in sorted(world.children.items()):
         status: dict[str, Any] = live.get("status") or {}
-        revision = status.get("updateRevision")
         is_seen = status.get("observedGeneration") == live["metadata"].get("generation")
-        if kind != STATEFUL_SET.kind or revision is None or not is_seen:
+        if kind != STATEFUL_SET.kind or status.get("updateRevision") is None or not is_seen:
             continue
-        strategy: dict[str, Any] = (live["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        for ordinal in range(int(strategy.get("partition") or 0), int(live["spec"].get("replicas") or 0)):
-            pod = pods.get(f"{name}-{ordinal}")
-            if pod is None or pod["spec"].get("nodeName") or is_going(pod):
-                continue
-            if labels_of(pod).get(_REVISION) not in (None, revision):
-                found.append(pod)
+        old = _of_older_revisions(pods, name, live, int(live["spec"].get("replicas") or 0))
+        may_go = [pod for ordinal, pod in old.items() if ordinal >= _live_partition(live)]
+        found += [pod for pod in may_go if not pod["spec"].get("nodeName") and not is_going(pod)]
     return tuple(found)
+
+
+def _pods(world: World) -> dict[str, Manifest]:
+    return {name_of(pod): pod for pod in world.pods}
+
+
+def _of_older_revisions(pods: Mapping[str, Manifest], name: str, live: Manifest, replicas: int) -> dict[int, Manifest]:
+    """Return those of the first `replicas` pods of a StatefulSet that are not of its newest template, by ordinal."""
+    revision = (live.get("status") or {}).get("updateRevision")
+    known = {ordinal: pods[f"{name}-{ordinal}"] for ordinal in range(replicas) if f"{name}-{ordinal}" in pods}
+    return {o: pod for o, pod in known.items() if labels_of(pod).get(_REVISION) not in (None, revision)}
+
+
+def _live_partition(live: Manifest) -> int:
+    strategy: dict[str, Any] = (live["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return int(strategy.get("partition") or 0)
 
 
 def with_live_templates(world: World, manifest: Manifest) -> Manifest:
