@@ -74,7 +74,7 @@ class Population:
     """The ports at which the pods' services report."""
     made: set[str] = field(default_factory=set)
     used: dict[str, Used] = field(default_factory=dict)
-    """What pods report that they use, by the address of the cluster's pods."""
+    """What the pods of each cluster use is found here by their address."""
 
     def used_at(self, address: str) -> Used:
         """Return what the pods of the cluster with this address use."""

@@ -22,7 +22,7 @@ _RECEIVED = re.compile(r'^swiftlet_replicator_notices_total\{direction="received
 
 
 def told(store: Store, pod: str, path: str) -> str:
-    """What the replicator of a pod answers."""
+    """Return what the replicator of a pod answers to a GET of `path`."""
     with (
         store.namespace.forwarded(f"pod/{pod}", REPLICATOR_PORT) as port,
         urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer,
