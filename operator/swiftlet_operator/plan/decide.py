@@ -56,6 +56,7 @@ from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.policy_use import policies_retired
+from swiftlet_operator.plan.redis import TYPE as FAILURE_TABLE_SHARED
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.retire import doomed, guards, released, retired
@@ -75,7 +76,7 @@ from swiftlet_operator.world import Defaults, World
 LOOK_AGAIN_S = 300.0
 """Without any event the cluster is looked at after this time."""
 TROUBLED_S = 30.0
-"""While something keeps pods from running: events of pods and claims are not watched."""
+"""While something is wrong that no event tells of: pods that don't run, devices, volumes, Redis."""
 BUSY_S = 15.0
 """While pods are restarted or rings wait for pods: readiness in other places changes without an event."""
 _WAITING = {
@@ -88,6 +89,12 @@ _WAITING = {
     "KeysSealed": {"Pending"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
+_TROUBLES = {
+    PODS_HEALTHY: {"NotObserved"},
+    FAILURE_TABLE_SHARED: {"NotUsed", "NotObserved"},
+    "VolumesResized": {"ExpansionNotAllowed", "NotObserved"},
+}
+"""Conditions that pods, claims or services mend without an event; and reasons for which they don't."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
 """Conditions that tell what other controllers have done, for their own reasons."""
 _NOBODY = frozenset({"NotWanted", "CertManagerMissing", "GatewayAPIMissing"})
@@ -149,7 +156,7 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
             *statuses(world, verdicts, states, live_logins(world), waiting=ALL_WAIT),
         ),
         events=events(world, facts),
-        again_in_s=LOOK_AGAIN_S if say.ready([*facts]).is_true else BUSY_S,
+        again_in_s=_while_waiting(facts),
     )
 
 
@@ -420,11 +427,19 @@ def _again(
     times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
     if replacing_now.again_in_s is not None:
         times.append(replacing_now.again_in_s)
-    facts = list(facts)
-    if any(fact.type == PODS_HEALTHY and not fact.is_true for fact in facts):
-        times.append(TROUBLED_S)
+    if held or replacing_now.force:
+        times.append(BUSY_S)
+    return max(1.0, min(*times, _while_waiting(list(facts))))
+
+
+def _while_waiting(facts: Sequence[Fact]) -> float:
+    """The time until the next look that these conditions ask for, in seconds."""
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
     waits |= any(fact.type in _OTHERS and not fact.is_true and fact.reason not in _NOBODY for fact in facts)
-    if held or replacing_now.force or waits or not say.ready(facts).is_true:
-        times.append(BUSY_S)
-    return max(1.0, min(times))
+    if waits or not say.ready(facts).is_true:
+        return BUSY_S
+    troubled = any(
+        fact.type in _TROUBLES and not fact.is_true and fact.reason not in _TROUBLES[fact.type] for fact in facts
+    )
+    troubled |= any((fact.type, fact.reason) == ("Degraded", "DeviceFailed") for fact in facts)
+    return TROUBLED_S if troubled else LOOK_AGAIN_S

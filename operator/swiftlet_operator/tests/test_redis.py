@@ -18,11 +18,12 @@ import yaml
 from swiftlet_operator.build.redis import CONFIGURATION, build_redis, build_redis_secret, configuration
 from swiftlet_operator.build.settings import TLS_DIRECTORY
 from swiftlet_operator.manifests import RESTART_DIGEST, Manifest
+from swiftlet_operator.plan.decide import LOOK_AGAIN_S, TROUBLED_S
 from swiftlet_operator.plugin.findings import WARNING, findings
 from swiftlet_operator.plugin.picture import Picture
 from swiftlet_operator.reports import RedisReport, parse_report
 from swiftlet_operator.tests.clusters import site
-from swiftlet_operator.tests.worlds import Scene
+from swiftlet_operator.tests.worlds import KEY, Scene
 
 PASSWORD = "no-one-else-has-this-password-0123456789"
 REFUSED = RedisReport("away", "AuthenticationFailed", "invalid username-password pair or user is disabled.")
@@ -102,6 +103,17 @@ async def test_the_failure_table_is_shared_when_all_say_so() -> None:
     found = [one for one in findings(picture) if "FailureTableShared" in one.text]
     assert [one.severity for one in found] == [WARNING]
     assert REFUSED.message in found[0].text
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_server_that_is_back_is_seen_soon_though_no_event_tells_of_it(paused: bool) -> None:
+    scene = await settled()
+    scene.cluster["spec"]["paused"] = paused
+    assert await scene.reconciler.reconcile(KEY) == LOOK_AGAIN_S
+    scene.told.redis["store-disks-0"] = REFUSED
+    again_in_s = await scene.reconciler.reconcile(KEY)
+    assert again_in_s is not None
+    assert again_in_s <= TROUBLED_S
 
 
 @pytest.mark.parametrize(
