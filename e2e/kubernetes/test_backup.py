@@ -14,6 +14,7 @@ from swiftclient.client import Connection
 
 from e2e.kubernetes.conftest import READY_WITHIN_S, RELEASE, SYSTEM, new_namespace
 from e2e.kubernetes.kube import Failed, Namespace, eventually, run
+from e2e.kubernetes.lab import administrator, cluster_of_three
 from swiftlet_operator.plugin.main import main
 from swiftlet_operator.sealing import new_identity, public_key
 
@@ -25,31 +26,13 @@ GONE_WITHIN_S = 240
 KEYS = (f"{NAME}-keys", f"{NAME}-keys-copy")
 RECOVERY = ("swiftlet-recovery-key", "swiftlet-recovery-key-copy")
 
-_STORE = """
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageCluster
-metadata: {name: kept}
-spec:
-  pools:
-    - name: main
-      replicas: 3
-      storage: {className: fast, size: 1Gi}
-  rings: {partPower: 6, minPartHours: 0}
-  container: {replicas: 3, storage: {className: fast, size: 1Gi}}
-  proxy: {replicas: 1}
-  metadata: {replicas: 1}
----
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageUser
-metadata: {name: ann}
-spec: {clusterRef: {name: kept}, account: science, user: ann, roles: [admin]}
----
+_STORE = f"""{cluster_of_three(NAME)}---{administrator(NAME, "ann")}---
 apiVersion: swiftlet.io/v1alpha1
 kind: StorageQuota
-metadata: {name: quotas}
+metadata: {{name: quotas}}
 spec:
-  clusterRef: {name: kept}
-  levels: [{name: default, containerCount: 3}]
+  clusterRef: {{name: kept}}
+  levels: [{{name: default, containerCount: 3}}]
 """
 
 

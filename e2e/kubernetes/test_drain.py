@@ -12,53 +12,25 @@ from typing import Any
 
 import pytest
 
-from e2e.kubernetes.client_pod import ClientPod, client_pod
-from e2e.kubernetes.conftest import READY_WITHIN_S, new_namespace
+from e2e.kubernetes.client_pod import ClientPod
 from e2e.kubernetes.kube import Failed, Namespace, eventually, run
+from e2e.kubernetes.lab import DONE_WITHIN_S, NAME, lab_client, new_lab
 
-NAME = "lab"
-CLIENT_NODE = "n1"
 DRAINED_NODE = "n2"
 OTHER_NODE = "n3"
 DRAINED_WITHIN_S = 300
-DONE_WITHIN_S = 600
-
-_STORE = """
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageCluster
-metadata: {name: lab}
-spec:
-  pools:
-    - name: main
-      replicas: 3
-      storage: {className: fast, size: 1Gi}
-  rings: {partPower: 6, minPartHours: 0}
-  container: {replicas: 3, storage: {className: fast, size: 1Gi}}
-  proxy: {replicas: 2}
-  metadata: {replicas: 1}
----
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageUser
-metadata: {name: ann}
-spec: {clusterRef: {name: lab}, account: science, user: ann, roles: [admin]}
-"""
 
 
 @pytest.fixture
 def namespace(operator: Namespace) -> Iterator[Namespace]:
     """A namespace with a store that is Ready."""
-    with new_namespace() as made:
-        made.apply(_STORE)
-        made.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
-        made.wait_until_true("storageuser", "ann", "Ready", READY_WITHIN_S)
+    with new_lab() as made:
         yield made
 
 
 @pytest.fixture
 def client(namespace: Namespace) -> Iterator[ClientPod]:
-    """A pod that knows how to log in, on a node that stays."""
-    credentials = namespace.secret("ann-credentials")
-    with client_pod(namespace, "ann-credentials", credentials["authUrl"], CLIENT_NODE) as pod:
+    with lab_client(namespace) as pod:
         yield pod
 
 

@@ -1,4 +1,4 @@
-"""A store in use while it grows, shrinks, is upgraded, loses a node and its operator, is deleted and comes back.
+"""A store in use while it grows, shrinks, is upgraded and gets users, and while its operator is killed.
 
 One store for all tests of the module, in their order. What a client was promised is read back after each.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,56 +16,37 @@ from typing import Any
 
 import pytest
 
-from e2e.kubernetes.client_pod import ClientPod, client_pod
-from e2e.kubernetes.conftest import READY_WITHIN_S, RELEASE, SYSTEM, new_namespace
-from e2e.kubernetes.kube import Failed, Namespace, eventually, run
+from e2e.kubernetes.client_pod import ClientPod
+from e2e.kubernetes.conftest import READY_WITHIN_S, RELEASE, SYSTEM
+from e2e.kubernetes.kube import Failed, Namespace, eventually
+from e2e.kubernetes.lab import (
+    DONE_WITHIN_S,
+    NAME,
+    all_pods,
+    change,
+    is_ready,
+    lab_client,
+    new_lab,
+    pools,
+    settled,
+    storage_pods,
+)
 
-NAME = "lab"
-CLIENT_NODE = "n1"
-LOST_NODE = "n3"
-DONE_WITHIN_S = 600
-"""A rollout or a drain: each pod takes tens of seconds to come back on a computer that they all share."""
 FAILED_WRITES = 0.001
 KILL_PAUSES_S = (20.0, 60.0)
 """Between an operator that begins to act and its end."""
-
-_STORE = """
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageCluster
-metadata: {name: lab}
-spec:
-  pools:
-    - name: main
-      replicas: 3
-      storage: {className: fast, size: 1Gi}
-  rings: {partPower: 6, minPartHours: 0}
-  container: {replicas: 3, storage: {className: fast, size: 1Gi}}
-  proxy: {replicas: 2}
-  metadata: {replicas: 1}
-  replaceLostNodesAfterSeconds: 30
----
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageUser
-metadata: {name: ann}
-spec: {clusterRef: {name: lab}, account: science, user: ann, roles: [admin]}
-"""
 
 
 @pytest.fixture(scope="module")
 def namespace(operator: Namespace) -> Iterator[Namespace]:
     """A namespace with a store that is Ready."""
-    with new_namespace() as made:
-        made.apply(_STORE)
-        made.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
-        made.wait_until_true("storageuser", "ann", "Ready", READY_WITHIN_S)
+    with new_lab() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def client(namespace: Namespace) -> Iterator[ClientPod]:
-    """A pod that knows how to log in."""
-    credentials = namespace.secret("ann-credentials")
-    with client_pod(namespace, "ann-credentials", credentials["authUrl"], CLIENT_NODE) as pod:
+    with lab_client(namespace) as pod:
         yield pod
 
 
@@ -103,61 +83,6 @@ def operator_killed_at_random(seed: int) -> Iterator[list[str]]:
     finally:
         over.set()
         thread.join()
-
-
-def change(namespace: Namespace, patch: dict[str, Any], kind: str = "storagecluster", name: str = NAME) -> None:
-    """A merge patch, as `kubectl edit` would."""
-    namespace.kubectl("patch", kind, name, "--type", "merge", "--patch", json.dumps(patch))
-
-
-def pools(namespace: Namespace, **fields: Any) -> list[dict[str, Any]]:
-    """The pools with other fields."""
-    found = namespace.get("storagecluster", NAME)["spec"]["pools"]
-    return [{**pool, **fields} for pool in found]
-
-
-def storage_pods(namespace: Namespace) -> dict[str, dict[str, Any]]:
-    """By name."""
-    return {one["metadata"]["name"]: one for one in namespace.list("pods", "app.kubernetes.io/component=storage")}
-
-
-def all_pods(namespace: Namespace) -> dict[str, dict[str, Any]]:
-    """All of the store's pods by name."""
-    return {one["metadata"]["name"]: one for one in namespace.list("pods", f"app.kubernetes.io/instance={NAME}")}
-
-
-def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether its condition says so, and it is not on its way out."""
-    conditions = pod["status"].get("conditions", [])
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    return ready and not pod["metadata"].get("deletionTimestamp")
-
-
-def conditions(namespace: Namespace) -> dict[str, str]:
-    """The cluster's, in one line each."""
-    found = namespace.get("storagecluster", NAME).get("status", {}).get("conditions", [])
-    return {one["type"]: f"{one['status']} {one['reason']}: {one['message']}" for one in found}
-
-
-def settled(
-    namespace: Namespace, pods: int, check: Callable[[], str | None] = lambda: None
-) -> Callable[[], str | None]:
-    """A probe: as many ready storage pods as said, nothing in progress, rings balanced, and `check`."""
-
-    def probe() -> str | None:
-        cluster = namespace.get("storagecluster", NAME)
-        state = {one["type"]: one for one in cluster["status"]["conditions"]}
-        text = json.dumps(conditions(namespace), indent=1)
-        if any(one.get("observedGeneration") != cluster["metadata"]["generation"] for one in state.values()):
-            return f"not seen yet: {text}"
-        wanted = {"Ready": "True", "Progressing": "False", "RingsBalanced": "True", "ScaleInBlocked": "False"}
-        wrong = [name for name, status in wanted.items() if state[name]["status"] != status]
-        ready = [name for name, pod in storage_pods(namespace).items() if is_ready(pod)]
-        if wrong or len(ready) != pods or len(storage_pods(namespace)) != pods:
-            return f"{wrong} {ready} {text}"
-        return check()
-
-    return probe
 
 
 def failed_share(seen: dict[str, Any]) -> float:
@@ -302,111 +227,3 @@ def runs(namespace: Namespace) -> dict[str, tuple[str, int]]:
         name: (pod["metadata"]["uid"], sum(one["restartCount"] for one in pod["status"].get("containerStatuses", [])))
         for name, pod in all_pods(namespace).items()
     }
-
-
-def test_a_node_loses_its_power_and_comes_back(namespace: Namespace, client: ClientPod) -> None:
-    with client.load() as load:
-        cluster("down", LOST_NODE)
-        eventually("the node's loss", DONE_WITHIN_S, lambda: None if not node_is_ready(LOST_NODE) else "it is Ready")
-        during = load.seen()["writes"]
-        eventually("writes", 120, lambda: None if load.seen()["writes"] > during + 50 else "nothing is written")
-        cluster("up")
-        eventually("the node", DONE_WITHIN_S, lambda: None if node_is_ready(LOST_NODE) else "it is not Ready")
-        eventually("the store", DONE_WITHIN_S, settled(namespace, 3))
-        load.finish()
-
-
-def test_a_node_is_lost_for_good_and_its_pod_gets_a_new_device(namespace: Namespace, client: ClientPod) -> None:
-    before = claims(namespace)
-    gone = [name for name, pod in storage_pods(namespace).items() if pod["spec"].get("nodeName") == LOST_NODE]
-    assert gone
-
-    def replaced() -> str | None:
-        kept = [name for name in gone if claims(namespace).get(f"d0-{name}") == before[f"d0-{name}"]]
-        return f"{kept} have their old volumes" if kept else in_sync(namespace)
-
-    try:
-        with client.load() as load:
-            cluster("down", LOST_NODE)
-            run("kubectl", "delete", "node", LOST_NODE)
-            eventually("the store on the other nodes", DONE_WITHIN_S, settled(namespace, 3, replaced))
-            load.finish()
-    finally:
-        cluster("up")
-
-
-def claims(namespace: Namespace) -> dict[str, str]:
-    """The volumes that pods asked for, by name; another one of the same name has another identity."""
-    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
-
-
-def in_sync(namespace: Namespace) -> str | None:
-    """Return None when all replicators have reported that they lack nothing."""
-    behind = []
-    for name in storage_pods(namespace):
-        path = f"/api/v1/namespaces/{namespace.name}/pods/http:{name}:6400/proxy/statusz"
-        try:
-            report = json.loads(run("kubectl", "get", "--raw", path))
-        except Failed as error:
-            return str(error)[-200:]
-        for device, found in report["devices"].items():
-            rings = found["rings"].values()
-            behind += [device for ring in rings if ring["behind"] or ring["unchecked"] or not ring["syncedAt"]]
-    return f"{behind} are behind" if behind else None
-
-
-def node_is_ready(name: str) -> bool:
-    """Return whether the control plane considers the node ready."""
-    nodes = json.loads(run("kubectl", "get", "nodes", "--output", "json"))["items"]
-    return any(one["metadata"]["name"] == name and is_ready(one) for one in nodes)
-
-
-def cluster(*command: str) -> None:
-    """hack/cluster; the test environment's own variables would lead it to another cache."""
-    done = subprocess.run(["hack/cluster", *command], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
-def test_it_is_deleted_and_restored_from_its_volumes(namespace: Namespace, client: ClientPod) -> None:
-    client.python("-c", _KEEP)
-    before = claims(namespace)
-    namespace.kubectl("delete", "storagecluster", NAME, "--wait=false")
-    eventually("the refusal", 60, lambda: None if conditions(namespace)["DeletionBlocked"].startswith("True") else "")
-    assert is_ready(next(iter(storage_pods(namespace).values())))
-    namespace.kubectl("annotate", "storagecluster", NAME, "swiftlet.io/allow-deletion=true")
-
-    def pods_are_gone() -> str | None:
-        return ", ".join(all_pods(namespace)) or None
-
-    eventually("the deletion", DONE_WITHIN_S, pods_are_gone)
-    assert claims(namespace) == before
-    namespace.apply(_STORE)
-    namespace.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
-    eventually("the objects", DONE_WITHIN_S, lambda: objects_are_back(client))
-
-
-def objects_are_back(client: ClientPod) -> str | None:
-    """Return None when the objects that were stored before can be read."""
-    try:
-        client.python("-c", _BACK)
-    except Failed as error:
-        return str(error)[-300:]
-    return None
-
-
-_LOGIN = """
-import os
-from swiftclient.client import Connection
-swift = Connection(os.environ["AUTH_URL"], os.environ["SWIFT_USER"], os.environ["SWIFT_KEY"], retries=2)
-"""
-_KEEP = f"""{_LOGIN}
-swift.put_container("kept")
-for number in range(50):
-    swift.put_object("kept", str(number), str(number) * 1000)
-"""
-_BACK = f"""{_LOGIN}
-assert len(swift.get_container("kept")[1]) == 50
-for number in range(50):
-    assert swift.get_object("kept", str(number))[1] == (str(number) * 1000).encode()
-assert len(swift.get_container("stage", full_listing=True)[1]) == 1001
-"""

@@ -12,6 +12,7 @@ from swiftclient.client import ClientException, Connection
 from charts.make import CHART
 from e2e.kubernetes.conftest import READY_WITHIN_S, RELEASE, SYSTEM, image_values, new_namespace
 from e2e.kubernetes.kube import Failed, Namespace, eventually, run
+from e2e.kubernetes.lab import administrator, cluster_of_three
 
 NAME = "left"
 NEXT = "successor"
@@ -19,27 +20,6 @@ CONTENT = b"still here" * 100_000
 AT_REST_S = 15.0
 GONE_WITHIN_S = 240
 LOGIN_WITHIN_S = 180
-
-_STORE = """
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageCluster
-metadata: {name: left}
-spec:
-  pools:
-    - name: main
-      replicas: 3
-      storage: {className: fast, size: 1Gi}
-  rings: {partPower: 6, minPartHours: 0}
-  container: {replicas: 3, storage: {className: fast, size: 1Gi}}
-  proxy: {replicas: 1}
-  metadata: {replicas: 1}
-"""
-_USER = """
-apiVersion: swiftlet.io/v1alpha1
-kind: StorageUser
-metadata: {name: USER}
-spec: {clusterRef: {name: left}, account: science, user: USER, roles: [admin]}
-"""
 
 
 def install(release: str, namespace: str) -> None:
@@ -52,7 +32,7 @@ def operator_of(release: str) -> str:
 
 
 def add_user(namespace: Namespace, name: str) -> dict[str, str]:
-    namespace.apply(_USER.replace("USER", name))
+    namespace.apply(administrator(NAME, name))
     namespace.wait_until_true("storageuser", name, "Ready", READY_WITHIN_S)
     return namespace.secret(f"{name}-credentials")
 
@@ -93,7 +73,7 @@ def released_again(operator: Namespace) -> Iterator[Namespace]:
 
 def test_a_store_outlives_its_operator_s_release_and_ends_under_the_next(released_again: Namespace) -> None:
     with new_namespace() as namespace, new_namespace() as elsewhere:
-        namespace.apply(_STORE)
+        namespace.apply(cluster_of_three(NAME))
         namespace.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
         ann = add_user(namespace, "ann")
         assert stored(namespace, ann) == CONTENT
