@@ -90,7 +90,7 @@ KILLS ?= 20
 SIM_ARGS ?=
 .PHONY: sim
 sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS processes; SIM_ARGS='--trace' tells one seed's whole history
-	@cd services && exec ../.venv/bin/python -m swiftlet.sync.sim --seed $(SEED) --seeds $(SEEDS) $(if $(JOBS),--workers $(JOBS)) $(SIM_ARGS)
+	@cd services && exec ../.venv/bin/python -m swiftlet.testing.sim --seed $(SEED) --seeds $(SEEDS) $(if $(JOBS),--workers $(JOBS)) $(SIM_ARGS)
 
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too

@@ -30,7 +30,7 @@ from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
-from swiftlet.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport

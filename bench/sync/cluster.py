@@ -28,9 +28,9 @@ from swiftlet.ring.model import Device
 from swiftlet.storage.object_server import ObjectServer, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.sync_answers import placed_by
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.signing import ClusterKey
 

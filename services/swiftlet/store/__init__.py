@@ -1,6 +1,6 @@
 """Object stores: what one device must do to keep objects, and its implementations.
 
-In here: the `Store` boundary, the plain-file store, the in-memory twin with injected faults, and the
-conformance suite that all of them pass. Not in here: sockets, rings, HTTP, or anything that knows there is
-more than one device.
+In here: the `Store` boundary, the native store, the plain-file store, and failpoints for crash tests. Not in here:
+sockets, rings, HTTP, anything that knows there is more than one device, and the in-memory twin and the conformance
+suite (`testing.store`).
 """

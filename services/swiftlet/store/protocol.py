@@ -3,7 +3,7 @@
 Calls block and are safe from many threads; servers run them in their own bounded pools. One process owns a
 device (`DeviceLocked` otherwise).
 
-What every implementation promises (checked by `swiftlet.store.conformance`):
+What every implementation promises (checked by `swiftlet.testing.store.conformance`):
 
 - **Durable when it returns.** After `commit`, `post` or `delete` returned, the change survives the loss of
   power. Before, a reader sees the old version or the new, never a part of one.

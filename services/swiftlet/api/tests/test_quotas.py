@@ -18,7 +18,7 @@ from swiftlet.auth.identity import Role
 from swiftlet.errors import Unavailable
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 from swiftlet.quota import parse_quotas
-from swiftlet.storage.memory_listing import Fault
+from swiftlet.testing.storage.memory_listing import Fault
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from swiftlet.main.front import use_front
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
-from swiftlet.store.faults import Faults, FaultyStore
 from swiftlet.store.native import AGGREGATE_BELOW, NativeStore, NativeWriter
+from swiftlet.testing.store.faults import Faults, FaultyStore
 from swiftlet.web.front_listener import FRONT_LISTENER
 
 KEYS = [b"k" * 32]

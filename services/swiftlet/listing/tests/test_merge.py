@@ -27,8 +27,8 @@ from swiftlet.model import (
     PostRecord,
     PutRecord,
 )
-from swiftlet.store.conformance import footer_of
-from swiftlet.store.memory import MemoryStore
+from swiftlet.testing.store.conformance import footer_of
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import MAX_VALUE, NONCE_BITS, ZERO, Timestamp
 
 NAMES = st.sampled_from(["a", "b", "\u00e9", "d/e"])

@@ -27,7 +27,7 @@ from swiftlet.ring.codec import save
 from swiftlet.ring.model import Device
 from swiftlet.settings import ClusterSection, ObjectSection, ObjectSettings
 from swiftlet.settings.sections import NodeTimeouts
-from swiftlet.storage.object_conformance import record
+from swiftlet.testing.storage.object_conformance import record
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
 

@@ -20,8 +20,8 @@ from swiftlet.names import HashPath
 from swiftlet.ring import codec
 from swiftlet.ring.codec import save
 from swiftlet.settings import ContainerSettings, ObjectSettings
-from swiftlet.store.conformance import NAME, at, key_of, put
 from swiftlet.store.kinds import StoreKind, open_store
+from swiftlet.testing.store.conformance import NAME, at, key_of, put
 from swiftlet.timestamp import Timestamp
 
 RINGS_OF_ALL = ("account", "container", "object-0")

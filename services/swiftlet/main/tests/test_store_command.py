@@ -11,10 +11,10 @@ import pytest
 
 from swiftlet.main.cli import run, swiftlet
 from swiftlet.model import ObjectKey
-from swiftlet.store.conformance import NAME, at, key_of, post, put, some_bytes
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
-from swiftlet.store.tests.faulty_native import find_put, flip_in_place
+from swiftlet.testing.store.conformance import NAME, at, key_of, post, put, some_bytes
+from swiftlet.testing.store.faulty_native import find_put, flip_in_place
 
 COMMANDS = ("check", "dump", "stats", "rebuild-index")
 LARGE = some_bytes(2_500_000)

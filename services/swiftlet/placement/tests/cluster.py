@@ -29,13 +29,13 @@ from swiftlet.placement.row_queues import RowQueues
 from swiftlet.placement.rows import RowRouter
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
-from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.storage.memory_pending import MemoryPending
 from swiftlet.storage.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.storage.pool import DevicePool
-from swiftlet.store.faults import FaultyStore
-from swiftlet.store.memory import MemoryStore
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.storage.memory_pending import MemoryPending
+from swiftlet.testing.store.faults import FaultyStore
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 
 HASH_PATH = HashPath(b"", b"suffix of the tests")

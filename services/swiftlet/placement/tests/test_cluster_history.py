@@ -28,8 +28,8 @@ from swiftlet.placement.tests.cluster import (
     record_of,
 )
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.sync.replicator import Replicator
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 
 STEPS = 250
 PATHS = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(6)]

@@ -9,7 +9,7 @@ import pytest
 from swiftlet.errors import NotEmpty, NotFound, PolicyConflict, Superseded, Unavailable
 from swiftlet.model import ListingQuery, ObjectRow
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, reading_order
-from swiftlet.storage.memory_listing import Fault
+from swiftlet.testing.storage.memory_listing import Fault
 
 NEW = "another"
 Operation = Callable[[MemoryCluster], Awaitable[object]]

@@ -28,8 +28,8 @@ from swiftlet.placement.tests.cluster import (
     record_of,
 )
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_listing import Fault
 from swiftlet.storage.pending_delivery import PENDING_FOR_S
+from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp
 
 

@@ -17,7 +17,7 @@ from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of,
 from swiftlet.placement.tests.conftest import OWING
 from swiftlet.placement.transfers import Upload
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryPutStream
+from swiftlet.testing.storage.memory_objects import MemoryPutStream
 
 BODY = bytes(range(256)) * 1024
 CHUNK = 16 * 1024

@@ -11,7 +11,7 @@ from swiftlet.model import ContainerInfo, Kind, PostRecord
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, PATH, MemoryCluster, at, memory_cluster
 from swiftlet.placement.tests.conftest import OWING
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_listing import Fault
+from swiftlet.testing.storage.memory_listing import Fault
 
 
 @pytest.fixture(params=OWING)

@@ -10,7 +10,7 @@ from swiftlet.model import ListingQuery
 from swiftlet.placement import lagging
 from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, reading_order
-from swiftlet.storage.memory_listing import Fault
+from swiftlet.testing.storage.memory_listing import Fault
 
 
 @pytest.mark.parametrize("keeping", ["none", "all"])

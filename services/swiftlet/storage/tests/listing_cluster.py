@@ -14,7 +14,7 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.names import HashPath
 from swiftlet.ring.model import Device
 from swiftlet.storage.container_server import ContainerReporter, ContainerServer, add_container_routes
-from swiftlet.storage.memory_listing import MemoryListingTransport
+from swiftlet.testing.storage.memory_listing import MemoryListingTransport
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.signing import ClusterKey

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
 from swiftlet.store.kinds import StoreKind, open_store
+from swiftlet.testing.storage.object_conformance import RowRecorder
 
 
 async def serve(kind: StoreKind, root: Path) -> None:

@@ -13,12 +13,12 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
 from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import HASH_PATH, device
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import Timestamp, TimestampClock
 
 ACCOUNT, CONTAINER = "a", "c"

@@ -14,8 +14,8 @@ from swiftlet.model import AccountInfo, DatabaseId, DatabaseName, ObjectRow
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.account_reports import AccountReporter, ReportSettings, paired
-from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.listing_cluster import HASH_PATH, ListingCluster, device, memory_cluster
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import Timestamp, TimestampClock
 
 FAST = ReportSettings(debounce_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)

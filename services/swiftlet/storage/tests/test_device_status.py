@@ -18,14 +18,14 @@ from swiftlet.model import Usage
 from swiftlet.settings import ObjectSection
 from swiftlet.storage import device_status
 from swiftlet.storage.device_status import SILENT_S, DeviceStatus
-from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_server import ObjectServer, add_object_routes
 from swiftlet.storage.outbox import Outbox
-from swiftlet.store.conformance import key_of, put
 from swiftlet.store.kinds import StoreKind, open_store
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.plain import PlainStore
-from swiftlet.store.tests.faulty_native import FaultyNativeStore
+from swiftlet.testing.storage.object_conformance import RowRecorder
+from swiftlet.testing.store.conformance import key_of, put
+from swiftlet.testing.store.faulty_native import FaultyNativeStore
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
 

@@ -20,10 +20,10 @@ from swiftlet.model import ObjectRow
 from swiftlet.storage import frames, object_put
 from swiftlet.storage.account_reports import ReportSettings
 from swiftlet.storage.container_server import ContainerServer, add_container_routes
-from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.object_put import parse_small
 from swiftlet.storage.object_server import ObjectServerSettings, create_object_app
 from swiftlet.storage.outbox import Outbox
+from swiftlet.testing.storage.object_conformance import RowRecorder
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import http_client, listing_wire, object_messages, row_wire, wire
 from swiftlet.transport.http_client import HttpSettings

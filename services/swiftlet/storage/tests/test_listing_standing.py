@@ -17,10 +17,10 @@ from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseState
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.listing_upkeep import ListingUpkeep
-from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import ListingCluster, http_cluster, memory_cluster
 from swiftlet.sync.databases.patience import GRACE_S, IMPATIENT, Limits
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import ZERO, Timestamp
 
 at = Timestamp.at

@@ -16,7 +16,6 @@ from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName,
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
 from swiftlet.storage.listing_upkeep import ListingUpkeep
-from swiftlet.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.storage.tests.database_rounds import Rounds
 from swiftlet.storage.tests.listing_cluster import (
     HASH_PATH,
@@ -25,6 +24,7 @@ from swiftlet.storage.tests.listing_cluster import (
     memory_cluster,
 )
 from swiftlet.sync.databases.patience import Limits
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import ZERO, Timestamp
 
 at = Timestamp.at

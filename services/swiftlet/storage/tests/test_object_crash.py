@@ -13,11 +13,11 @@ import pytest
 import swiftlet.storage.tests.object_child as child
 from swiftlet.errors import NodeError, NotFound
 from swiftlet.ring.model import Device
-from swiftlet.storage.object_conformance import ROW, record
-from swiftlet.store.conformance import content, footer_of, key_of, some_bytes
 from swiftlet.store.failpoints import ENVIRONMENT
 from swiftlet.store.kinds import StoreKind, open_store
 from swiftlet.store.native import NativeStore
+from swiftlet.testing.storage.object_conformance import ROW, record
+from swiftlet.testing.store.conformance import content, footer_of, key_of, some_bytes
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 

@@ -31,13 +31,10 @@ from swiftlet.model import ObjectKey, PostRecord, PutFooter
 from swiftlet.peers import UpdateOutcome
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.object_conformance import ROW, RowRecorder, drain, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.sync_answers import PlacedBy, nowhere, placed_by
 from swiftlet.store import sethash
-from swiftlet.store.conformance import NAME, at, footer_of, key_of, some_bytes
-from swiftlet.store.memory import MemoryStore
 from swiftlet.sync.session.messages import (
     UNKNOWN_RING,
     AskSuffixes,
@@ -49,6 +46,9 @@ from swiftlet.sync.session.messages import (
     encode,
 )
 from swiftlet.sync.session.roots import over
+from swiftlet.testing.storage.object_conformance import ROW, RowRecorder, drain, record
+from swiftlet.testing.store.conformance import NAME, at, footer_of, key_of, some_bytes
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
 from swiftlet.transport.http_client import HttpSettings

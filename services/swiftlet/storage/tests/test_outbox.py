@@ -13,11 +13,11 @@ from swiftlet.errors import DeviceFailed, DiskFull, NodeUnreachable, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.peers import ContainerUpdate, UpdateOutcome
 from swiftlet.storage import outbox as outbox_module
-from swiftlet.storage.object_conformance import RowRecorder
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.row_updates import RowSender
-from swiftlet.store.conformance import at
+from swiftlet.testing.storage.object_conformance import RowRecorder
+from swiftlet.testing.store.conformance import at
 
 
 def row(name: str = "o", moment: float = 1) -> ObjectRow:

@@ -14,17 +14,17 @@ from prometheus_client import REGISTRY
 
 from swiftlet.errors import NodeUnreachable, NotFound
 from swiftlet.model import ObjectKey, ObjectRow, PostRecord
-from swiftlet.storage.memory_pending import MemoryPending
 from swiftlet.storage.native_pending import NativePending
-from swiftlet.storage.object_conformance import ROW, RowRecorder, record
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.storage.outbox import Outbox
 from swiftlet.storage.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.storage.pool import DevicePool
 from swiftlet.storage.tests.test_device_status import until
-from swiftlet.store.conformance import NAME, at, footer_of, key_of, put
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
+from swiftlet.testing.storage.memory_pending import MemoryPending
+from swiftlet.testing.storage.object_conformance import ROW, RowRecorder, record
+from swiftlet.testing.store.conformance import NAME, at, footer_of, key_of, put
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.transport.tests.test_native_objects import client_of, device_at, served
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS

@@ -21,9 +21,9 @@ from swiftlet.errors import NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import shards
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import ListingQuery, ObjectRow
-from swiftlet.storage.memory_listing import Fault
 from swiftlet.storage.tests.sharded_cluster import ACCOUNT, CONTAINER, NAME, ShardedCluster, sharded_cluster
 from swiftlet.storage.tests.test_sharding import assert_listed
+from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp
 
 SEEDS = int(os.environ.get("SHARD_SEEDS", "12"))

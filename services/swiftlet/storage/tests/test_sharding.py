@@ -18,7 +18,6 @@ from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subd
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.storage.claims import Claims
-from swiftlet.storage.memory_listing import Fault
 from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.storage.shard_moves import ShardMover
 from swiftlet.storage.sharded import ShardedReplicas
@@ -30,6 +29,7 @@ from swiftlet.storage.tests.sharded_cluster import (
     ShardedCluster,
     sharded_cluster,
 )
+from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp, TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
 

@@ -11,8 +11,6 @@ import pytest
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutRecord
 from swiftlet.storage.sync_copies import read_copies, read_each, take_copies, take_each
-from swiftlet.store.conformance import NAME, footer_of, key_of
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
 from swiftlet.sync.copies_wire import (
@@ -29,6 +27,8 @@ from swiftlet.sync.copies_wire import (
     tombstone_bytes,
     wanted_bytes,
 )
+from swiftlet.testing.store.conformance import NAME, footer_of, key_of
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.wire import WireError
 

@@ -11,7 +11,6 @@ import pytest
 from swiftlet.model import ObjectKey, PostRecord, PutRecord
 from swiftlet.storage.sync_answers import Placed, answer_by_values, answer_sync
 from swiftlet.storage.sync_copies import take_copies
-from swiftlet.store.conformance import NAME, footer_of
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
 from swiftlet.sync.copies_wire import MAX_OBJECTS, copies_bytes, tombstone_bytes
@@ -30,6 +29,7 @@ from swiftlet.sync.session.messages import (
     encode,
 )
 from swiftlet.sync.session.roots import over
+from swiftlet.testing.store.conformance import NAME, footer_of
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.wire import WireError
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swiftlet.errors import NotFound, Superseded
-from swiftlet.store.conformance import NAME, at, key_of, post, put
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.protocol import Store
+from swiftlet.testing.store.conformance import NAME, at, key_of, post, put
 
 KEYS = 5
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from swiftlet.model import ObjectKey
-from swiftlet.store.conformance import StoreConformance
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.native import NativeStore
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.protocol import Store
-from swiftlet.store.tests.faulty_native import RAM, find_put, flip_in_place
+from swiftlet.testing.store.conformance import StoreConformance
+from swiftlet.testing.store.faulty_native import RAM, find_put, flip_in_place
+from swiftlet.testing.store.memory import MemoryStore
 
 
 def data_file(root: str, key: ObjectKey) -> Path:

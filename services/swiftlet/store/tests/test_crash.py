@@ -21,10 +21,10 @@ import pytest
 import swiftlet.store.tests.crash_child as child
 from swiftlet.model import Kind
 from swiftlet.store import failpoints, plain, plain_device, plain_files
-from swiftlet.store.conformance import content, key_of, put
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.protocol import Store
+from swiftlet.testing.store.conformance import content, key_of, put
+from swiftlet.testing.store.memory import MemoryStore
 
 POINTS = sorted(
     {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import StoreFormatError
-from swiftlet.store.conformance import content, key_of, put
 from swiftlet.store.kinds import StoreKind, kind_of, open_store
+from swiftlet.testing.store.conformance import content, key_of, put
 
 OTHER: dict[StoreKind, StoreKind] = {"native": "plain", "plain": "native"}
 

@@ -9,8 +9,8 @@ import pytest
 import swiftlet_native
 
 from swiftlet.errors import DeviceFailed, DeviceLocked, DiskFull, NotFound
-from swiftlet.store.conformance import at, content, key_of, post, put, some_bytes
 from swiftlet.store.native import NativeStore
+from swiftlet.testing.store.conformance import at, content, key_of, post, put, some_bytes
 
 VOLUME = 8 << 20
 

@@ -15,9 +15,9 @@ import pytest
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DeviceLocked, DiskFull, NotFound
 from swiftlet.model import PutRecord
 from swiftlet.store import failpoints, plain_format
-from swiftlet.store.conformance import NAME, at, content, footer_of, key_of, post, put
 from swiftlet.store.plain import PlainStore
 from swiftlet.store.tests.test_conformance import data_file
+from swiftlet.testing.store.conformance import NAME, at, content, footer_of, key_of, post, put
 
 
 @pytest.fixture

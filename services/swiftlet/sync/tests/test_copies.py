@@ -7,12 +7,12 @@ import pytest
 from swiftlet.errors import Superseded
 from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.store.conformance import NAME, footer_of, key_of
-from swiftlet.store.memory import MemoryStore
 from swiftlet.store.protocol import Store
 from swiftlet.sync.copies import bring
 from swiftlet.sync.session.compare import Need, Push
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.store.conformance import NAME, footer_of, key_of
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import ZERO, Timestamp
 
 OLD, NEW, POSTED, LATER = map(Timestamp.at, (5, 7, 9, 11))

@@ -16,11 +16,11 @@ import pytest
 from swiftlet.errors import ChecksumMismatch, NotFound
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.store.native import NativeStore
-from swiftlet.store.tests.faulty_native import FaultyNativeStore, find_put, flip_in_place
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.store.faulty_native import FaultyNativeStore, find_put, flip_in_place
 
 BODY = b"as it was written " * 100
 FLIPS = pytest.mark.parametrize("flip", [FaultyNativeStore.flip_data, FaultyNativeStore.flip_metadata])

@@ -13,12 +13,12 @@ from swiftlet.errors import NodeError
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.questions import GARBLED
 from swiftlet.sync.replicator import Replicator, probe
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 
 PATHS = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(40)]
 

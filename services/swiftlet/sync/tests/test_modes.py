@@ -9,11 +9,11 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.sync.tests.test_replicator import NAMES, newest, scatter
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 
 ROUNDS = {"batched": 1, "all_to_all": 1, "star": 2, "lightsync": 2, "chain": 2}
 """From any state, of three replicas; one more for each round of handoffs."""

@@ -14,13 +14,13 @@ from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.store.memory import MemoryStore
-from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.sync.copies import SMALL_BYTES
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.messages import AskEntries, decode_request
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.store.faulty_native import FaultyNativeStore
+from swiftlet.testing.store.memory import MemoryStore
 
 NAMES = [Path(ACCOUNT, CONTAINER, f"o{n}") for n in range(12)]
 

@@ -12,10 +12,7 @@ from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, ObjectKey, PutFooter, PutRecord
 from swiftlet.placement.tests.cluster import make_ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.store import sethash
-from swiftlet.store.faults import FaultyStore
-from swiftlet.store.memory import MemoryStore
 from swiftlet.sync.copies import bring
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import (
@@ -37,6 +34,9 @@ from swiftlet.sync.session.neighbour import neighbour_session
 from swiftlet.sync.session.queue import ordered, plan, session_plans
 from swiftlet.sync.session.responder import answer
 from swiftlet.sync.session.topology import BATCHED, LIGHTSYNC, Mode
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.store.faults import FaultyStore
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 
 NOW_S = 1_000_000.0

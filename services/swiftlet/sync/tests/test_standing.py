@@ -15,7 +15,6 @@ from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import MemoryCluster, at, make_ring, memory_cluster
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.sync_answers import PlacedBy, placed_by
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
@@ -24,6 +23,7 @@ from swiftlet.sync.pacing import Pace
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 
 NOW_S = 1_000_000.0
 

@@ -14,14 +14,14 @@ from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
 from swiftlet.storage.native_pending import NativePending
-from swiftlet.storage.object_conformance import ROW, RowRecorder, record
-from swiftlet.store.conformance import footer_of, key_of
-from swiftlet.store.memory import MemoryStore
-from swiftlet.store.tests.faulty_native import FaultyNativeStore
 from swiftlet.sync.session.messages import Compare, Equal, decode_reply, encode
 from swiftlet.sync.session.roots import EMPTY_ROOT
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.storage.object_conformance import ROW, RowRecorder, record
+from swiftlet.testing.store.conformance import footer_of, key_of
+from swiftlet.testing.store.faulty_native import FaultyNativeStore
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.transport.native_calls import NotMade
 from swiftlet.transport.native_choice import FIRST_PAUSE_S, LAST_PAUSE_S, ChoosingObjectTransport, reason_of
 from swiftlet.transport.native_metrics import FALLBACKS, NativeMetrics, by_transport

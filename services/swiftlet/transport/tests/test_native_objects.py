@@ -19,11 +19,18 @@ from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError,
 from swiftlet.peers import UpdateOutcome
 from swiftlet.ring.model import Device
 from swiftlet.storage.native_pending import NativePending
-from swiftlet.storage.object_conformance import ROW, ObjectTransportConformance, Peer, RowRecorder, drain, record
-from swiftlet.store.conformance import footer_of, key_of, some_bytes
-from swiftlet.store.faults import FaultyStore
 from swiftlet.store.native import NativeStore
-from swiftlet.store.tests.faulty_native import RAM, FaultyNativeStore
+from swiftlet.testing.storage.object_conformance import (
+    ROW,
+    ObjectTransportConformance,
+    Peer,
+    RowRecorder,
+    drain,
+    record,
+)
+from swiftlet.testing.store.conformance import footer_of, key_of, some_bytes
+from swiftlet.testing.store.faults import FaultyStore
+from swiftlet.testing.store.faulty_native import RAM, FaultyNativeStore
 from swiftlet.transport.native_calls import NativeSettings, NotMade
 from swiftlet.transport.native_client import NativeClient, machine
 from swiftlet.transport.native_objects import NativeObjectTransport

@@ -11,12 +11,12 @@ from aiohttp import web
 from swiftlet_native import Doubts
 
 from swiftlet.ring.model import Device
-from swiftlet.storage.memory_objects import MemoryObjectTransport
-from swiftlet.storage.object_conformance import ObjectTransportConformance, Peer, RowRecorder
 from swiftlet.storage.object_server import create_object_app
 from swiftlet.storage.outbox import Outbox
-from swiftlet.store.faults import FaultyStore
-from swiftlet.store.tests.faulty_native import FaultyNativeStore
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.storage.object_conformance import ObjectTransportConformance, Peer, RowRecorder
+from swiftlet.testing.store.faults import FaultyStore
+from swiftlet.testing.store.faulty_native import FaultyNativeStore
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.signing import ClusterKey

@@ -21,9 +21,9 @@ from swiftlet.errors import (
 )
 from swiftlet.model import AccountInfo, Amounts
 from swiftlet.peers import PageForm
-from swiftlet.storage.object_conformance import ROW, record
 from swiftlet.storage.object_put import parse_small
-from swiftlet.store.conformance import at, footer_of
+from swiftlet.testing.storage.object_conformance import ROW, record
+from swiftlet.testing.store.conformance import at, footer_of
 from swiftlet.transport import signing
 from swiftlet.transport.listing_wire import account_info_from_wire, account_info_to_wire, form_from_wire
 from swiftlet.transport.object_messages import (

@@ -25,7 +25,7 @@ from swiftlet.sync.session.effects import (
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import Message, Reply, decode_reply, decode_request, encode
 from swiftlet.sync.session.responder import answer
-from swiftlet.sync.sim.store import SimStore
+from swiftlet.testing.sim.store import SimStore
 from swiftlet.timestamp import Timestamp
 
 NOW_S = 10_000.0

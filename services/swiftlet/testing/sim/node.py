@@ -1,0 +1,247 @@
+"""A simulated node: one device, its clock, the ring that it has loaded, and its rounds, driving the real sessions.
+
+Fault model: a crash (`crash`) ends everything that is under way and forgets the failure table; what was stored stays.
+A restarted node begins where it is. A node that is told of a new ring ends its round and drops nothing more for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from swiftlet.errors import NodeTimeout, NotFound, SwiftletError
+from swiftlet.ring.lookup import Ring
+from swiftlet.sync.session.compare import Need, Push
+from swiftlet.sync.session.effects import Drop, Effect, Limits, ReadEntries, ReadRoots, ReadSuffixes, Session, Terms
+from swiftlet.sync.session.entries import slice_page
+from swiftlet.sync.session.handoff import handoff_session
+from swiftlet.sync.session.messages import decode_request, encode
+from swiftlet.sync.session.neighbour import neighbour_session
+from swiftlet.sync.session.queue import ordered, plan, session_plans
+from swiftlet.sync.session.responder import answer_by
+from swiftlet.sync.session.topology import Mode
+from swiftlet.testing.sim.drive import Drive
+from swiftlet.testing.sim.network import Network, Outcome, Timeline
+from swiftlet.testing.sim.store import Parcel, SimStore
+from swiftlet.timestamp import Timestamp
+
+EPOCH_S = 1_700_000_000.0
+"""What a right clock shows when a simulation begins."""
+ERROR_LIMIT = 3
+"""Failures in a row after which a neighbour counts as failed."""
+ERROR_INTERVAL_S = 60.0
+"""Seconds for which a failed neighbour is skipped."""
+_LANES = 2
+"""Sessions of one round at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldTerms:
+    """What is the same for all nodes of a world."""
+
+    mode: Mode
+    limits: Limits
+    reclaim_age_s: float
+    reclaim_period_s: float
+
+    def terms(self, ring: Ring) -> Terms:
+        """What a session goes by."""
+        return Terms(0, ring.version, self.mode, self.reclaim_age_s, self.reclaim_period_s, self.limits)
+
+
+class Witness:
+    """What a node tells about itself; the checker listens."""
+
+    def say(self, text: str) -> None:
+        """A line of the trace."""
+
+    def offered(self, node: Node, partition: int, parcel: Parcel, began_s: float) -> None:
+        """A parcel of a session that began then arrives at a node."""
+
+    def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
+        """A node is about to drop handoff copies."""
+
+    def moved(self, count: int) -> None:
+        """Objects went from one device to another."""
+
+
+class Node:
+    """One device with its replicator. `offset_s`: how far its clock is ahead of the right one."""
+
+    def __init__(
+        self,
+        id_: int,
+        timeline: Timeline,
+        network: Network,
+        random: Random,
+        world_terms: WorldTerms,
+        store: SimStore,
+        ring: Ring,
+        witness: Witness,
+    ) -> None:
+        """Up, with an empty failure table."""
+        self.id = id_
+        self.store = store
+        self.ring = ring
+        self.offset_s = 0.0
+        self.peers: dict[int, Node] = {}
+        self.well_since_s = 0.0
+        """When something last befell it or ended."""
+        self.ailments = 0
+        """How many faults it has now."""
+        self.ring_since_s = -1.0
+        """Since when it goes by its ring."""
+        self.timeline = timeline
+        self.network = network
+        self._random = random
+        self._world_terms = world_terms
+        self.witness = witness
+        self.life = 0
+        """How often it crashed; what an earlier life began is dead."""
+        self._busy = False
+        self._failures: dict[int, tuple[int, float]] = {}
+        self._rejoining: set[int] = set()
+
+    @property
+    def now_s(self) -> float:
+        """What its clock shows."""
+        return EPOCH_S + self.timeline.now_s + self.offset_s
+
+    @property
+    def busy(self) -> bool:
+        """Whether a round is under way."""
+        return self._busy
+
+    # -- what befalls it -------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Stop in the middle of everything."""
+        self.life += 1
+        self._busy = False
+        self.forget_failures()
+
+    def forget_failures(self) -> None:
+        """Lose the failure table."""
+        self._failures.clear()
+        self._rejoining.clear()
+
+    def load_ring(self, ring: Ring) -> None:
+        """Go by another ring from now on."""
+        if ring.version > self.ring.version:
+            self.ring = ring
+            self.ring_since_s = self.timeline.now_s
+
+    # -- the failure table -----------------------------------------------------------------------------------
+
+    def failed(self) -> frozenset[int]:
+        """Peers to skip; those whose time is over are tried again."""
+        now_s = self.timeline.now_s
+        for peer, (number, last_s) in list(self._failures.items()):
+            if number >= ERROR_LIMIT and now_s - last_s > ERROR_INTERVAL_S:
+                del self._failures[peer]
+                self._rejoining.add(peer)
+        return frozenset(peer for peer, (number, _) in self._failures.items() if number >= ERROR_LIMIT)
+
+    def mark_failed(self, peer: int) -> None:
+        """Be told that a peer is away."""
+        self._failures[peer] = (ERROR_LIMIT, self.timeline.now_s)
+
+    def heard(self, peer: int, outcome: Outcome) -> None:
+        """A peer answered, or did not."""
+        if isinstance(outcome, NodeTimeout):
+            self._failures[peer] = (self._failures.get(peer, (0, 0.0))[0] + 1, self.timeline.now_s)
+        else:
+            self._failures.pop(peer, None)
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def terms(self, ring: Ring) -> Terms:
+        """What a session goes by."""
+        return self._world_terms.terms(ring)
+
+    def round(self) -> None:
+        """Begin a round, unless one is under way."""
+        if self._busy or self.id in self.network.down:
+            return
+        ring, failed, mode = self.ring, self.failed(), self._world_terms.mode
+        terms = self.terms(ring)
+        try:
+            work = plan(ring, self.id, self.store.partitions(), failed, mode)
+        except SwiftletError as error:
+            self.witness.say(f"{self.id}: no round: {error}")
+            return
+        jobs: deque[Callable[[], Session]] = deque()
+        for planned in session_plans(ordered(work.items, self._rejoining, self._random), mode, 1024):
+            jobs.append(partial(neighbour_session, terms, planned.peer, planned.partitions))
+        for handoff in work.handoffs:
+            jobs.append(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed))
+        self._rejoining.clear()
+        self._busy = True
+        self.witness.say(f"{self.id}: round, {len(work.items)} comparisons, {len(work.handoffs)} handoffs to return")
+        lanes = [_LANES]
+
+        def lane() -> None:
+            if self.ring is not ring:
+                jobs.clear()
+            if jobs:
+                Drive(self, jobs.popleft()(), ring, lane).begin()
+                return
+            lanes[0] -= 1
+            if not lanes[0]:
+                self._busy = False
+
+        for _ in range(_LANES):
+            lane()
+
+    # -- answering -------------------------------------------------------------------------------------------
+
+    def answer(self, data: bytes) -> bytes:
+        """Answer a sync message."""
+        request = decode_request(data)
+        return encode(answer_by(self.look_up, request, self.ring.version, self.is_primary, self._world_terms.limits))
+
+    def is_primary(self, partition: int) -> bool:
+        """Whether its own ring puts a partition on it."""
+        ring = self.ring
+        return partition < ring.partition_count and any(d.id == self.id for d in ring.primaries(partition))
+
+    def look_up(self, effect: Effect) -> object:
+        """What the local device says."""
+        store = self.store
+        if isinstance(effect, ReadRoots):
+            return [store.root(partition) for partition in effect.partitions]
+        if isinstance(effect, ReadSuffixes):
+            return store.suffix_hashes(effect.partition)
+        assert isinstance(effect, ReadEntries)
+        return slice_page(store.entries(effect.partition, effect.suffixes), effect.after, effect.limit)
+
+    def reclaim(self) -> None:
+        """Forget old tombstones."""
+        terms = self.terms(self.ring)
+        before_s = terms.forgotten_before_s(self.now_s)
+        if before_s and not self.store.failing:
+            self.store.reclaim(Timestamp.at(before_s))
+
+    def receive(self, partition: int, parcel: Parcel, why: str, began_s: float) -> None:
+        """Store what a session brings."""
+        self.witness.offered(self, partition, parcel, began_s)
+        self.store.receive(partition, parcel, why)
+
+    def parcel(self, partition: int, push: Push) -> Parcel:
+        """What a session takes away; NotFound when it is no longer what was compared, or older."""
+        parcel = self.store.parcel(partition, push.entry.digest)
+        moment = parcel.data or parcel.tombstone
+        if moment is not None and moment < push.entry.timestamp:
+            raise NotFound(f"{parcel.digest.hex()} is older than what was compared")
+        if push.need is Need.META:
+            if parcel.post is None:
+                raise NotFound(f"{parcel.digest.hex()} has no newer metadata any more")
+            return Parcel(parcel.digest, None, None, parcel.post)
+        return parcel
+
+    def exchange(self, peer: Node, partition: int, push: Push, done: Callable[[Outcome, bool], None]) -> None:
+        """Bring a database together with a peer's; `done` is told the outcome, and whether it is the peer's."""
+        raise AssertionError(f"device {self.id} has no databases")

@@ -1,0 +1,1 @@
+"""Of `swiftlet.storage`: storage servers in memory as their clients see them, and the suite of object transports."""

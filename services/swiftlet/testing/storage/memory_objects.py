@@ -1,0 +1,530 @@
+"""`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
+
+For tests and simulators of what stands above the transport. Devices with a `MemoryPending` answer as native object
+servers do: they keep the rows of their writes pending. The others bring them, as object servers over HTTP do. Each
+device has a `Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends,
+busy, or lost in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors,
+never as anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from swiftlet_native import Doubts
+
+from swiftlet.errors import (
+    NodeBusy,
+    NodeError,
+    NodeTimeout,
+    NodeUnreachable,
+    NotFound,
+    Superseded,
+    SwiftletError,
+    Unproved,
+)
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
+from swiftlet.peers import (
+    MAX_ACKNOWLEDGED,
+    ContainerUpdate,
+    Marks,
+    PendingDoubt,
+    RunEnd,
+    RunPart,
+    UpdateOutcome,
+    Verdict,
+    WriteReply,
+)
+from swiftlet.ring.model import Device
+from swiftlet.storage.doubts import judge
+from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
+from swiftlet.storage.sync_copies import read_copies, take_copies
+from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
+from swiftlet.testing.storage.memory_pending import MemoryPending
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.object_messages import row_name
+from swiftlet.transport.wire import error_from_wire, error_to_wire
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class RowReceiver(Protocol):
+    """Receives listing rows, in the form of the object server's row sink."""
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        """Bring a row to one replica of its container."""
+        ...
+
+
+@dataclass(slots=True)
+class Link:
+    """The faults that a test gives the way to one device; none at first."""
+
+    delay_s: float = 0.0
+    """Seconds before each call reaches the device."""
+    unreachable: bool = False
+    silent: bool = False
+    """Calls are never answered; they end with NodeTimeout after the transport's patience."""
+    busy: bool = False
+    lose_after_bytes: int | None = None
+    """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
+    calls: int = 0
+    """Calls so far, refused ones too."""
+    loses_acknowledgements: bool = False
+    """Acknowledgements get lost on their way."""
+
+
+class MemoryObjectTransport:
+    """Stores by the device's name on its node (`host:port/device`), each behind a link of its own."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        rows: RowReceiver | None = None,
+        patience_s: float = 0.05,
+        pending: Mapping[str, MemoryPending] | None = None,
+    ) -> None:
+        """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed.
+
+        Devices in `pending` (by address too) keep their rows as pending updates instead of bringing them.
+        """
+        self._stores = stores
+        self._rows = rows
+        self._pending = {} if pending is None else pending
+        self._patience_s = patience_s
+        self._links: dict[str, Link] = {}
+        self.has_runs = False
+        """Whether devices may be asked for runs."""
+        self.doubts: dict[str, Doubts] = {}
+        """What devices may have missed, by address; nothing for those without."""
+        self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
+        """How the rings of each device's server place that device."""
+
+    def link(self, device: Device) -> Link:
+        """The way to a device."""
+        return self._links.setdefault(device.address, Link())
+
+    async def _reach(self, device: Device) -> Store:
+        link = self.link(device)
+        link.calls += 1
+        await asyncio.sleep(link.delay_s)
+        if link.unreachable or device.address not in self._stores:
+            raise NodeUnreachable(f"{device.address} is unreachable")
+        if link.silent:
+            await asyncio.sleep(self._patience_s)
+            raise NodeTimeout(f"{device.address} did not answer within {self._patience_s:g} s")
+        if link.busy:
+            raise NodeBusy(f"{device.address} has too many requests at work")
+        return self._stores[device.address]
+
+    async def _call(self, device: Device, operation: Callable[[Store], T]) -> T:
+        store = await self._reach(device)
+        try:
+            return operation(store)
+        except SwiftletError as error:
+            raise _over_the_wire(error) from error
+
+    def _admit(self, device: Device, row: ContainerUpdate | None) -> None:
+        """NodeBusy when a row could not be kept."""
+        pending = self._pending.get(device.address)
+        if pending is not None and row is not None and pending.full:
+            raise NodeBusy(f"{device.address} has too many pending updates of listings")
+
+    async def _reply(
+        self,
+        device: Device,
+        key: ObjectKey,
+        written: tuple[Timestamp, str],
+        row: ContainerUpdate | None,
+        listed: Callable[[ContainerUpdate], ObjectRow],
+        post: bool = False,
+    ) -> UpdateOutcome:
+        """Keep or deliver the rows of what was `written` (when, and under which name), as an object server would."""
+        if row is None or not row.replicas:
+            return UpdateOutcome.NONE
+        pending = self._pending.get(device.address)
+        if pending is not None:
+            row_name(written[1], row)
+            pending.add(key, *written, row.replicas, post)
+            return UpdateOutcome.PENDING
+        if self._rows is None:
+            return UpdateOutcome.LISTED
+        outcomes = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
+        if all(outcome is UpdateOutcome.NO_CONTAINER for outcome in outcomes):
+            return UpdateOutcome.NO_CONTAINER
+        return UpdateOutcome.LISTED if UpdateOutcome.LISTED in outcomes else UpdateOutcome.QUEUED
+
+    async def _send(self, rows: RowReceiver, update: ContainerUpdate, replica: int, row: ObjectRow) -> UpdateOutcome:
+        try:
+            await rows.send(update.account, update.container, replica, row)
+        except NotFound:
+            return UpdateOutcome.NO_CONTAINER
+        except NodeError:
+            return UpdateOutcome.QUEUED
+        return UpdateOutcome.LISTED
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: ContainerUpdate | None,
+    ) -> WriteReply:
+        """Store a small object."""
+        stream = await self._open(device, key, record, len(body), row)
+        await stream.write(body)
+        return await stream.commit(footer)
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+    ) -> MemoryPutStream:
+        """Begin a large object."""
+
+        def check(store: Store) -> None:
+            try:
+                newest = store.stat(key).timestamp
+            except NotFound as error:
+                newest = error.timestamp or record.timestamp
+            if newest > record.timestamp:
+                raise Superseded(f"{record.name} is already at {newest}", newest)
+
+        await self._call(device, check)
+        return await self._open(device, key, record, size, row)
+
+    async def _open(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+    ) -> MemoryPutStream:
+        self._admit(device, row)
+        writer = await self._call(device, lambda store: store.create(key, size))
+
+        async def listed(footer: PutFooter) -> WriteReply:
+            return WriteReply(
+                await self._reply(
+                    device,
+                    key,
+                    (record.timestamp, record.name),
+                    row,
+                    lambda update: ObjectRow(
+                        row_name(record.name, update), record.timestamp, footer.size, footer.etag, record.content_type
+                    ),
+                )
+            )
+
+        return MemoryPutStream(device, self.link(device), writer, record, listed)
+
+    async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
+        """Tell a device of its partitions."""
+        await self._reach(device)
+        doubts = self.doubts.setdefault(device.address, Doubts())
+        judge(doubts, verdict)
+        pending = doubts.pending()
+        return None if pending is None else PendingDoubt(*pending)
+
+    def _check_proved(self, device: Device, key: ObjectKey) -> None:
+        """Unproved while the device may have missed a write of the partition."""
+        doubts = self.doubts.get(device.address)
+        if doubts is not None and doubts.has(key.policy, key.partition):
+            raise Unproved(f"{device.address} may have missed writes of partition {key.partition}")
+
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> MemoryGetStream:
+        """Read bytes `[start, stop)`."""
+
+        def operation(store: Store) -> ObjectReader:
+            if proved:
+                self._check_proved(device, key)
+            return store.open(key)
+
+        reader = await self._call(device, operation)
+        return MemoryGetStream(device, self.link(device), reader, start, stop)
+
+    def runs(self, device: Device) -> bool:
+        """Return whether the device answers runs, which `has_runs` sets."""
+        return self.has_runs
+
+    def open_run(self, parts: Sequence[RunPart], marks: Marks) -> MemoryRun:
+        """Begin a run over these parts."""
+        return MemoryRun(self, parts, marks)
+
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
+        """Return an object's description."""
+
+        def operation(store: Store) -> ObjectInfo:
+            if proved:
+                self._check_proved(device, key)
+            return store.stat(key)
+
+        return await self._call(device, operation)
+
+    async def post(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: ContainerUpdate | None = None,
+        *,
+        proved: bool = False,
+    ) -> WriteReply:
+        """Replace an object's metadata."""
+
+        def operation(store: Store) -> ObjectInfo:
+            try:
+                store.post(key, record)
+            except NotFound:
+                if proved:
+                    self._check_proved(device, key)
+                raise
+            except Superseded:
+                self._owe_handed_on(device, store, key, record, row)
+                raise
+            return store.stat(key)
+
+        self._admit(device, row)
+        info = await self._call(device, operation)
+        return WriteReply(
+            await self._reply(
+                device,
+                key,
+                (record.timestamp, info.name),
+                row,
+                lambda update: ObjectRow.of(row_name(info.name, update), info),
+                post=True,
+            )
+        )
+
+    def _owe_handed_on(
+        self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: ContainerUpdate | None
+    ) -> None:
+        """Keep the row of a POST that came behind a newer one, if its content type is what counts from now on."""
+        pending, info = self._pending.get(device.address), store.stat(key)
+        typed = record.content_type is not None and info.content_type_timestamp == record.content_type_timestamp
+        if (
+            pending is not None
+            and row is not None
+            and row.replicas
+            and typed
+            and info.content_type_timestamp > info.timestamp
+        ):
+            pending.add(key, info.meta_timestamp, info.name, row.replicas, post=True)
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone for an object."""
+
+        def operation(store: Store) -> bool:
+            try:
+                store.delete(key, timestamp, name)
+            except NotFound:
+                return False
+            return True
+
+        self._admit(device, row)
+        existed = await self._call(device, operation)
+        outcome = await self._reply(
+            device,
+            key,
+            (timestamp, name),
+            row,
+            lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True),
+        )
+        return WriteReply(outcome, existed)
+
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Behaves as `ObjectTransport.acknowledge` requires."""
+        if len(written) > MAX_ACKNOWLEDGED:
+            raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
+        await self._reach(device)
+        pending = self._pending.get(device.address)
+        if pending is not None and not self.link(device).loses_acknowledgements:
+            pending.acknowledge(written)
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        return await self._call(device, lambda store: store.policies())
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them."""
+        return await self._call(device, lambda store: store.partitions(policy))
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        return await self._call(device, lambda store: store.suffix_hashes(policy, partition))
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """Return the device's entries in a suffix."""
+        return await self._call(device, lambda store: store.entries(policy, partition, suffix))
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """The answer to a question of a sync session."""
+        return await self._call(device, lambda store: answer_sync(store, message, self.placed(device)))
+
+    async def read_copies(self, device: Device, wanted: bytes) -> bytes:
+        """Copies of many objects."""
+        copies = await self._call(device, lambda store: read_copies(store, wanted))
+        _check_loss(device, self.link(device), len(copies))
+        return copies
+
+    async def take_copies(self, device: Device, copies: bytes) -> bytes:
+        """Store copies on a device; if the request is lost, none is stored."""
+        _check_loss(device, self.link(device), len(copies))
+        return await self._call(device, lambda store: take_copies(store, copies))
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy."""
+        return await self._call(device, lambda store: store.remove(key, entry))
+
+    async def close(self) -> None:
+        """Nothing to close; the stores are the caller's."""
+
+
+def _over_the_wire(error: SwiftletError) -> SwiftletError:
+    """The error as a client of the node sees it."""
+    return error_from_wire(*error_to_wire(error))
+
+
+def _check_loss(device: Device, link: Link, moved: int) -> None:
+    if link.lose_after_bytes is not None and moved > link.lose_after_bytes:
+        raise NodeTimeout(f"{device.address} was lost in the middle of a transfer")
+
+
+class MemoryPutStream:
+    """A large object on its way to one device."""
+
+    def __init__(
+        self,
+        device: Device,
+        link: Link,
+        writer: ObjectWriter,
+        record: PutRecord,
+        listed: Callable[[PutFooter], Awaitable[WriteReply]],
+    ) -> None:
+        """`listed` makes the reply of a write that is durable."""
+        self._device = device
+        self._link = link
+        self._writer = writer
+        self._record = record
+        self._listed = listed
+        self._moved = 0
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk."""
+        await asyncio.sleep(0)
+        self._moved += len(chunk)
+        self._on_the_way(lambda: self._writer.write(chunk))
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish; returns once durable."""
+        await asyncio.sleep(self._link.delay_s)
+        self._on_the_way(lambda: self._writer.commit(self._record, footer))
+        return await self._listed(footer)
+
+    def _on_the_way(self, step: Callable[[], None]) -> None:
+        try:
+            _check_loss(self._device, self._link, self._moved)
+            if self._link.unreachable:
+                raise NodeUnreachable(f"{self._device.address} went away")
+            step()
+        except NodeError:
+            self._writer.abort()
+            raise
+        except SwiftletError as error:
+            self._writer.abort()
+            raise _over_the_wire(error) from error
+
+    async def abort(self) -> None:
+        """Give up; the device keeps nothing."""
+        self._writer.abort()
+
+
+class MemoryGetStream:
+    """An object on its way from one device."""
+
+    def __init__(self, device: Device, link: Link, reader: ObjectReader, start: int, stop: int | None) -> None:
+        """`reader` becomes the stream's."""
+        self._device = device
+        self._link = link
+        self._reader = reader
+        self._stop = reader.info.size if stop is None else min(stop, reader.info.size)
+        self._start = start
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object as this device has it."""
+        return self._reader.info
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes asked for; NodeError if they end early."""
+        position = self._start
+        while position < self._stop:
+            await asyncio.sleep(0)
+            piece = self._read(position, min(_CHUNK_BYTES, self._stop - position))
+            position += len(piece)
+            yield piece
+        await self.close()
+
+    def _read(self, position: int, length: int) -> bytes:
+        limit = self._link.lose_after_bytes
+        if limit is not None:
+            length = max(1, min(length, limit - (position - self._start)))
+        _check_loss(self._device, self._link, position - self._start + length)
+        if self._link.unreachable:
+            raise NodeUnreachable(f"{self._device.address} went away")
+        try:
+            return self._reader.read(position, length)
+        except SwiftletError as error:
+            raise NodeError(f"{self._device.address} ended early: {error}") from error
+
+    async def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
+
+class MemoryRun:
+    """Parts one after the other; nothing is asked for ahead."""
+
+    def __init__(self, transport: MemoryObjectTransport, parts: Sequence[RunPart], marks: Marks) -> None:
+        """Before anything was asked for."""
+        self._transport = transport
+        self._parts = parts
+        self._marks = marks
+        self._closed = False
+        self.end: RunEnd | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes up to the first thing that is wrong."""
+        for done, part in enumerate(self._parts):
+            sent, info = 0, None
+            try:
+                stream = await self._transport.get(part.device, part.key, part.start, part.stop, proved=True)
+                if self._closed or not self._expected(part, stream.info):
+                    self.end = RunEnd(done)
+                    return
+                async for chunk in stream.chunks():
+                    info = stream.info
+                    sent += len(chunk)
+                    yield chunk
+            except SwiftletError as error:
+                self.end = RunEnd(done, sent, info, error)
+                return
+        self.end = RunEnd(len(self._parts))
+
+    def _expected(self, part: RunPart, info: ObjectInfo) -> bool:
+        sound = part.stop <= info.size and part.size in (None, info.size) and part.etag in (None, info.etag)
+        marks = self._marks
+        marked = not info.metadata.keys().isdisjoint(marks.metadata) or not info.sysmeta.keys().isdisjoint(
+            marks.sysmeta
+        )
+        return sound and "X-Delete-At" not in info.metadata and not (part.unmarked and marked)
+
+    async def close(self) -> None:
+        """Stop the run."""
+        self._closed = True

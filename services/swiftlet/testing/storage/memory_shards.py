@@ -1,0 +1,59 @@
+"""The in-process twin of `ShardTransport`: a part of `swiftlet.testing.storage.memory_listing`, with its faults."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseName, ListingQuery, ObjectRow, RowsChange, ShardLook, Subdir
+from swiftlet.ring.model import Device
+from swiftlet.storage import shard_access
+from swiftlet.timestamp import Timestamp
+
+T = TypeVar("T")
+
+
+class MemoryShards(ABC):
+    """Shards in the stores of the class that this is a part of."""
+
+    @abstractmethod
+    async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
+        """What the device answers."""
+
+    async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
+        """See `ShardTransport.shard_found`."""
+        await self._ask(device, lambda store: shard_access.found(store, partition, name, whole))
+
+    async def shard_merge(
+        self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
+    ) -> RowsChange:
+        """See `ShardTransport.shard_merge`."""
+        return await self._ask(device, lambda store: shard_access.merge(store, partition, name, rows))
+
+    async def shard_page(
+        self, device: Device, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
+    ) -> Sequence[ObjectRow | Subdir]:
+        """See `ShardTransport.shard_page`."""
+        return await self._ask(device, lambda store: shard_access.page(store, partition, name, query, low, high))
+
+    async def shard_look(self, device: Device, partition: int, name: DatabaseName, middle: bool = False) -> ShardLook:
+        """See `ShardTransport.shard_look`."""
+        return await self._ask(device, lambda store: shard_access.look(store, partition, name, middle))
+
+    async def shard_tail(
+        self, device: Device, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
+    ) -> Sequence[ObjectRow]:
+        """See `ShardTransport.shard_tail`."""
+        return await self._ask(device, lambda store: shard_access.tail(store, partition, name, low, upto, limit))
+
+    async def shard_forget(self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
+        """See `ShardTransport.shard_forget`."""
+        await self._ask(device, lambda store: shard_access.forget(store, partition, name, rows))
+
+    async def shard_points(
+        self, device: Device, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
+    ) -> None:
+        """See `ShardTransport.shard_points`."""
+        await self._ask(device, lambda store: shard_access.add_points(store, partition, name, at, points, own))
