@@ -93,7 +93,15 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
     spec, going = one.spec, one.meta.deleting
     default = spec.default and not (going and chosen)
     deprecated = spec.deprecated or (going and not default)
-    return Policy(spec.index, spec.name, default, spec.replicas, spec.pools, deprecated)
+    return Policy(
+        spec.index,
+        spec.name,
+        default,
+        spec.replicas,
+        spec.pools,
+        deprecated,
+        aggregate_below=spec.aggregate_below_bytes,
+    )
 
 
 def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:

@@ -184,8 +184,13 @@ class Store:
     def rebuild(root: str | PathLike[str], /) -> Store:
         """Own a device, its index made anew from the volumes and written; without threads."""
 
+    def set_aggregate_below(self, limits: Sequence[tuple[int, int]], /) -> None:
+        """From now on objects of these policies lie in volumes up to these sizes (4 MiB at most), others up to the
+        store's. What is stored already stays where it is.
+        """
+
     def create(self, place: _Place, size: int | None, aggregate_below: int | None, /) -> StoreWriter:
-        """Begin a new version; up to `aggregate_below` bytes (None: the store's) it goes into a volume."""
+        """Begin a new version; up to `aggregate_below` bytes (None: the policy's) it goes into a volume."""
 
     def open(self, place: _Place, /) -> StoreReader:
         """The newest version for reading."""
@@ -706,7 +711,6 @@ class ObjectServer:
         threads_per_device: int = 4,
         max_requests_per_device: int = 512,
         buffer_bytes_per_device: int = 268435456,
-        aggregate_below: int = 1048576,
         socket_directory: PathLike[str] | str | None = None,
         rdma: bool = False,
         silence_s: float = 1.5,
@@ -714,8 +718,7 @@ class ObjectServer:
         encryption: str = "none",
     ) -> ObjectServer:
         """`stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
-        used, and why. `aggregate_below` as the stores' is, `silence_s` and `encryption` as
-        `TransportNode`'s.
+        used, and why. `silence_s` and `encryption` as `TransportNode`'s.
 
         OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
         """

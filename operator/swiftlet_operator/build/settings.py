@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from swiftlet.settings import SERVICES
-from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Site
+from swiftlet.settings.sections import AGGREGATE_BELOW, MAX_AGGREGATE_BELOW
+from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Policy, Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest, digest_of
 
 FILE = "settings.yaml"
@@ -106,12 +107,23 @@ def restart_digest(site: Site, *services: str) -> str:
 
 def build_settings(site: Site) -> Manifest:
     """Build the ConfigMap with the settings of all services."""
-    policies = [
-        {"index": policy.index, "name": policy.name, "default": policy.default, "deprecated": policy.deprecated}
-        for policy in site.policies
-    ]
     data = {
         FILE: yaml.safe_dump(settings_of(site), sort_keys=False),
-        POLICIES_FILE: yaml.safe_dump(policies, sort_keys=False),
+        POLICIES_FILE: yaml.safe_dump([_policy(policy) for policy in site.policies], sort_keys=False),
     }
     return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": data})
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    """Return a policy for the policies file. What is as usual is left out: services of a release that does not know
+    such a setting refuse the file.
+    """
+    made: dict[str, Any] = {
+        "index": policy.index,
+        "name": policy.name,
+        "default": policy.default,
+        "deprecated": policy.deprecated,
+    }
+    if policy.aggregate_below != AGGREGATE_BELOW:
+        made["aggregate_below"] = min(policy.aggregate_below, MAX_AGGREGATE_BELOW)
+    return made

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
+from swiftlet.settings.sections import AGGREGATE_BELOW
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     DATA_FINALIZER,
@@ -44,7 +45,10 @@ EncryptionMode = Literal["none", "accepted", "required"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it."""
+    """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it.
+
+    `aggregate_below`: bytes up to which its objects share volume files.
+    """
 
     index: int
     name: str
@@ -52,6 +56,7 @@ class Policy:
     replicas: float | None = None
     pools: tuple[str, ...] = ()
     deprecated: bool = False
+    aggregate_below: int = AGGREGATE_BELOW
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,9 +412,9 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ("StoragePolicy", {"name": "my gold"}, "spec.name", "should match '^[A-Za-z0-9][A-Za-z0-9-]{0,63}$'"),
     (
         "StoragePolicy",
-        {"aggregateBelow": "65Mi"},
+        {"aggregateBelow": "4097Ki"},
         "spec",
-        "aggregateBelow may be 64Mi at most, larger objects gain nothing from sharing a file",
+        "aggregateBelow may be 4Mi at most, larger objects gain nothing from sharing a file",
     ),
     (
         "StoragePolicy",

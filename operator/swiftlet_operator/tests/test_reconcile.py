@@ -331,6 +331,28 @@ async def test_a_first_policy_of_ones_own_leaves_the_implicit_one_the_default() 
     ]
 
 
+async def test_sizes_up_to_which_objects_share_files_change_without_a_restart() -> None:
+    scene = await settled()
+    usual = {"index": 0, "name": "gold", "default": True, "deprecated": False}
+    templates = {
+        name: scene.kube.find("StatefulSet", name)["spec"]["template"] for name in scene.kube.names("StatefulSet")
+    }
+    for quantity, setting in (
+        (None, {}),
+        ("1Mi", {}),
+        ("0", {"aggregate_below": 0}),
+        ("64Ki", {"aggregate_below": 65536}),
+        ("4Mi", {"aggregate_below": 4194304}),
+        ("64Mi", {"aggregate_below": 4194304}),
+    ):
+        spec = {"index": 0, "name": "gold", "default": True}
+        scene.kube.put(own("StoragePolicy", "gold", spec | ({} if quantity is None else {"aggregateBelow": quantity})))
+        await scene.settle()
+        policies = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["policies.yaml"])
+        assert policies == [usual | setting], quantity
+    assert templates == {name: scene.kube.find("StatefulSet", name)["spec"]["template"] for name in templates}
+
+
 async def test_who_comes_while_the_cluster_is_paused_is_told_to_wait() -> None:
     scene = await settled()
     scene.kube.find("StorageCluster", "store")["spec"]["paused"] = True

@@ -25,5 +25,5 @@ class StoragePolicySpec(View):
 
     @property
     def aggregate_below_bytes(self) -> int:
-        """Objects up to this many bytes go into volumes."""
+        """Objects up to this many bytes share volume files."""
         return quantity_bytes(self.aggregate_below)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -22,6 +22,7 @@ from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.serving import serve_app
 from swiftlet.placement.row_queues import RowQueues
 from swiftlet.settings import ObjectSection, ObjectSettings
+from swiftlet.settings.policies import Policies
 from swiftlet.storage.native_pending import NativePending
 from swiftlet.storage.native_server import NativeServer, NativeServerSettings
 from swiftlet.storage.object_server import ObjectServer, ObjectServerSettings, add_object_routes
@@ -50,7 +51,8 @@ def create_app(settings: ObjectSettings) -> web.Application:
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
     # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
-    for policy in use_policies(app, settings, rings):
+    policies = use_policies(app, settings, rings, lambda: limit_aggregates(native.values(), policies))
+    for policy in policies:
         rings.add(object_ring(policy.index))
     is_local = local_devices(section)
     rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
@@ -66,6 +68,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
     native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
+    limit_aggregates(native.values(), policies)
     if native and cluster.object_transport != "http":
         use_native_server(app, settings, native, unused, doubts)
     elif cluster.rdma_mode == "required":
@@ -90,6 +93,12 @@ def create_app(settings: ObjectSettings) -> web.Application:
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
     return app
+
+
+def limit_aggregates(stores: Iterable[NativeStore], policies: Policies) -> None:
+    """Give the stores the size up to which objects of each policy share volume files."""
+    for store in stores:
+        store.set_aggregate_below({policy.index: policy.aggregate_below for policy in policies})
 
 
 def doubted() -> Doubts:

@@ -6,7 +6,7 @@ it. A policy that goes without having been deprecated was taken away by mistake,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -23,13 +23,18 @@ from swiftlet.settings.sections import PolicySection
 FAILURES = Counter("swiftlet_policies_load_failures_total", "Changed policies files that could not be used.")
 
 
-def use_policies(app: web.Application, settings: ServiceSettings, rings: RingSet) -> Policies:
-    """The policies of `app`; with a policies file, new ones come into force while it runs, once their ring is there."""
+def use_policies(
+    app: web.Application, settings: ServiceSettings, rings: RingSet, then: Callable[[], None] | None = None
+) -> Policies:
+    """The policies of `app`; with a policies file, new ones come into force while it runs, once their ring is there.
+
+    `then` is called in the event loop after each change.
+    """
     policies = settings.load_policies()
     file = settings.cluster.policies_file
     if file is not None:
         announced = _Announced(file, policies, rings)
-        keep_current(app, "policies file", announced.reload, FAILURES, settings.cluster.ring_check_interval_s)
+        keep_current(app, "policies file", announced.reload, FAILURES, settings.cluster.ring_check_interval_s, then)
     return policies
 
 

@@ -15,6 +15,8 @@ from swiftlet.settings.replication import RoundsSection
 from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file, suffix_id
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
+AGGREGATE_BELOW, MAX_AGGREGATE_BELOW = MIB, 4 * MIB
+"""Larger objects never share a volume file: what is in one is read whole and checked before its first byte is sent."""
 
 
 class ClusterSection(Section):
@@ -221,6 +223,13 @@ class PolicySection(Section):
     deprecated: bool = Field(
         default=False,
         description="Whether new containers are refused this policy, and /info omits it; existing containers keep it.",
+    )
+    aggregate_below: int = Field(
+        default=AGGREGATE_BELOW,
+        ge=0,
+        le=MAX_AGGREGATE_BELOW,
+        description="Bytes up to which objects share volume files in native stores; larger ones have a file of their "
+        "own. A change counts for objects that are written from then on.",
     )
 
 

@@ -33,7 +33,7 @@ from swiftlet.storage.metrics import (
     REQUESTS,
     SENT,
 )
-from swiftlet.store.native import AGGREGATE_BELOW, NativeStore
+from swiftlet.store.native import NativeStore
 from swiftlet.transport.native_metrics import by_transport
 from swiftlet.transport.rdma import Mode, start
 from swiftlet.transport.tls import Encryption
@@ -99,7 +99,6 @@ class NativeServer:
                 pool_bytes=settings.pool_bytes,
                 threads_per_device=settings.threads_per_device,
                 max_requests_per_device=settings.max_requests_per_device,
-                aggregate_below=AGGREGATE_BELOW,
                 socket_directory=settings.socket_directory,
                 rdma=rdma,
                 silence_s=settings.silence_s,

@@ -32,7 +32,7 @@ from swiftlet.native_values import (
 from swiftlet.timestamp import Timestamp
 
 AGGREGATE_BELOW = 1 << 20
-"""Bytes up to which an object lies in a volume, with others."""
+"""Bytes up to which an object lies in a volume, with others, where its policy says nothing else."""
 _ERRORS: dict[str, type[errors.SwiftletError]] = {
     kind.__name__: kind
     for kind in (
@@ -195,8 +195,12 @@ class NativeStore:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
+    def set_aggregate_below(self, limits: Mapping[int, int]) -> None:
+        """From now on objects of these policies lie in volumes up to these sizes, others up to the store's own."""
+        self._store.set_aggregate_below(list(limits.items()))
+
     def create(self, key: ObjectKey, size: int | None = None, aggregate_below: int | None = None) -> NativeWriter:
-        """Begin a new version; up to `aggregate_below` bytes (None: the store's) it goes into a volume."""
+        """Begin a new version; up to `aggregate_below` bytes (None: the policy's) it goes into a volume."""
         with _domain(key.hex):
             return NativeWriter(key.hex, self._store.create(place(key), size, aggregate_below))
 

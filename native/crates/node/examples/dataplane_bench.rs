@@ -35,7 +35,7 @@ fn serve(directory: &Path, name: &str) {
     std::fs::create_dir_all(directory).unwrap();
     let store = Arc::new(Store::open(directory, StoreConfig::default()).unwrap());
     let devices = [("d0".to_owned(), Ok(Arc::clone(&store)))];
-    let server = Arc::new(Server::start(devices, Limits::default(), StoreConfig::default().aggregate_below).unwrap());
+    let server = Arc::new(Server::start(devices, Limits::default()).unwrap());
     let node = Node::start(config(name), &[], Some(Arc::clone(&server) as Arc<dyn Handler>)).unwrap();
     let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     println!("{}", acceptor.address().unwrap());

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use swiftlet_store::model::Key;
-use swiftlet_store::{Done, Error, MAX_AGGREGATE, Store};
+use swiftlet_store::{Done, Error, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
@@ -29,20 +29,18 @@ use crate::upload::{self, Asked};
 pub struct Server {
     devices: HashMap<String, Arc<Device>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    aggregate_below: u64,
 }
 
 impl Server {
-    /// Start the threads. `devices`: by name, a store, or why there is none. `aggregate_below`: as the stores have it.
+    /// Start the threads. `devices`: by name, a store, or why there is none.
     ///
     /// # Errors
     /// The system has no thread left.
     pub fn start(
         devices: impl IntoIterator<Item = (String, Result<Arc<Store>, String>)>,
         limits: Limits,
-        aggregate_below: u64,
     ) -> std::io::Result<Self> {
-        Self::start_with(devices, &HashMap::new(), limits, aggregate_below)
+        Self::start_with(devices, &HashMap::new(), limits)
     }
 
     /// The same with what is in doubt on the devices, by their names.
@@ -53,14 +51,13 @@ impl Server {
         devices: impl IntoIterator<Item = (String, Result<Arc<Store>, String>)>,
         doubts: &HashMap<String, Arc<Doubts>>,
         limits: Limits,
-        aggregate_below: u64,
     ) -> std::io::Result<Self> {
         let device = |(name, store)| {
             let doubts = doubts.get(&name).cloned().unwrap_or_default();
             (name, Arc::new(Device::new(store, doubts, limits)))
         };
         let devices: HashMap<_, _> = devices.into_iter().map(device).collect();
-        let server = Self { devices, threads: Mutex::default(), aggregate_below: aggregate_below.min(MAX_AGGREGATE) };
+        let server = Self { devices, threads: Mutex::default() };
         for (name, device) in &server.devices {
             for at in 0..limits.threads.max(1) {
                 let queue = Arc::clone(&device.queue);
@@ -104,26 +101,11 @@ impl Server {
         match (request, incoming.body) {
             (Request::Put { key, meta, footer, row }, None) => {
                 let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
-                let asked = Asked { key, meta, footer, row, size, aggregate_below: None };
-                self.upload(work, asked).map(Some)
+                let aggregate_below = work.store.aggregate_below(key.policy);
+                work.upload(Asked { key, meta, footer, row, size, aggregate_below }).map(Some)
             }
             (_, None) => Err(work.refused(Refusal::new(Status::WireError, "a body that is not asked for"))),
             (request, Some(body)) => work.whole(request, &body).map(|()| None),
-        }
-    }
-
-    fn upload(&self, mut work: Work, mut asked: Asked) -> Result<Box<dyn Receiver>, Box<Refused>> {
-        // What is known to be large goes to its file at once; else memory may fill up to the limit.
-        let held = match asked.size {
-            Some(size) if size > self.aggregate_below => {
-                asked.aggregate_below = Some(0);
-                0
-            }
-            size => size.unwrap_or(self.aggregate_below),
-        };
-        match work.check_write(asked.row, held as usize) {
-            Ok(()) => Ok(Box::new(upload::begin(asked, work.store, work.permit, work.reply))),
-            Err(refusal) => Err(work.refused(refusal)),
         }
     }
 }
@@ -215,6 +197,22 @@ impl Work {
         self.permit.hold(bytes)
     }
 
+    /// A body that comes in chunks.
+    fn upload(mut self, mut asked: Asked) -> Result<Box<dyn Receiver>, Box<Refused>> {
+        // What is known to be large goes to its file at once; else memory may fill up to the limit.
+        let held = match asked.size {
+            Some(size) if size > asked.aggregate_below => {
+                asked.aggregate_below = 0;
+                0
+            }
+            size => size.unwrap_or(asked.aggregate_below),
+        };
+        match self.check_write(asked.row, held as usize) {
+            Ok(()) => Ok(Box::new(upload::begin(asked, self.store, self.permit, self.reply))),
+            Err(refusal) => Err(self.refused(refusal)),
+        }
+    }
+
     /// A request that is here as a whole.
     fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
         let checked = match &request {
@@ -228,6 +226,15 @@ impl Work {
         };
         if let Err(refusal) = checked {
             return Err(self.refused(refusal));
+        }
+        if let Request::Put { key, meta, footer, row } = &request
+            && body.len() as u64 > self.store.aggregate_below(key.policy)
+        {
+            // It gets a file of its own, which the I/O thread does not wait for.
+            let (key, meta, footer, row) = (*key, meta.clone(), footer.clone(), *row);
+            let asked = Asked { key, meta, footer, row, size: Some(body.len() as u64), aggregate_below: 0 };
+            upload::whole(asked, self.store, self.permit, self.reply, body.clone());
+            return Ok(());
         }
         self.permit.device.received(body.len());
         match request {

@@ -24,8 +24,8 @@ pub(crate) struct Asked {
     pub(crate) footer: Option<Footer>,
     pub(crate) row: u32,
     pub(crate) size: Option<u64>,
-    /// Objects up to this size are collected in memory, which the permit covers; None: as the store has it.
-    pub(crate) aggregate_below: Option<u64>,
+    /// Objects up to this size are collected in memory, which the permit covers.
+    pub(crate) aggregate_below: u64,
 }
 
 #[derive(Default)]
@@ -61,6 +61,13 @@ pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, reply: Repl
     let upload = Arc::new(Upload { asked, store, state: Mutex::new(state), device });
     upload.schedule(upload.lock());
     Receiving { upload, ended: false }
+}
+
+/// One whose body and footer are here already.
+pub(crate) fn whole(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply, body: Chunk) {
+    let mut receiving = begin(asked, store, permit, reply);
+    receiving.chunk(body);
+    receiving.end(&[]);
 }
 
 /// A writer, unless it is clear already that the version would lose.
@@ -151,7 +158,7 @@ impl Upload {
 
     fn begin(&self) -> Result<Writer, Refusal> {
         let Asked { key, meta, size, aggregate_below, .. } = &self.asked;
-        open(&self.store, *key, meta.timestamp, *size, *aggregate_below)
+        open(&self.store, *key, meta.timestamp, *size, Some(*aggregate_below))
     }
 
     fn refuse(&self, refusal: &Refusal) {

@@ -42,6 +42,7 @@ over_each_carrier!(
     writers_and_readers_at_once,
     damage_is_never_served,
     small_ones_that_are_damaged_are_not_begun,
+    each_policy_has_its_own_limit,
 );
 
 mod same_node {
@@ -455,6 +456,26 @@ fn damage_is_never_served(world: &World) {
     }
     let answer = world.client.ask(&targets[0], &get(1), None, LONG);
     assert_eq!(statuses(&[answer]), [Some(Status::NotFound)], "it was set aside");
+}
+
+/// Bodies that come as a whole, and in chunks.
+fn each_policy_has_its_own_limit(world: &World) {
+    let (machine, targets) = world.machine(1, Limits::default());
+    machine.stores[0].set_aggregate_below(&[(0, 1000), (1, 4 << 20)]);
+    // Numbers are of policy 0 and 1 in turns.
+    for (number, size, in_file) in [(0, 1000, 0), (2, 1001, 1), (4, 2 * MIB, 1), (1, 900_000, 0), (3, 3 * MIB, 0)] {
+        let before = machine.directories[0].large();
+        let data = content(number, size);
+        let answers = world.client.put(&targets, &put(number, 10, &data, 0), &Chunk::from(data.clone()), LONG);
+        assert_eq!(answers, [STORED], "{size}");
+        assert_eq!(machine.directories[0].large() - before, in_file, "{size}");
+        assert!(world.client.get(&targets[0], &get(number), LONG).unwrap().1 == data, "{size}");
+    }
+    let (older, data) = (machine.directories[0].large(), content(2, 5000));
+    let refused = world.client.put(&targets, &put(2, 9, &data, 0), &Chunk::from(data.clone()), LONG);
+    assert_eq!(statuses(&refused), [Some(Status::Superseded)]);
+    assert_eq!(machine.directories[0].large(), older, "what is older leaves nothing");
+    nothing_is_held(&machine);
 }
 
 /// In a volume, and in a file of its own.

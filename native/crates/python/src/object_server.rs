@@ -61,7 +61,7 @@ fn fields<'py>(py: Python<'py>, device: &str, stats: &DeviceStats) -> PyResult<B
 impl ObjectServer {
     #[new]
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
-                        max_requests_per_device = 512, buffer_bytes_per_device = 268435456, aggregate_below = 1048576,
+                        max_requests_per_device = 512, buffer_bytes_per_device = 268435456,
                         socket_directory = None, rdma = false, silence_s = 1.5, doubts = None,
                         encryption = "none"))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
@@ -77,7 +77,6 @@ impl ObjectServer {
         threads_per_device: usize,
         max_requests_per_device: usize,
         buffer_bytes_per_device: usize,
-        aggregate_below: u64,
         socket_directory: Option<PathBuf>,
         rdma: bool,
         silence_s: f64,
@@ -98,7 +97,7 @@ impl ObjectServer {
         let (rdma, server, node) = py
             .detach(|| {
                 let rdma = Rdma::start(rdma, &config)?;
-                let server = Arc::new(Server::start_with(devices, &doubts, limits, aggregate_below)?);
+                let server = Arc::new(Server::start_with(devices, &doubts, limits)?);
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
                 let node = Node::start(config, &[], Some(handler))?;
                 Ok((rdma, server, node))

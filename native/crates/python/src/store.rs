@@ -208,6 +208,12 @@ impl Store {
         py.detach(|| swiftlet_store::Store::rebuild(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }
 
+    /// From now on objects of these policies lie in volumes up to these sizes, and all others up to the store's.
+    #[pyo3(signature = (limits, /))]
+    fn set_aggregate_below(&self, limits: Vec<(u16, u64)>) {
+        self.0.set_aggregate_below(&limits);
+    }
+
     /// Begin a new version.
     #[pyo3(signature = (place, size, aggregate_below, /))]
     fn create(

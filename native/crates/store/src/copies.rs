@@ -283,7 +283,7 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
         };
         let only_deleted = copy.put.is_none() && copy.post.is_none();
         if let Some((meta, footer, data)) = copy.put {
-            store.submit_put(copy.key, &meta, &footer, data.to_vec(), done(false));
+            submit(store, copy.key, &meta, &footer, data, done(false));
         }
         if let Some(meta) = copy.post {
             store.submit_post(copy.key, meta, done(false));
@@ -310,6 +310,19 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
         put_fate(&mut answer, if under_way == 0 { fate } else { fate.and_then(|()| Err(untold())) });
     }
     Ok(answer)
+}
+
+/// Begin to store an object; what is above its policy's limit is written to a file of its own before this returns.
+fn submit(store: &Store, key: Key, meta: &PutMeta, footer: &Footer, data: &[u8], done: Done) {
+    let size = data.len() as u64;
+    if size <= store.aggregate_below(key.policy) {
+        return store.submit_put(key, meta, footer, data.to_vec(), done);
+    }
+    let begun = store.create(key, Some(size), Some(0));
+    match begun.and_then(|mut writer| writer.write(data).map(|()| writer)) {
+        Ok(writer) => writer.submit_commit(meta, footer, done),
+        Err(error) => done(Err(error)),
+    }
 }
 
 fn put_fate(answer: &mut Vec<u8>, fate: Result<(), Error>) {

@@ -4,6 +4,7 @@
 //! is written out now and then, and can always be rebuilt. What was acknowledged is in a record that was synced.
 //! `docs/volumes.md` has the format; `Store` is what servers call.
 
+mod aggregate;
 pub mod answers;
 mod commit;
 pub mod copies;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::aggregate::AggregateLimits;
 use crate::answers::listed;
 use crate::commit::{self, Done, Log, Op, Queue};
 use crate::device::Device;
@@ -29,7 +30,7 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// Size at which a volume is full.
     pub volume_bytes: u64,
-    /// Objects up to this size lie in volumes when a writer is not told otherwise; 4 MiB at most.
+    /// Objects up to this size lie in volumes where neither their writer nor their policy says otherwise; 4 MiB at most.
     pub aggregate_below: u64,
     /// A volume of which less than this share is held is rewritten.
     pub live_share: f64,
@@ -88,6 +89,7 @@ pub struct Counters {
 
 /// Everything that the store's threads share.
 pub(crate) struct Inner {
+    pub(crate) aggregate: AggregateLimits,
     pub(crate) config: Config,
     pub(crate) device: Device,
     pub(crate) volumes: Volumes,
@@ -223,10 +225,10 @@ impl Store {
 
     /// A store on a disk that this process owns.
     pub fn open_disk(disk: Arc<dyn Disk>, config: Config) -> Result<Self> {
-        let config = Config { aggregate_below: config.aggregate_below.min(MAX_AGGREGATE), ..config };
         let recovered = recover::recover(disk, config.reserve_bytes)?;
         let threaded = config.threads;
         let inner = Arc::new(Inner {
+            aggregate: AggregateLimits::new(config.aggregate_below),
             config,
             device: recovered.device,
             volumes: recovered.volumes,
@@ -280,18 +282,32 @@ impl Store {
         commit::commit_pending(&self.inner)
     }
 
+    // -- limits
+
+    /// Objects of the policy up to this size lie in volumes.
+    #[must_use]
+    pub fn aggregate_below(&self, policy: u16) -> u64 {
+        self.inner.aggregate.of(policy)
+    }
+
+    /// From now on objects of these policies lie in volumes up to these sizes, 4 MiB at most, and those of all others up
+    /// to the configured one. What is stored already stays where it is.
+    pub fn set_aggregate_below(&self, limits: &[(u16, u64)]) {
+        self.inner.aggregate.set(limits);
+    }
+
     // -- writing
 
     /// Begin a new version of any size. `size` when known, so that a full disk is refused before the first byte;
-    /// `aggregate_below` None takes the configured one.
+    /// `aggregate_below` None takes the policy's.
     pub fn create(&self, key: Key, size: Option<u64>, aggregate_below: Option<u64>) -> Result<Writer> {
         self.inner.device.check()?;
         self.inner.device.check_room(size.unwrap_or(0))?;
-        let limit = aggregate_below.unwrap_or(self.inner.config.aggregate_below).min(MAX_AGGREGATE);
+        let limit = aggregate_below.map_or_else(|| self.aggregate_below(key.policy), |limit| limit.min(MAX_AGGREGATE));
         Ok(Writer::new(Arc::clone(&self.inner), key, size, limit))
     }
 
-    /// Store a small object that is here as a whole; `done` is called once it is durable, or not.
+    /// Store a small object that is here as a whole in a volume; `done` is called once it is durable, or not.
     pub fn submit_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, done: Done) {
         self.check_and_push_put(key, meta, footer, data, 0, done);
     }

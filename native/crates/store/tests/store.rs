@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 
 use common::{config, content, footer, key, post_meta, put_meta};
 use swiftlet_store::disk::{Fate, SimulatedDisk};
-use swiftlet_store::model::PutMeta;
+use swiftlet_store::model::{Key, PutMeta};
 use swiftlet_store::{Config, Error, Got, Store};
 
 fn open(disk: &Arc<SimulatedDisk>, config: Config) -> Store {
@@ -152,6 +152,47 @@ fn objects_under_another_limit_stay_readable() {
         assert_eq!(store.get(&key(number)).expect("there").read(0, 9999).expect("sound"), data);
     }
     assert_eq!(disk.files().iter().filter(|(path, _)| path.starts_with("large/")).count(), 2);
+}
+
+#[test]
+fn each_policy_has_its_own_limit() {
+    let disk = SimulatedDisk::new(1, Fate::default());
+    let store = open(&disk, Config { volume_bytes: 16 << 20, ..config() });
+    let of = |policy, number| Key { policy, ..key(number) };
+    let in_files = || disk.files().iter().filter(|(path, _)| path.starts_with("large/")).count();
+    let put = |key: Key, size: u64, timestamp| {
+        let data = content(size, size);
+        let mut writer = store.create(key, Some(size), None).expect("begun");
+        writer.write(&data).expect("written");
+        writer.commit(&put_meta(timestamp), &footer(&data)).expect("stored");
+    };
+    store.set_aggregate_below(&[(1, 0), (2, 1 << 20), (3, 64 << 20)]);
+    assert_eq!([0, 1, 2, 3].map(|policy| store.aggregate_below(policy)), [3000, 0, 1 << 20, 4 << 20]);
+    // Bytes, and how many of them get a file with each policy's limit.
+    for (policy, sizes, files) in [
+        (0, vec![2999, 3000, 3001], 1),
+        (1, vec![0, 1, 3000], 2),
+        (2, vec![3001, (1 << 20) - 1, 1 << 20, (1 << 20) + 1], 1),
+        (3, vec![(1 << 20) + 1, 4 << 20, (4 << 20) + 1], 1),
+    ] {
+        let before = in_files();
+        for (number, size) in (0..).zip(&sizes) {
+            put(of(policy, number), *size, 1000);
+        }
+        assert_eq!(in_files() - before, files, "policy {policy}");
+    }
+    // A change counts for what is written from then on, and a compaction moves nothing to the other kind of place.
+    let before = in_files();
+    store.set_aggregate_below(&[(0, 10)]);
+    while store.compact().expect("rewritten") {}
+    assert_eq!(in_files(), before);
+    put(of(0, 7), 2999, 2000);
+    put(of(1, 7), 2999, 2000);
+    assert_eq!(in_files(), before + 1, "policy 1 has the store's own limit again");
+    drop(store);
+    let store = open(&disk, config());
+    assert_eq!(store.get(&of(0, 7)).expect("there").read(0, 9999).expect("sound"), content(2999, 2999));
+    assert_eq!(store.get(&of(3, 1)).expect("there").info().size, 4 << 20);
 }
 
 #[test]

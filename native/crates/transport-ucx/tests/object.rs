@@ -48,7 +48,7 @@ fn the_object_server() {
     let Ok(listen) = std::env::var(LISTEN) else { return };
     let directory = Directory::new();
     let store = Arc::new(Store::open(&directory.0, store_config()).unwrap());
-    let server = Arc::new(Server::start([("d0".to_owned(), Ok(store))], Limits::default(), AGGREGATE).unwrap());
+    let server = Arc::new(Server::start([("d0".to_owned(), Ok(store))], Limits::default()).unwrap());
     let handler = Arc::clone(&server) as Arc<dyn Handler>;
     let node = Node::start(patient("server"), &[], Some(handler)).unwrap();
     let listener = TcpAcceptor::bind(listen.parse().unwrap()).unwrap();

@@ -18,7 +18,7 @@ from swiftlet.main.front import use_front
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
-from swiftlet.store.native import AGGREGATE_BELOW, NativeStore, NativeWriter
+from swiftlet.store.native import NativeStore, NativeWriter
 from swiftlet.testing.store.faults import Faults, FaultyStore
 from swiftlet.web.front_listener import FRONT_LISTENER
 
@@ -62,9 +62,7 @@ class NativeDevices:
             store = _Faulty(directory)
             name = f"{device.host}:{device.port}"
             stores = {device.device: store.native}
-            server = ObjectServer(
-                name, "there", KEYS, stores, {}, pool_bytes=_POOL_BYTES, aggregate_below=AGGREGATE_BELOW
-            )
+            server = ObjectServer(name, "there", KEYS, stores, {}, pool_bytes=_POOL_BYTES)
             self._stores.append(store)
             self._servers.append(server)
             port = self.ports[device.address] = server.listen("127.0.0.1", 0)

@@ -113,7 +113,7 @@ impl World {
     pub fn serve(&self, stores: &[Arc<Store>], limits: Limits) -> (Node, Arc<Server>, Vec<(Peer, String)>) {
         let named = stores.iter().enumerate().map(|(at, store)| (format!("d{at}"), Ok(Arc::clone(store))));
         let broken = ("broken".to_owned(), Err("it is not mounted".to_owned()));
-        let server = Arc::new(Server::start(named.chain([broken]), limits, AGGREGATE).unwrap());
+        let server = Arc::new(Server::start(named.chain([broken]), limits).unwrap());
         let name = format!("server-{}", unique());
         let handler = Arc::clone(&server) as Arc<dyn Handler>;
         let node = Node::start(config(&name), &[], Some(handler)).unwrap();
