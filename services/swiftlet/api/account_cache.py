@@ -26,17 +26,18 @@ class AccountCache:
         max_entries: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
         changes: SharedChanges | None = None,
+        changed: Callable[[str], None] | None = None,
     ) -> None:
-        """`changes` are those of the processes that share them; `clock` in monotonic seconds."""
+        """`changes` are those of the processes that share them; `clock` in monotonic seconds.
 
+        `changed` is told of an account that is forgotten, or turns out to be different.
+        """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
         self._cache: FreshCache[str, Mapping[str, str]] = FreshCache(
-            self._ask, self._changes.of_account, ttl_s, max_entries, clock
+            self._ask, self._changes.of_account, ttl_s, max_entries, self._differs, clock
         )
-        self._cache.differs = self._differs
-        self.changed: Callable[[str], None] | None = None
-        """Told of an account that is forgotten, or turns out to be different."""
+        self._changed = changed
 
     async def _ask(self, account: str) -> Mapping[str, str]:
         try:
@@ -71,5 +72,5 @@ class AccountCache:
             self._tell(account)
 
     def _tell(self, account: str) -> None:
-        if self.changed is not None:
-            self.changed(account)
+        if self._changed is not None:
+            self._changed(account)

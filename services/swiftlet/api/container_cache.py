@@ -28,8 +28,12 @@ class ContainerCache:
         max_entries: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
         changes: SharedChanges | None = None,
+        changed: Callable[[str], None] | None = None,
     ) -> None:
-        """`changes` are those of the processes that share them; `clock` in monotonic seconds."""
+        """`changes` are those of the processes that share them; `clock` in monotonic seconds.
+
+        `changed` is told of an account when something is forgotten of it, or turns out to be different.
+        """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
         self._cache: FreshCache[_Place, ContainerInfo] = FreshCache(
@@ -37,11 +41,10 @@ class ContainerCache:
             lambda place: self._changes.of_container(*place),
             ttl_s,
             max_entries,
+            self._differs,
             clock,
         )
-        self._cache.differs = self._differs
-        self.changed: Callable[[str], None] | None = None
-        """Told of an account when something is forgotten of it, or turns out to be different."""
+        self._changed = changed
 
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
         """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
@@ -82,5 +85,5 @@ class ContainerCache:
             self._tell(place[0])
 
     def _tell(self, account: str) -> None:
-        if self.changed is not None:
-            self.changed(account)
+        if self._changed is not None:
+            self._changed(account)

@@ -13,7 +13,6 @@ from swiftlet_native import Hasher
 from swiftlet.api.access import Access
 from swiftlet.api.account_cache import AccountCache
 from swiftlet.api.container_cache import ContainerCache
-from swiftlet.api.deleted_accounts import of_live_accounts
 from swiftlet.api.listings import says_yes
 from swiftlet.api.logins import Logins
 from swiftlet.api.problems import ApiError
@@ -29,7 +28,7 @@ from swiftlet.peers import Bodies, Digester, Piece
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
-from swiftlet.quota.usage import RememberedUsage, usage_source
+from swiftlet.quota.usage import RememberedUsage
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
@@ -78,40 +77,28 @@ class ApiOptions:
         raise ApiError(400, f"Invalid X-Storage-Policy {name!r}; the policies here are: {known}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwiftApi:
-    """The collaborators of one proxy process."""
+    """The collaborators of one proxy process; `swiftlet.main.swift_api` connects them."""
 
     listings: ClusterListings
     objects: ClusterObjects
     tokens: Tokens
+    revocations: Revocations
     users: Users
     logins: Logins
     clock: TimestampClock
     options: ApiOptions
-    quotas: QuotaFile = field(default_factory=lambda: QuotaFile(None))
-    bodies: Bodies | None = None
+    quotas: QuotaFile
+    bodies: Bodies | None
     """Memory and threads for the bodies of large uploads; None: they are read and digested in the event loop."""
-    changes: SharedChanges = field(default_factory=SharedChanges)
+    changes: SharedChanges
     """Changes that all processes forked from this one share."""
-    usage: RememberedUsage = field(init=False)
-    revocations: Revocations = field(init=False)
-    containers: ContainerCache = field(init=False)
-    accounts: AccountCache = field(init=False)
-    expiry: ExpiryQueue = field(init=False)
-    rates: RateLimits = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Build the caches on top of the listings."""
-        ttl_s = self.options.container_info_ttl_s
-        object.__setattr__(self, "accounts", AccountCache(self.listings.account_info, ttl_s, changes=self.changes))
-        live = of_live_accounts(self.listings.container_info, self.accounts)
-        object.__setattr__(self, "containers", ContainerCache(live, ttl_s, changes=self.changes))
-        object.__setattr__(self, "revocations", Revocations(self.listings, self.clock))
-        self.tokens.conditions = (self.users.still, self.revocations.check)
-        object.__setattr__(self, "usage", RememberedUsage(usage_source(self.listings)))
-        object.__setattr__(self, "expiry", ExpiryQueue(self.listings, self.clock.next))
-        object.__setattr__(self, "rates", RateLimits(self.options.rate_limits, self.containers))
+    usage: RememberedUsage
+    containers: ContainerCache
+    accounts: AccountCache
+    expiry: ExpiryQueue
+    rates: RateLimits
 
     def digester(self, hasher: Hasher) -> Digester:
         """Digests the rest of a large body."""

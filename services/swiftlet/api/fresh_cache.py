@@ -56,17 +56,20 @@ class FreshCache(Generic[K, V]):
         seen: Callable[[K], int],
         ttl_s: float,
         max_entries: int,
+        differs: Callable[[K, V, V], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seen` tells where a key's counter of changes stands; `clock` in monotonic seconds."""
+        """`seen` tells where a key's counter of changes stands; `clock` in monotonic seconds.
+
+        `differs` is told of what was known and what has come in its place.
+        """
         self._fetch = fetch
         self._seen = seen
         self._clock = clock
         self._known: BoundedCache[K, _Known[V]] = BoundedCache(ttl_s, max_entries, clock)
         self._silent: BoundedCache[K, bool] = BoundedCache(FRESH_S, max_entries, clock)
         self._asking: dict[K, _Asking[V]] = {}
-        self.differs: Callable[[K, V, V], None] | None = None
-        """Told of what was known and what has come in its place."""
+        self._differs = differs
 
     def known(self, key: K, max_age_s: float = math.inf) -> V | None:
         """What is remembered, at most `ttl_s` and `max_age_s` old; None when it would have to be asked for.
@@ -145,8 +148,8 @@ class FreshCache(Generic[K, V]):
             before, now = self._known.get(key), asking.task.result()
             self._known.put(key, _Known(now, asking.seen), asking.begun_s)
             self._silent.forget(key)
-            if before is not None and self.differs is not None:
-                self.differs(key, before.value, now)
+            if before is not None:
+                self._differs(key, before.value, now)
 
     def remember(self, key: K, value: V) -> None:
         """Know what was just asked for in another way."""

@@ -65,12 +65,17 @@ def _decode(text: str) -> bytes:
 class Tokens:
     """Issues and checks tokens; `clock` gives seconds since the epoch."""
 
-    def __init__(self, keys: Sequence[bytes], life_s: int = 86_400, clock: Callable[[], float] = time.time) -> None:
-        """`keys` as in `use`."""
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        life_s: int = 86_400,
+        clock: Callable[[], float] = time.time,
+        conditions: Sequence[Condition] = (),
+    ) -> None:
+        """`keys` as in `use`; `conditions` are those that a valid token must meet besides."""
         self._life_s = life_s
         self._clock = clock
-        self.conditions: tuple[Condition, ...] = ()
-        """Further conditions that a valid token must meet."""
+        self._conditions = tuple(conditions)
         self.use(keys)
 
     @property
@@ -115,7 +120,7 @@ class Tokens:
     def read(self, token: str) -> Token:
         """Return the content of a valid token; Unauthorized as in `check`."""
         found = self._signed(token)
-        for condition in self.conditions:
+        for condition in self._conditions:
             condition(found)
         return found
 

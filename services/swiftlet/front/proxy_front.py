@@ -26,7 +26,7 @@ from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.front.routes import Peers, Routes
 from swiftlet.front.row_batches import RowBatches
-from swiftlet.front.withdrawing import withdrawal
+from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
@@ -89,21 +89,26 @@ class ProxyFront:
     """Implements `swiftlet.web.front_listener.FrontListener`, and is what an application tells of its answers."""
 
     def __init__(
-        self, app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: FrontSettings
+        self,
+        app: web.Application,
+        api: SwiftApi,
+        rings: Rings,
+        peers: Peers,
+        settings: FrontSettings,
+        withdrawals: Withdrawals,
     ) -> None:
-        """For the API of `app`; nothing begins before `open`."""
+        """For the API of `app`, whose changes `withdrawals` are told of; nothing begins before `open`."""
         self._app = app
         self._api = api
         self._rings = rings
         self._peers = peers
         self._settings = settings
         self._deciding = Deciding(api)
-        self._withdrawn = 0
+        self._withdrawals = withdrawals
         self._running: _Running | None = None
         self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
         app.on_response_prepare.append(self._withdraw_before)
-        api.containers.changed = api.accounts.changed = self.withdraw
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
         """Accept connections; OSError when the system has no thread or descriptor for the front."""
@@ -115,6 +120,7 @@ class ProxyFront:
         routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
         records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
         self._running = _Running(front, routes, ConnectionHandover(front, self), records, row_batches)
+        self._withdrawals.begin(front)
         self._running.connections.open(server, sockets)
         self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.front_put is false"
 
@@ -143,6 +149,7 @@ class ProxyFront:
     async def close(self, patience_s: float) -> None:
         """Finish what the front answers, within that time, and end what is left."""
         running, self._running = self._running, None
+        self._withdrawals.end()
         for task in self._granting:
             task.cancel()
         await asyncio.gather(*self._granting, return_exceptions=True)
@@ -159,12 +166,6 @@ class ProxyFront:
         front, answered = running.front, running.access_records.total
         return FrontStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
 
-    def withdraw(self, account: str | None) -> None:
-        """End all grants in an account, or all, and let no decision count that is under way."""
-        self._withdrawn += 1
-        if self._running is not None:
-            self._running.front.withdraw(None if account is None else account.encode())
-
     async def _withdraw_before(self, request: web.Request, _response: web.StreamResponse) -> None:
         self.ended(request)
 
@@ -172,7 +173,7 @@ class ProxyFront:
         """Withdraw what a request may have changed."""
         ended = withdrawal(request.method, request.rel_url.raw_path, request.rel_url.raw_query_string)
         if ended is not None:
-            self.withdraw(ended.account)
+            self._withdrawals.withdraw(ended.account)
 
     def answered(
         self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
@@ -206,9 +207,9 @@ class ProxyFront:
         asked = below_of(prefix.decode("ascii"))
         if asked is None:
             return False
-        withdrawn, seen = self._withdrawn, self._api.changes.of_grants(asked.account)
+        withdrawn, seen = self._withdrawals.count, self._api.changes.of_grants(asked.account)
         grant = await self._deciding.decide(token.decode("ascii"), prefix.decode("ascii"), write)
-        if grant is None or withdrawn != self._withdrawn:
+        if grant is None or withdrawn != self._withdrawals.count:
             return False
         running.routes.tell(grant.policy)
         rows = self._rows(grant) if write else []

@@ -1,8 +1,10 @@
-"""Which requests may change who may read where."""
+"""Which requests may change who may read where, and how grants end before their time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from swiftlet_native import Front
 
 from swiftlet.errors import InvalidName, NameTooLong
 from swiftlet.names import parse_path
@@ -32,3 +34,27 @@ def withdrawal(method: str, raw_path: str, query: str) -> Withdrawal | None:
     except (InvalidName, NameTooLong):
         return None
     return None if path.obj is not None and not query else Withdrawal(path.account)
+
+
+class Withdrawals:
+    """Ends grants of one process before their time. The API tells it of changes; the front looks at `count`."""
+
+    def __init__(self) -> None:
+        """There is no front yet: nothing has been granted."""
+        self._front: Front | None = None
+        self.count = 0
+        """How often something was withdrawn: a decision that was made meanwhile does not count."""
+
+    def begin(self, front: Front) -> None:
+        """From now on grants are at this front."""
+        self._front = front
+
+    def end(self) -> None:
+        """The front is closed."""
+        self._front = None
+
+    def withdraw(self, account: str | None) -> None:
+        """End all grants in an account, or all, and let no decision count that is in progress."""
+        self.count += 1
+        if self._front is not None:
+            self._front.withdraw(None if account is None else account.encode())

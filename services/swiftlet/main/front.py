@@ -9,6 +9,7 @@ from aiohttp import web
 from swiftlet.api.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
 from swiftlet.front.routes import Peers
+from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.background import in_background
 from swiftlet.peers import ObjectTransport
 from swiftlet.placement.rings import Rings
@@ -18,17 +19,22 @@ from swiftlet.web.statusz import STATUS
 
 
 def add_front(
-    app: web.Application, api: SwiftApi, rings: Rings, transport: ObjectTransport, settings: ProxySettings
+    app: web.Application,
+    api: SwiftApi,
+    rings: Rings,
+    transport: ObjectTransport,
+    settings: ProxySettings,
+    withdrawals: Withdrawals,
 ) -> None:
     """Put a native front before the connections of `app`, unless it could answer nothing; `front` in the status report
-    says which.
+    says which. `withdrawals` are told of what changes in the caches of `api`.
     """
     section = settings.proxy
     reason = why_no_front(section, transport)
     if reason is None and isinstance(transport, Peers):
         timeouts = section.client_timeout_s, section.answer_timeout_s
         front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
-        use_front(app, api, rings, transport, front)
+        use_front(app, api, rings, transport, front, withdrawals)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
@@ -44,9 +50,16 @@ def why_no_front(section: ProxySection, transport: ObjectTransport) -> str | Non
     return None
 
 
-def use_front(app: web.Application, api: SwiftApi, rings: Rings, peers: Peers, settings: FrontSettings) -> None:
+def use_front(
+    app: web.Application,
+    api: SwiftApi,
+    rings: Rings,
+    peers: Peers,
+    settings: FrontSettings,
+    withdrawals: Withdrawals,
+) -> None:
     """Put a native front before the connections of `app`."""
-    front = ProxyFront(app, api, rings, peers, settings)
+    front = ProxyFront(app, api, rings, peers, settings, withdrawals)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(front.renew), in_background(front.record):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from aiohttp import web
 from prometheus_client import Counter
 
-from swiftlet.auth.tokens import Tokens, derive_key
+from swiftlet.auth.tokens import Condition, Tokens, derive_key
 from swiftlet.errors import SettingsError
 from swiftlet.main.purposes import TOKENS
 from swiftlet.main.reloading import Look, keep_current, look_at
@@ -92,13 +92,15 @@ def use_keys(app: web.Application, cluster: ClusterSection) -> ClusterKeys:
     return app[KEYS]
 
 
-def use_tokens(app: web.Application, cluster: ClusterSection, life_s: int) -> Tokens:
-    """Tokens signed with keys that are derived from the cluster's, and follow them."""
+def use_tokens(
+    app: web.Application, cluster: ClusterSection, life_s: int, conditions: Sequence[Condition] = ()
+) -> Tokens:
+    """Tokens signed with keys that are derived from the cluster's, and follow them; valid ones meet `conditions`."""
 
     def derived(keys: Sequence[bytes]) -> list[bytes]:
         return [derive_key(key, TOKENS) for key in keys]
 
     keys = use_keys(app, cluster)
-    tokens = Tokens(derived(keys.current), life_s)
+    tokens = Tokens(derived(keys.current), life_s, conditions=conditions)
     keys.follow(lambda changed: tokens.use(derived(changed)))
     return tokens

@@ -5,10 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from swiftlet.api.app import add_api_routes
-from swiftlet.api.core import ApiOptions, SwiftApi
+from swiftlet.api.core import ApiOptions
 from swiftlet.api.logins import Logins
+from swiftlet.api.revoking import Revocations
 from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.auth.failures import LoginLimit
+from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
@@ -22,6 +24,7 @@ from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.serving import serve_app
 from swiftlet.main.shared_versions import SharedVersions
+from swiftlet.main.swift_api import swift_api
 from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.row_delivery import RowWaits
 from swiftlet.settings import ProxySection, ProxySettings
@@ -52,26 +55,31 @@ def create_app(
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
     users = use_users(app, settings.auth, versions)
-    api = SwiftApi(
+    clock, withdrawals = TimestampClock(), Withdrawals()
+    revocations = Revocations(listings, clock)
+    conditions = (users.still, revocations.check)
+    api = swift_api(
         listings=listings,
         objects=objects,
-        tokens=use_tokens(app, settings.cluster, settings.auth.token_life_s),
+        tokens=use_tokens(app, settings.cluster, settings.auth.token_life_s, conditions),
+        revocations=revocations,
         users=users,
         logins=Logins(
             users,
             LoginLimit(settings.auth.max_failures, settings.auth.failure_window_s),
             settings.auth.trusted_networks,
         ),
-        clock=TimestampClock(),
+        clock=clock,
         options=_options(settings, policies),
         quotas=use_quotas(app, settings.quota),
         bodies=bodies_for(transport),
         changes=changes or SharedChanges(),
+        changed=withdrawals.withdraw,
     )
     app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
-    add_front(app, api, rings, transport, settings)
+    add_front(app, api, rings, transport, settings, withdrawals)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
         certificates.show()

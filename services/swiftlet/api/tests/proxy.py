@@ -18,12 +18,15 @@ from yarl import URL
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.core import ApiOptions, SwiftApi
 from swiftlet.api.logins import Logins
+from swiftlet.api.revoking import Revocations
 from swiftlet.api.shared_changes import SharedChanges
 from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.auth.users import Users, hash_secret
 from swiftlet.front.tests.served import front_server
+from swiftlet.front.withdrawing import Withdrawals
+from swiftlet.main.swift_api import swift_api
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.policies import Policies
@@ -74,6 +77,8 @@ class Proxy:
     client: TestClient[web.Request, web.Application]
     clock: ManualClock
     token: dict[str, str] = field(default_factory=dict)
+    withdrawals: Withdrawals = field(default_factory=Withdrawals)
+    """Told of what changes in the caches of `api`."""
     twice: bool = False
     """Whether reads that succeed are made again, with an equal answer."""
 
@@ -163,7 +168,10 @@ async def proxy_of(
     users = root / "users.yaml"
     entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
     users.write_text(yaml.safe_dump([entry]))
-    tokens, clock, known = Tokens([b"k" * 32]), ManualClock(), _AnyUsers(users)
+    clock, known, withdrawals = ManualClock(), _AnyUsers(users), Withdrawals()
+    timestamps = TimestampClock(now_ns=clock.ns)
+    revocations = Revocations(cluster.listings, timestamps)
+    tokens = Tokens([b"k" * 32], conditions=(known.still, revocations.check))
     options = ApiOptions(
         limits or LimitsSection(),
         POLICIES,
@@ -173,15 +181,17 @@ async def proxy_of(
         storage_url=storage_url,
         **sections,
     )
-    api = SwiftApi(
+    api = swift_api(
         listings=cluster.listings,
         objects=cluster.objects,
         tokens=tokens,
+        revocations=revocations,
         users=known,
         logins=Logins(known, LoginLimit(2, 60.0, clock=clock)),
-        clock=TimestampClock(now_ns=clock.ns),
+        clock=timestamps,
         options=options,
         changes=changes or SharedChanges(),
+        changed=withdrawals.withdraw,
     )
     app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
     add_api_routes(app, api)
@@ -190,6 +200,6 @@ async def proxy_of(
         server = TestServer(app)
         twice = through_front and bool(os.environ.get(FRONT_VARIABLE))
         if twice:
-            server, _, _ = await stack.enter_async_context(front_server(app, api, cluster, root))
+            server, _, _ = await stack.enter_async_context(front_server(app, api, cluster, root, withdrawals))
         client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
-        yield Proxy(cluster, api, client, clock, token, twice)
+        yield Proxy(cluster, api, client, clock, token, withdrawals, twice)

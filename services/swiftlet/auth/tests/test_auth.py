@@ -199,9 +199,8 @@ def test_a_token_that_names_no_secret_is_nobodys(tmp_path: FilePath) -> None:
 
 
 def test_conditions_are_asked_after_the_signature() -> None:
-    tokens = Tokens([KEY])
     asked: list[Token] = []
-    tokens.conditions = (asked.append,)
+    tokens = Tokens([KEY], conditions=(asked.append,))
     with pytest.raises(Unauthorized):
         tokens.check("AUTH_tkW10.W10")
     assert asked == []
@@ -217,11 +216,10 @@ def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, 
         return one == other
 
     monkeypatch.setattr(hmac, "compare_digest", digest)
-    tokens = Tokens([KEY])
     file = tmp_path / "users.yaml"
     file.write_text(f"- {{account: a, user: alice, roles: [admin], secret_hash: '{hash_secret('one')}'}}\n")
     users = Users(file)
-    tokens.conditions = (users.still,)
+    tokens = Tokens([KEY], conditions=(users.still,))
     user = users.login("a:alice", "one")
     tokens.check(tokens.issue(user.identity, user.generation)[0])
     assert [len(one) for one, _ in compared] == [32, len(user.generation)]

@@ -77,7 +77,7 @@ async def fronted_proxy(cluster: MemoryCluster, root: Directory, **options: Any)
         app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
         add_api_routes(app, cold.api)
         async with (
-            front_server(app, cold.api, cluster, root, writes=True) as (server, front, devices),
+            front_server(app, cold.api, cluster, root, cold.withdrawals, writes=True) as (server, front, devices),
             TestClient(server, auto_decompress=False) as client,
         ):
             yield FrontedProxy(Proxy(cluster, cold.api, client, cold.clock, cold.token), front, devices)

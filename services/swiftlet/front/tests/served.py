@@ -14,6 +14,7 @@ from swiftlet_native import ObjectServer, TransportNode, TransportPeer
 
 from swiftlet.api.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
+from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.front import use_front
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
@@ -124,14 +125,19 @@ class FrontServer(TestServer):
 
 @asynccontextmanager
 async def front_server(
-    app: web.Application, api: SwiftApi, cluster: MemoryCluster, root: Directory, writes: bool = False
+    app: web.Application,
+    api: SwiftApi,
+    cluster: MemoryCluster,
+    root: Directory,
+    withdrawals: Withdrawals,
+    writes: bool = False,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
     proxy has the wall clock's time."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     settings = FrontSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
-    use_front(app, api, cluster.rings, devices, settings)
+    use_front(app, api, cluster.rings, devices, settings, withdrawals)
     try:
         yield FrontServer(app), cast("ProxyFront", app[FRONT_LISTENER]), devices
     finally:

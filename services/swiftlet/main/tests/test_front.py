@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import ClientSession, web
 
-from swiftlet.api.core import SwiftApi
-from swiftlet.api.tests.proxy import proxy_of
+from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.front import proxy_front
 from swiftlet.main.front import add_front, why_no_front
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
@@ -47,12 +46,12 @@ def test_why_nothing_is_hot(settings: dict[str, Any], transport: Any, reason: st
     assert why_no_front(ProxySection(**{"front": True, **settings}), transport) == reason
 
 
-async def served(api: SwiftApi, cluster: MemoryCluster, transport: object) -> tuple[web.Application, dict[str, Any]]:
+async def served(proxy: Proxy, cluster: MemoryCluster, transport: object) -> tuple[web.Application, dict[str, Any]]:
     """A proxy that has been asked how its front is, and has ended."""
     section = ProxySection(front=True, front_put=True)
     settings = cast("Any", SimpleNamespace(proxy=section, cluster=SimpleNamespace(hash_path=HASH_PATH)))
     app = create_base_app("proxy", trust_request_ids=False)
-    add_front(app, api, cluster.rings, cast("Any", transport), settings)
+    add_front(app, proxy.api, cluster.rings, cast("Any", transport), settings, proxy.withdrawals)
     sock, asked = listen("127.0.0.1", 0), StopRequest()
     task = asyncio.create_task(serve(app, [sock], ServeOptions(drain_s=1.0), asked))
     try:
@@ -81,6 +80,6 @@ async def test_it_serves_with_a_front_and_without(
     if not starts:
         monkeypatch.setattr(proxy_front, "Front", no_front)
     async with memory_cluster(tmp_path, devices=3) as cluster, proxy_of(cluster, tmp_path) as proxy:
-        app, told = await served(proxy.api, cluster, transport)
+        app, told = await served(proxy, cluster, transport)
         assert told == {"state": state, "connections": 0, "answered": 0, "waiting": 0}
         assert (FRONT_LISTENER in app) == (transport is NATIVE)
