@@ -60,7 +60,7 @@ class Bench:
         replicas = ShardedReplicas("d0", store, self.transport, self.ring, lambda device: device.id == 0)
         clock = TimestampClock()
         self.keeper = ShardKeeper(replicas, ShardMover(replicas, clock), clock, ShardSettings(above_rows=above))
-        store.on_committed = self.keeper.committed
+        store.follow(self.keeper.committed)
         self.server = ContainerServer({"d0": store}, sharded={"d0": replicas})
 
     def ring(self) -> Ring:

@@ -1,7 +1,7 @@
 """The fingerprints of one device's databases, as far as they are known: what replicas compare, without opening a file.
 
 Kept by kind and partition, as that is how peers ask for them. Every commit and every removal is told (`put`, `drop`);
-who keeps hashes over a partition is told by `changed`. Memory: some 200 bytes for each database.
+who keeps hashes over a partition is told of it (`follow`). Memory: some 200 bytes for each database.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ class Fingerprints:
     def __init__(self) -> None:
         """Nothing is known."""
         self._known: dict[DatabaseKind, dict[int, dict[bytes, bytes]]] = {kind: {} for kind in DatabaseKind}
-        self.changed: Callable[[DatabaseKind, int], None] = lambda kind, partition: None
-        """Called after something in a partition has changed."""
+        self._followers: list[Callable[[DatabaseKind, int], None]] = []
+
+    def follow(self, follower: Callable[[DatabaseKind, int], None]) -> None:
+        """Tell `follower` of every partition in which something has changed, from now on."""
+        self._followers.append(follower)
 
     def get(self, id: DatabaseId) -> bytes | None:
         """A database's, None when it is not known."""
@@ -31,7 +34,7 @@ class Fingerprints:
         partition = self._known[id.kind].setdefault(id.partition, {})
         if partition.get(id.digest) != fingerprint:
             partition[id.digest] = fingerprint
-            self.changed(id.kind, id.partition)
+            self._changed(id)
 
     def drop(self, id: DatabaseId) -> None:
         """A database is gone, or not to be relied on."""
@@ -40,7 +43,11 @@ class Fingerprints:
             return
         if not partition:
             del self._known[id.kind][id.partition]
-        self.changed(id.kind, id.partition)
+        self._changed(id)
+
+    def _changed(self, id: DatabaseId) -> None:
+        for follower in self._followers:
+            follower(id.kind, id.partition)
 
     def partitions(self, kind: DatabaseKind) -> list[int]:
         """Return the partitions with databases of a kind, ascending."""

@@ -59,7 +59,8 @@ from swiftlet.timestamp import ZERO, Timestamp
 T = TypeVar("T")
 _ROOM_KNOWN_S = 0.05
 """How long a look at the device's free space counts; what is written meanwhile is little beside the reserve."""
-Changed = Callable[[DatabaseId], None]
+Committed = Callable[[DatabaseId, Summary], None]
+"""Is told of a container's database and what it holds after a commit."""
 _TRIES = 8
 """How often a database is read for its fingerprint while others are being removed."""
 
@@ -102,10 +103,7 @@ class ListingStore:
         self.device = device or root.name
         self.limits = limits or Limits()
         self.hash_path = hash_path
-        self.on_unreported: Changed | None = None
-        """Called after a commit that left a container with news for its account."""
-        self.on_committed: Callable[[DatabaseId, Summary], None] | None = None
-        """Called after every commit to a container's database."""
+        self._followers: list[Committed] = []
         self.forgotten_before = ZERO
         """Markers older than this were reclaimed here; replicas don't bring them back."""
         self.refused_policies: frozenset[int] = frozenset()
@@ -436,6 +434,14 @@ class ListingStore:
             self._close_soon(self._handles.pop(id))
         metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
 
+    def follow(self, follower: Committed) -> None:
+        """Tell `follower` of every commit to a container's database from now on, after those that follow already."""
+        self._followers.append(follower)
+
+    def unfollow(self, follower: Committed) -> None:
+        """End what `follow` began, if it did."""
+        self._followers = [known for known in self._followers if known != follower]
+
     def _close_soon(self, handle: Handle) -> None:
         closing = asyncio.get_running_loop().create_task(self._writers.run(handle.close_now))
         self._closing.add(closing)
@@ -446,10 +452,9 @@ class ListingStore:
         metrics.BATCH_ROWS.observe(batch)
         if self._handles.get(handle.id) is handle:
             self.fingerprints.put(handle.id, summary.fingerprint)
-        if self.on_committed is not None and handle.id.kind is DatabaseKind.CONTAINER:
-            self.on_committed(handle.id, summary)
-        if summary.unreported and handle.id.kind is DatabaseKind.CONTAINER and self.on_unreported is not None:
-            self.on_unreported(handle.id)
+        if handle.id.kind is DatabaseKind.CONTAINER:
+            for follower in self._followers:
+                follower(handle.id, summary)
 
     def gone(self, handle: Handle) -> None:
         """The database was removed: forget its fingerprint."""

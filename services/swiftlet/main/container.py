@@ -185,7 +185,7 @@ def _use_sharding(
     for name, store in stores.items():
         replicas = sharded[name] = ShardedReplicas(name, store, transport, rings.container, local_devices(section))
         keepers[name] = ShardKeeper(replicas, ShardMover(replicas, clock), clock, limits)
-        store.on_committed = keepers[name].committed
+        store.follow(keepers[name].committed)
 
     async def kept(_app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:

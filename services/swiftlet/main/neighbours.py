@@ -16,7 +16,7 @@ from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.redis_link import RedisOptions
-from swiftlet.sync.failures.redis_table import RedisTable
+from swiftlet.sync.failures.redis_table import Notices, RedisTable
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.progress import Progress
 from swiftlet.sync.replicator import Replicator, probe
@@ -46,9 +46,16 @@ def observer_of(addresses: Sequence[str], devices: Sequence[Device]) -> Observer
 
 
 def make_neighbours(
-    settings: ReplicatorSettings, addresses: Sequence[str], transport: SyncTransport, devices: Sequence[Device]
+    settings: ReplicatorSettings,
+    addresses: Sequence[str],
+    transport: SyncTransport,
+    devices: Sequence[Device],
+    notices: Notices,
 ) -> Neighbours:
-    """The neighbours of a replicator for the devices at `addresses`; `devices` are those that the rings have by now."""
+    """The neighbours of a replicator for the devices at `addresses`; `devices` are those that the rings have by now.
+
+    What others are to be told goes to `notices`.
+    """
     section = settings.replicator
     # A probe that takes as long as the pause to the next one is answered too late.
     timeout_s = min(section.probe_interval_s, section.answer_timeout_s)
@@ -57,11 +64,12 @@ def make_neighbours(
         FailureTable(section.error_suppression_limit, section.error_suppression_interval_s),
         lambda device: probe(transport, device, timeout_s),
         section.probe_interval_s,
+        tell=notices.tell,
     )
 
 
 def make_redis(
-    settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress
+    settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress, notices: Notices
 ) -> RedisTable | None:
     """Return the table that a group of replicators shares, None without a Redis; SettingsError when its URL is
     invalid.
@@ -79,11 +87,9 @@ def make_redis(
         redis.certificate_file,
     )
     try:
-        table = RedisTable(options, group, neighbours)
+        return RedisTable(options, group, neighbours, notices, progress.text)
     except ValueError as error:
         raise SettingsError(f"redis.url: {error}") from error
-    table.progress = progress.text
-    return table
 
 
 def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | None) -> None:
@@ -103,7 +109,7 @@ async def join(replicator: Replicator, redis: RedisTable | None) -> None:
     """Tell the others that we are here, and take over what a former life knew, if Redis says so soon enough."""
     if redis is None:
         return
-    redis.tell(Notice(News.JOINED, replicator.neighbours.me.name))
+    redis.notices.tell(Notice(News.JOINED, replicator.neighbours.me.name))
     try:
         async with asyncio.timeout(_RECALL_S):
             await redis.first_try.wait()

@@ -23,6 +23,7 @@ from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
 from swiftlet.sync.databases.replica_kind import database_replicas
+from swiftlet.sync.failures.redis_table import Notices
 from swiftlet.sync.pacing import Pace
 from swiftlet.sync.proving import Proving
 from swiftlet.sync.replica_kind import ReplicaKind
@@ -48,6 +49,8 @@ class Work:
     ring_name: Callable[[int], str]
     group: str
     """The services that share a failure table with this one: replicators of the same kind of servers."""
+    notices: Notices
+    """What the replicator tells those; without a Redis nobody takes it, and the oldest are dropped."""
 
     def chosen(self, name: str | None) -> list[int]:
         """Return the indexes of the policy with this name, or all for None; SettingsError."""
@@ -80,7 +83,10 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         use_expirer(app, settings, rings, policies, transport)
         use_objects_audit(app, settings, rings, policies, transport)
     names = {policy.index: policy.name for policy in policies}
-    replicator = _replicator(settings, section.devices, rings.objects, list(names), transport, Proving(transport))
+    notices = Notices()
+    replicator = _replicator(
+        settings, section.devices, rings.objects, list(names), transport, notices, Proving(transport)
+    )
     return Work(
         replicator,
         rings,
@@ -89,6 +95,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         lambda index: next(policy.name for policy in policies if policy.index == index),
         object_ring,
         settings.cluster.name,
+        notices,
     )
 
 
@@ -101,9 +108,9 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
     replica_kind = database_replicas(transport, patience)
     if not by_hand:
         use_rows_audit(app, settings, rings, transport)
-    indexes = list(POLICIES.values())
+    indexes, notices = list(POLICIES.values()), Notices()
     replicator = _replicator(
-        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, replica_kind
+        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, replica_kind, notices
     )
     return Work(
         replicator,
@@ -113,6 +120,7 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
         lambda index: RING_NAMES[RINGS[index]],
         ring_name,
         f"{settings.cluster.name}:databases",
+        notices,
     )
 
 
@@ -132,6 +140,7 @@ def _replicator(
     ring: Callable[[int], Ring],
     indexes: Sequence[int],
     replica_kind: ObjectTransport | ReplicaKind,
+    notices: Notices,
     proving: Proving | None = None,
 ) -> Replicator:
     section = settings.replicator
@@ -144,7 +153,7 @@ def _replicator(
         replica_kind,
         reclaim_age_s=settings.cluster.reclaim_age_s,
         pace=Pace(section.concurrency, section.bytes_per_s),
-        neighbours=make_neighbours(settings, addresses, transport, known),
+        neighbours=make_neighbours(settings, addresses, transport, known, notices),
         mode=ROUND_MODES[section.mode],
         proving=proving,
     )

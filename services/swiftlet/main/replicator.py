@@ -37,7 +37,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     app = create_base_app(settings.service, trust_request_ids=True)
     work = use_work(app, settings)
     replicator = work.replicator
-    redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress)
+    redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress, work.notices)
     app[STATUS].add("devices", lambda: replicator.standings.report(work.ring_name))
     report_on(app, replicator, redis)
 

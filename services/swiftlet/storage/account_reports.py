@@ -19,6 +19,7 @@ import asyncio
 import random
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from prometheus_client import Counter, Gauge
@@ -26,6 +27,7 @@ from prometheus_client import Counter, Gauge
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.writer import Summary
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind
 from swiftlet.names import HashPath
 from swiftlet.peers import ListingTransport
@@ -85,17 +87,18 @@ class AccountReporter:
         self._failures: dict[_Key, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._following = {device: partial(self._committed, device) for device in stores}
 
     def start(self) -> None:
         """Listen to the stores' changes, and look for what was pending before."""
         for device, store in self._stores.items():
-            store.on_unreported = lambda id, device=device: self.schedule(device, id)
+            store.follow(self._following[device])
         self._spawn(self.scan())
 
     async def stop(self) -> None:
         """Leave the rest to the next start."""
-        for store in self._stores.values():
-            store.on_unreported = None
+        for device, store in self._stores.items():
+            store.unfollow(self._following[device])
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -116,6 +119,10 @@ class AccountReporter:
         else:
             self.schedule(device, id)
         return delivered
+
+    def _committed(self, device: str, id: DatabaseId, summary: Summary) -> None:
+        if summary.unreported:
+            self.schedule(device, id)
 
     def schedule(self, device: str, id: DatabaseId) -> None:
         """Report in a while, if that is not planned already."""

@@ -49,7 +49,7 @@ class ListingIndex:
         self._roots: dict[tuple[DatabaseKind, int], bytes] = {}
         self._unreadable: dict[DatabaseKind, dict[int, set[bytes]]] = {kind: {} for kind in DatabaseKind}
         self._nobodys = secrets.token_bytes(sethash.HASH_SIZE)
-        store.fingerprints.changed = self._changed
+        store.fingerprints.follow(self._changed)
 
     def _changed(self, kind: DatabaseKind, partition: int) -> None:
         self._roots.pop((kind, partition), None)

@@ -116,10 +116,9 @@ class Driver:
     async def _drive(
         self, own: DevicePartitions, result: SessionResult, session: Session, turn: asyncio.Semaphore
     ) -> None:
-        session.compound = True
         async with AsyncExitStack() as turns:
             has_turn = False
-            effect = session.resume(None, self._now_s())
+            effect = session.begin(self._now_s())
             while effect is not None:
                 if not has_turn and _is_about_entries(effect):
                     await turns.enter_async_context(turn)

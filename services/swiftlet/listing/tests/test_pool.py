@@ -65,7 +65,7 @@ async def test_it_is_all_there_after_reopening(tmp_path: Path) -> None:
 async def test_writes_that_wait_share_a_transaction(store: ListingStore) -> None:
     id = await put(store)
     commits: list[DatabaseId] = []
-    store.on_unreported = commits.append
+    store.follow(lambda id, _: commits.append(id))
     await asyncio.gather(
         *(store.update_rows(0, "a", "c", [ObjectRow(f"{i}", Timestamp(2), 1)]) for i in range(100)),
     )
@@ -281,13 +281,13 @@ async def test_a_fault_that_can_t_be_dealt_with_an_observer_and_a_listener_that_
     def listener(*_: object) -> None:
         raise ValueError("the listener")
 
-    store.on_committed = observer
+    store.follow(observer)
     async with asyncio.timeout(30):
         store.submit(id, Write(lambda _: None, listener))
         await asyncio.gather(*(store.update_rows(0, "a", "c", [ObjectRow(f"{i}", Timestamp(2), 1)]) for i in range(9)))
         assert messages.count("the listener") == 1
         assert "the observer" in messages
-        store.on_committed = None
+        store.unfollow(observer)
 
         def breaks(_: ContainerDb) -> None:
             raise DamagedDatabase("broken")

@@ -45,7 +45,7 @@ class Split:
         )
         mover = ShardMover(replicas, TimestampClock(), 7)
         keeper = ShardKeeper(replicas, mover, TimestampClock(), SETTINGS, lambda: self.now_s)
-        store.on_committed = keeper.committed
+        store.follow(keeper.committed)
         transport.sharded[device.name] = replicas
         self.keepers.append(keeper)
 

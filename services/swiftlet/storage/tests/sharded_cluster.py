@@ -74,7 +74,7 @@ class ShardedCluster:
         )
         mover = ShardMover(replicas, self.clock, self.batch_rows, self.kills[index])
         keeper = ShardKeeper(replicas, mover, self.clock, self.settings, lambda: self.now_s)
-        store.on_committed = keeper.committed
+        store.follow(keeper.committed)
         self.transport.sharded[own.name] = replicas
         self.keepers[index : index + 1] = [keeper]
 

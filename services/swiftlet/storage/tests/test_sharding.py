@@ -315,7 +315,7 @@ async def test_over_http(tmp_path: Path) -> None:
         replicas = ShardedReplicas(own.device, store, plain.transport, lambda: ring, lambda other: other.id == own.id)
         mover = ShardMover(replicas, clock, 20)
         keeper = ShardKeeper(replicas, mover, clock, ShardSettings(above_rows=30))
-        store.on_committed = keeper.committed
+        store.follow(keeper.committed)
         place = ring.partition_of(HASH_PATH(ACCOUNT, CONTAINER)), ACCOUNT, CONTAINER
         await plain.transport.put_container(own, *place, at(1), {}, None, 0)
         model = {row.name: row for row in rows(150)}

@@ -71,13 +71,16 @@ class Neighbours:
         probe: Callable[[Device], Awaitable[bool]],
         retry_s: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`probe` says whether a device's node answers, in bounded time; `clock` in monotonic seconds."""
+        """`probe` says whether a device's node answers, in bounded time; `clock` in monotonic seconds.
+
+        `tell` sends a notice to the other observers, and returns at once.
+        """
         self.me = me
         self.table = table
         self.opinions = Opinions(me, table.interval_s)
-        self.tell: Callable[[Notice], None] = lambda notice: None
-        """Sends a notice to the other observers; returns at once."""
+        self._tell = tell
         self.cut_off = False
         """Whether this observer distrusts itself."""
         self._probe = probe
@@ -245,7 +248,7 @@ class Neighbours:
         self._trust_myself()
         self._weigh(node)
         if not self.cut_off:
-            self.tell(Notice(News.FAILED, node))
+            self._tell(Notice(News.FAILED, node))
 
     def _trust_myself(self) -> None:
         """Find out anew whether most of the peers are out of reach from here."""
@@ -255,7 +258,7 @@ class Neighbours:
         self.cut_off = cut_off
         if cut_off:
             _log.warning("most peers can't be reached: it may well be this node that is cut off")
-            self.tell(Notice(News.CUT_OFF, self.me.name))
+            self._tell(Notice(News.CUT_OFF, self.me.name))
         else:
             _log.info("most peers can be reached again")
         self.heard()
@@ -292,7 +295,7 @@ class Neighbours:
         REJOINED.inc()
         self._back.add(node)
         self._news.set()
-        self.tell(Notice(News.WELL, node))
+        self._tell(Notice(News.WELL, node))
         self._trust_myself()
         self._count()
 

@@ -55,24 +55,71 @@ _SPREAD = 0.1
 _log = structlog.get_logger("replicator")
 
 
+class Notices:
+    """What this observer tells the others, until it is sent. Neighbours and the table share it."""
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self._waiting: deque[Notice] = deque(maxlen=_MAX_PENDING)
+        self._wake = asyncio.Event()
+
+    def tell(self, notice: Notice) -> None:
+        """Queue a notice for the others; returns at once."""
+        self._waiting.append(notice)
+        self.wake()
+
+    def waiting(self) -> list[Notice]:
+        """All that wait, the oldest first."""
+        return list(self._waiting)
+
+    def sent(self, notice: Notice) -> None:
+        """One that was the oldest waits no more, if it was not dropped meanwhile."""
+        if self._waiting and self._waiting[0] is notice:
+            self._waiting.popleft()
+
+    def clear(self) -> None:
+        """Drop them: nobody can be told."""
+        self._waiting.clear()
+
+    def wake(self) -> None:
+        """Let `more` return, also if nothing was told."""
+        self._wake.set()
+
+    def heed(self) -> None:
+        """Those that wait now are being sent: `more` waits for others."""
+        self._wake.clear()
+
+    async def more(self) -> None:
+        """Return once something was told, or `wake` was called, since `heed`."""
+        await self._wake.wait()
+
+
 class RedisTable:
     """One observer's connection to what all of them know."""
 
-    def __init__(self, options: RedisOptions, cluster: str, neighbours: Neighbours) -> None:
-        """Nothing is connected before `run`; ValueError for a URL that can't be used."""
+    def __init__(
+        self,
+        options: RedisOptions,
+        cluster: str,
+        neighbours: Neighbours,
+        notices: Notices,
+        progress: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Nothing is connected before `run`; ValueError for a URL that can't be used.
+
+        `notices` are those of `neighbours`; `progress` returns that of the current round, which is to be stored.
+        """
         self._options = options
         self._keys = Keys(cluster)
         self._neighbours = neighbours
         self._client = make_client(options)
         self._life = secrets.token_hex(8)
-        self._pending: deque[Notice] = deque(maxlen=_MAX_PENDING)
-        self._wake = asyncio.Event()
+        self.notices = notices
         self._beats: dict[str, Heartbeat] | None = None
         self._is_new = True
         self._asked = False
         self._problem: Problem | None = None
-        self.progress: Callable[[], str | None] = lambda: None
-        """Returns the progress of the current round, which is to be stored."""
+        self._progress = progress
         self.recalled: str | None = None
         """The progress that this replicator had stored before its restart."""
         self.first_try = asyncio.Event()
@@ -88,15 +135,9 @@ class RedisTable:
         """Why Redis did not take the last heartbeat; None when it did, and before the first."""
         return self._problem
 
-    def tell(self, notice: Notice) -> None:
-        """Queue a notice for the others; returns at once."""
-        self._pending.append(notice)
-        self._wake.set()
-
     async def run(self) -> None:
         """Beat and listen until cancelled. Trouble with Redis ends neither."""
         client = self._client
-        self._neighbours.tell = self.tell
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._beat(client))
@@ -111,13 +152,13 @@ class RedisTable:
         patience_s = self._options.connect_timeout_s + 3 * self._options.answer_timeout_s
         while True:
             _end_if_cancelled()
-            self._wake.clear()
+            self.notices.heed()
             try:
                 async with asyncio.timeout(patience_s):
                     await self._exchange(client)
             except Exception as error:
                 # Anything that Redis, or what pretends to be Redis, can make its client raise.
-                self._pending.clear()
+                self.notices.clear()
                 self._beats = None
                 await client.connection_pool.disconnect(inuse_connections=False)
                 self._stands(problem_of(error))
@@ -128,7 +169,7 @@ class RedisTable:
             pause_s = self._options.heartbeat_interval_s * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311
             try:
                 async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
+                    await self.notices.more()
             except TimeoutError:
                 continue
 
@@ -166,15 +207,14 @@ class RedisTable:
         alive = self._take_heartbeats(dict(zip(nodes, beats, strict=False)))
         speaking = [node for node in observers if node in alive and not alive[node].cut_off]
         told: Any = client.pipeline(transaction=True)
-        notices = list(self._pending)
+        notices = self.notices.waiting()
         self._write(told, redis_s, offset_s, notices)
         for observer in speaking:
             told.hgetall(keys.failures(observer))
         answers = await told.execute()
         for notice in notices:
             NOTICES.labels("sent", notice.news.value).inc()
-            if self._pending and self._pending[0] is notice:
-                self._pending.popleft()
+            self.notices.sent(notice)
         self._take_tables({node: alive[node] for node in speaking}, answers[len(answers) - len(speaking) :], offset_s)
 
     def _write(self, pipe: Any, redis_s: float, offset_s: float, notices: list[Notice]) -> None:
@@ -192,7 +232,7 @@ class RedisTable:
         else:
             pipe.zrem(keys.observers, me.name)
         pipe.zremrangebyscore(keys.observers, "-inf", redis_s - 2 * interval_s)
-        progress = self.progress()
+        progress = self._progress()
         if progress is not None:
             pipe.set(keys.progress(me.name), progress, ex=PROGRESS_LIFE_S)
         for notice in notices:
@@ -232,7 +272,7 @@ class RedisTable:
                 async with client.pubsub() as pubsub:
                     await pubsub.subscribe(self._keys.notices)
                     # What was said meanwhile is in the tables.
-                    self._wake.set()
+                    self.notices.wake()
                     await self._hear(pubsub)
             except Exception as error:
                 # As above: a channel that breaks is opened anew; without it the tables are read every heartbeat.

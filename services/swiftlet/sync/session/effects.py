@@ -240,7 +240,7 @@ class Session:
     part in a handoff's; the partitions that it did not report are compared anew in the next round. A session that is
     not driven on is simply forgotten: nothing but the objects moved so far remains of it.
 
-    Drivers that can do compound effects say so by `compound` before the first step; others see simple ones alone.
+    Drivers that can do compound effects begin it with `begin`; others see simple ones alone.
     """
 
     def __init__(self, steps: Steps[None], moment: Moment) -> None:
@@ -248,19 +248,20 @@ class Session:
         self._steps = steps
         self._moment = moment
         self._begun = False
-        self.compound = False
         self.error: SwiftletError | None = None
         """The error that ended the session early."""
+
+    def begin(self, now_s: float) -> Effect | None:
+        """The first effect, for a driver that can do compound ones."""
+        self._begun = True
+        return self.resume(None, now_s)
 
     def resume(self, observation: object, now_s: float) -> Effect | None:
         """Go on to the next effect, None at the end. The first observation is not looked at."""
         self._moment.now_s = now_s
+        if not self._begun:
+            self._begun, self._steps = True, simply(self._steps)
         try:
-            if not self._begun:
-                self._begun = True
-                if not self.compound:
-                    self._steps = simply(self._steps)
-                return next(self._steps)
             return self._steps.send(observation)
         except StopIteration:
             return None

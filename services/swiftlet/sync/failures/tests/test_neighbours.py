@@ -40,9 +40,8 @@ class Net:
 
         me = Observer(node_of(self.devices[number]), f"z{number}")
         table = FailureTable(LIMIT, INTERVAL_S)
-        view = Neighbours(me, table, probe, retry_s=2.0, clock=lambda: self.now)
+        view = Neighbours(me, table, probe, retry_s=2.0, clock=lambda: self.now, tell=self._telling(number))
         view.know(0, self.devices)
-        view.tell = self._telling(number)
         return view
 
     def _telling(self, number: int) -> Callable[[Notice], None]:

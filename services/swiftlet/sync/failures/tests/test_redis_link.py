@@ -15,7 +15,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.redis_link import Problem, RedisOptions, problem_of
-from swiftlet.sync.failures.redis_table import NOTICES, RedisTable
+from swiftlet.sync.failures.redis_table import NOTICES, Notices, RedisTable
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.failures.tests.redis_server import PASSWORD, RedisServer
 
@@ -34,9 +34,10 @@ async def table(
         return True
 
     me = Observer(node_of(NODES[number]), f"n{number}")
-    view = Neighbours(me, FailureTable(3, 60.0), probe, retry_s=0.1)
+    notices = Notices()
+    view = Neighbours(me, FailureTable(3, 60.0), probe, retry_s=0.1, tell=notices.tell)
     view.know(0, NODES)
-    made = RedisTable(RedisOptions(url, password, 1.0, 1.0, 0.2, ca, certificate), "test", view)
+    made = RedisTable(RedisOptions(url, password, 1.0, 1.0, 0.2, ca, certificate), "test", view, notices)
     task = asyncio.create_task(made.run())
     try:
         yield made
@@ -69,7 +70,7 @@ async def passes(server: RedisServer, speaker: RedisTable, *arguments: str) -> N
         while server.command(*arguments, "PUBSUB", "NUMSUB", "swiftlet:test:1:notices").split()[-1] != "2":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         before = received.get()
-        speaker.tell(Notice(News.WELL, node_of(NODES[2])))
+        speaker.notices.tell(Notice(News.WELL, node_of(NODES[2])))
         while received.get() < before + 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

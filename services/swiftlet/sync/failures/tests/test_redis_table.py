@@ -15,7 +15,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours, News, Notice, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.redis_link import RedisOptions
-from swiftlet.sync.failures.redis_table import RedisTable
+from swiftlet.sync.failures.redis_table import Notices, RedisTable
 from swiftlet.sync.failures.redis_wire import heartbeat_of, notice_of, rows_of
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.failures.tests.redis_server import PASSWORD, RedisServer
@@ -42,6 +42,7 @@ class Observers:
         self.dead: set[int] = set()
         self.cut: set[int] = set()
         self.probes = 0
+        self.progress: str | None = None
         self.views: dict[int, Neighbours] = {}
         self.tables: dict[int, RedisTable] = {}
         self.tasks: dict[int, list[asyncio.Task[None]]] = {}
@@ -53,9 +54,10 @@ class Observers:
             return asked.id not in self.dead and number not in self.cut
 
         me = Observer(node_of(DEVICES[number]), f"n{number}")
-        view = Neighbours(me, FailureTable(LIMIT, interval_s), probe, retry_s=0.1)
+        notices = Notices()
+        view = Neighbours(me, FailureTable(LIMIT, interval_s), probe, retry_s=0.1, tell=notices.tell)
         view.know(0, DEVICES)
-        table = RedisTable(self.options, "test", view)
+        table = RedisTable(self.options, "test", view, notices, lambda: self.progress)
         self.views[number], self.tables[number] = view, table
         self.tasks[number] = [asyncio.create_task(table.run()), asyncio.create_task(view.watch())]
 
@@ -209,7 +211,7 @@ async def test_what_a_former_life_knew_is_taken_over(server: RedisServer) -> Non
         await until(made.all_up)
         made.dead.add(4)
         made.give_up(0, 4)
-        made.tables[0].progress = lambda: "half of it"
+        made.progress = "half of it"
         await until(lambda: server.command("EXISTS", "swiftlet:test:1:progress:h0:6200") == "1")
         await made.stop(0)
         made.start(0)
