@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.operator.reports import Used, address_of
 from swiftlet_operator.build.settings import USERS_FILE
+from swiftlet_operator.build.site import DATABASE_DEVICE
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CLUSTER,
@@ -82,10 +83,11 @@ class Population:
 
     @staticmethod
     def devices() -> list[str]:
-        """Return the devices of a cluster's storage pods, as they are in rings."""
-        pool = CLUSTER_SPEC["pools"][0]
-        each = pool["replicas"] // len(ZONES)
-        return [f"store-{pool['name']}-{zone}-{ordinal}/d0" for zone in ZONES for ordinal in range(each)]
+        """Return the devices of a cluster's storage and container pods, as they are in rings."""
+        pool, container = CLUSTER_SPEC["pools"][0], CLUSTER_SPEC["container"]
+        pods = {f"{pool['name']}-{zone}": (pool["replicas"] // len(ZONES), "d0") for zone in ZONES}
+        pods |= {f"container-{zone}": (container["replicas"] // len(ZONES), DATABASE_DEVICE) for zone in ZONES}
+        return [f"store-{name}-{number}/{device}" for name, (count, device) in pods.items() for number in range(count)]
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Namespace and name of every cluster."""

@@ -15,6 +15,8 @@ from typing import Any
 
 from aiohttp import web
 
+from swiftlet_operator.build.site import DATABASE_DEVICE
+
 SERVICES = ("object", "replicator", "container", "proxy", "metadata")
 _TIB = 1 << 40
 _RINGS = ("account", "container", "object-0", "object-1")
@@ -43,7 +45,7 @@ def address_of(cluster: int) -> str:
 
 @asynccontextmanager
 async def served(devices: Sequence[str], used_at: UsedAt) -> AsyncIterator[Mapping[str, int]]:
-    """Answer `GET /statusz`; yields the port of each service. `devices`: of all storage pods, as in rings."""
+    """Answer `GET /statusz`; yields the port of each service. `devices`: of all pods of a cluster, as in rings."""
     runners: list[web.AppRunner] = []
     ports = {}
     try:
@@ -70,6 +72,10 @@ def _app(service: str, devices: Sequence[str], used_at: UsedAt) -> web.Applicati
     return app
 
 
+def _rings_of(device: str) -> Sequence[str]:
+    return _RINGS[:2] if device.endswith(f"/{DATABASE_DEVICE}") else _RINGS[2:]
+
+
 def _report(service: str, devices: Sequence[str], used: Used) -> dict[str, Any]:
     now_s = time.time()
 
@@ -82,9 +88,9 @@ def _report(service: str, devices: Sequence[str], used: Used) -> dict[str, Any]:
     if service == "object":
         found = {"d0": space}
     elif service == "container":
-        found = {"db": {**space, "outbox": None, "rings": {ring: in_sync(ring) for ring in _RINGS[:2]}}}
+        found = {DATABASE_DEVICE: {**space, "outbox": None}}
     elif service == "replicator":
-        found = {device: {"rings": {ring: in_sync(ring) for ring in _RINGS[2:]}} for device in devices}
+        found = {device: {"rings": {ring: in_sync(ring) for ring in _rings_of(device)}} for device in devices}
     return {
         "service": service,
         "version": "bench",
@@ -96,4 +102,5 @@ def _report(service: str, devices: Sequence[str], used: Used) -> dict[str, Any]:
         "usersOfWorkers": [used.users] if service == "proxy" else [],
         "sealedKeys": dict.fromkeys(found, used.sealed_keys) if service in ("object", "container") else {},
         "devices": found,
+        **({"failures": {"redis": "up"}} if service == "replicator" else {}),
     }
