@@ -20,7 +20,7 @@ import yaml
 
 from charts.tests.releases import Cluster as Helm
 from charts.tests.releases import until
-from swiftlet_operator.kube import HttpKube, Login, connected
+from swiftlet_operator.kube import HttpKube, connected
 from swiftlet_operator.manifests import (
     CERTIFICATE,
     CLUSTER,
@@ -114,17 +114,10 @@ def helm_there(helm: str) -> Iterator[Helm]:
         yield Helm(server, helm)
 
 
-class Fixed(Login):
-    """Who logs in stays the same, whatever the environment says later."""
-
-    def headers(self) -> dict[str, str]:
-        return self._info.as_http_headers()
-
-
 async def _client(monkeypatch: pytest.MonkeyPatch, kubeconfig: str) -> AsyncIterator[Counting]:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     async with connected(30.0) as plain:
-        found = Counting(plain._session, Fixed())
+        found = Counting(plain._client, plain._timeout_s)
         found.writes = []
         yield found
 

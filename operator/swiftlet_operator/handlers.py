@@ -16,7 +16,7 @@ from typing import Any
 
 import kopf
 
-from swiftlet_operator.kube import WATCH_TIMEOUT_S, HttpKube, Kube, Metadata, log_in
+from swiftlet_operator.kube import WATCH_TIMEOUT_S, HttpKube, Kube, Metadata
 from swiftlet_operator.leader import Leader
 from swiftlet_operator.manifests import (
     CHILD_KINDS,
@@ -105,8 +105,13 @@ def _selector(kind: Kind) -> tuple[str, str, str]:
     return group, version, kind.plural
 
 
-async def _log_in(**_: Any) -> kopf.ConnectionInfo:
-    return log_in()
+async def _log_in(logger: kopf.Logger, settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
+    """How kopf reaches the API server, in the order in which `swiftlet_operator.kube` looks."""
+    info = kopf.login_with_service_account(logger=logger, settings=settings)
+    info = info or kopf.login_with_kubeconfig(logger=logger, settings=settings)
+    if info is None:
+        raise kopf.LoginError("neither a service account nor a kubeconfig was found; set KUBECONFIG")
+    return info
 
 
 async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:

@@ -1,23 +1,23 @@
-"""The only module that calls the API server.
+"""The only module that calls the API server, by the dynamic client of the official `kubernetes` package.
 
-A thin client over aiohttp: kopf brings aiohttp and the login anyway, requests are cancelled with their task instead
-of leaving a thread behind, and the official client's models would be most of the operator's memory. What comes back
-is plain data; what goes wrong becomes an error of `swiftlet_operator.problems`.
+Kinds are known beforehand, so the API server is never asked which ones it has, and answers stay plain data: the
+package's models would be most of the operator's memory. Its watch makes a client with a TLS context of its own each
+time, so the stream of a watch is read here. What goes wrong becomes an error of `swiftlet_operator.problems`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import ssl
-import time
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import aiohttp
-import kopf
+from kubernetes.aio.client import ApiClient, ApiException, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.dynamic import DynamicClient, Resource
 
 from swiftlet_operator.manifests import EVENT, MANAGER, NODE, Kind, Manifest, kind_of, name_of, selector
 from swiftlet_operator.metrics import REQUESTS
@@ -36,14 +36,11 @@ TRIES = 4
 MAX_WAIT_S = 5.0
 """No longer than this is waited because of one answer."""
 _MAX_REASON = 500
-LOGIN_LIFE_S = 60.0
-"""A service account's token changes on disk; the file is read again after this time."""
 WATCH_TIMEOUT_S = 300
 """Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
-
-_log = logging.getLogger(__name__)
+_MERGE_PATCH = "application/merge-patch+json"
 
 
 class Kube(Protocol):
@@ -119,217 +116,196 @@ class Watching(Protocol):
         ...
 
 
+_Call = Callable[..., Awaitable[Any]]
+"""A method of the dynamic client."""
+
+
 class HttpKube:
     """The API server over HTTP."""
 
-    def __init__(self, session: aiohttp.ClientSession, login: Login) -> None:
-        """`login` says who we are, `session` connects as its certificates want it."""
-        self._session = session
-        self._login = login
+    def __init__(self, client: ApiClient, timeout_s: float) -> None:
+        """Wait at most `timeout_s` for an answer; `client` knows the server and who we are."""
+        self._client = client
+        self._dynamic = DynamicClient(client)
+        self._timeout_s = timeout_s
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        return await self._ask("GET", _url(kind, namespace, name), missing=None)
+        return await self._get(kind, namespace, name=name)
 
     async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
-        query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": str(MOST_EVENTS)}
-        page = await self._ask("GET", _url(EVENT, namespace), query, missing=None)
+        chosen = f"involvedObject.kind={kind},involvedObject.name={name}"
+        page = await self._get(EVENT, namespace, field_selector=chosen, limit=MOST_EVENTS)
         return list((page or {}).get("items") or [])
 
     async def named(self, kind: Kind, name: str) -> list[Manifest]:
-        return await self._list(kind, None, {"fieldSelector": f"metadata.name={name}"})
+        return await self._list(kind, None, field_selector=f"metadata.name={name}")
 
-    async def _list(self, kind: Kind, namespace: str | None, chosen: Mapping[str, str]) -> list[Manifest]:
-        query = {"limit": str(PAGE_SIZE), **chosen}
+    async def _list(self, kind: Kind, namespace: str | None, **chosen: Any) -> list[Manifest]:
         found: list[Manifest] = []
-        while True:
-            page = await self._ask("GET", _url(kind, namespace), query, missing=None)
-            if page is None:
-                return found
+        async for page in self._pages(kind, namespace, **chosen):
             # Items of a list come without their kind.
             found += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page.get("items") or []]
-            following = page.get("metadata", {}).get("continue")
+        return found
+
+    async def _pages(self, kind: Kind, namespace: str | None, **chosen: Any) -> AsyncIterator[Manifest]:
+        """Pages of a list; none when the API server knows no such kind."""
+        following: str | None = None
+        while True:
+            page = await self._get(kind, namespace, limit=PAGE_SIZE, _continue=following, **chosen)
+            if page is None:
+                return
+            yield page
+            following = page["metadata"].get("continue")
             if not following:
-                return found
-            query["continue"] = following
+                return
 
     async def nodes(self, *, cordoned_only: bool) -> list[Manifest]:
         """Return the nodes, as `swiftlet_operator.nodes.Nodes` requires."""
-        return await self._list(NODE, None, {"fieldSelector": "spec.unschedulable=true"} if cordoned_only else {})
+        return await self._list(NODE, None, field_selector="spec.unschedulable=true" if cordoned_only else None)
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
-        return await self._list(kind, namespace, {"labelSelector": selector(labels)} if labels else {})
+        return await self._list(kind, namespace, label_selector=selector(labels) if labels else None)
 
     async def heads(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> Heads:
-        query = {"limit": str(PAGE_SIZE), "labelSelector": selector(labels)}
         found: list[Metadata] = []
-        while True:
-            page = await self._ask("GET", _url(kind, namespace), query, missing=None, accept=_METADATA.format("List"))
-            if page is None:
-                raise KubeError(f"{kind.plural}: the API server knows no such kind")
+        version: str | None = None
+        only_metadata = {"Accept": _METADATA.format("List")}
+        async for page in self._pages(kind, namespace, label_selector=selector(labels), header_params=only_metadata):
             found += [item["metadata"] for item in page.get("items") or []]
-            following = page["metadata"].get("continue")
-            if not following:
-                return found, str(page["metadata"]["resourceVersion"])
-            query["continue"] = following
+            version = str(page["metadata"]["resourceVersion"])
+        if version is None:
+            raise KubeError(f"{kind.plural}: the API server knows no such kind")
+        return found, version
 
     async def changes(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str], since: str
     ) -> AsyncIterator[tuple[str, Metadata | None]]:
-        url = _url(kind, namespace)
-        query = {
-            "labelSelector": selector(labels),
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": since,
-            "timeoutSeconds": str(WATCH_TIMEOUT_S),
-        }
-        headers = {**self._login.headers(), "Accept": _METADATA.format("")}
-        assert self._session.timeout.total is not None
-        # As long as a watch lasts, and then as long as for any other answer.
-        timeout = aiohttp.ClientTimeout(total=WATCH_TIMEOUT_S + self._session.timeout.total)
+        what = f"watching {kind.plural}"
         try:
-            async with self._session.get(url, params=query, headers=headers, timeout=timeout) as response:
-                if response.status >= 400:
-                    raise _error(response.status, f"watching {url}", await response.text())
+            response = await self._dynamic.get(
+                _resource(kind),
+                namespace=namespace,
+                label_selector=selector(labels),
+                watch=True,
+                query_params=[("allowWatchBookmarks", "true")],
+                resource_version=since,
+                timeout_seconds=WATCH_TIMEOUT_S,
+                header_params={"Accept": _METADATA.format("")},
+                serialize=False,
+                # As long as a watch lasts, and then as long as for any other answer.
+                _request_timeout=aiohttp.ClientTimeout(total=WATCH_TIMEOUT_S + self._timeout_s),
+            )
+            async with response:
                 async for line in _lines(response.content):
-                    yield _change(f"watching {url}", line)
+                    yield _change(what, line)
+        except ApiException as error:
+            raise _error(int(error.status), what, error.body or "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise KubeUnavailable(f"watching {url}: {error or type(error).__name__}") from error
+            raise KubeUnavailable(f"{what}: {error or type(error).__name__}") from error
 
     async def serves(self, kind: Kind) -> bool:
-        resources = await self._ask("GET", kind.path, missing=None) or {}
+        resources = await self._ask("GET", kind, kind.path, self._dynamic.request, "get", kind.path) or {}
         return any(one.get("name") == kind.plural for one in resources.get("resources") or [])
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        query = {"fieldManager": MANAGER, "force": "true"}
-        return await self._must("PATCH", _url_of(manifest), query, manifest, "application/apply-patch+yaml")
+        return await self._write("PATCH", manifest, self._dynamic.server_side_apply, force_conflicts=True)
 
     async def create(self, manifest: Manifest) -> Manifest:
-        url = _url(kind_of(manifest), manifest["metadata"].get("namespace"))
-        return await self._must("POST", url, {"fieldManager": MANAGER}, manifest)
+        return await self._write("POST", manifest, self._dynamic.create)
 
     async def replace(self, manifest: Manifest) -> Manifest:
-        return await self._must("PUT", _url_of(manifest), {"fieldManager": MANAGER}, manifest)
+        return await self._write("PUT", manifest, self._dynamic.replace)
 
     async def patch(
         self, kind: Kind, namespace: str, name: str, change: Manifest, subresource: str | None = None
     ) -> Manifest | None:
-        url = _url(kind, namespace, name) + (f"/{subresource}" if subresource else "")
-        query = {"fieldManager": MANAGER}
-        return await self._ask("PATCH", url, query, change, "application/merge-patch+json", missing=None)
+        path = _resource(kind).path(name, namespace) + (f"/{subresource}" if subresource else "")
+        request = self._dynamic.request
+        named = {"body": change, "content_type": _MERGE_PATCH, "field_manager": MANAGER}
+        return await self._ask("PATCH", kind, path, request, "patch", path, **named)
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
         options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
-        await self._ask("DELETE", _url(kind, namespace, name), None, options, missing=None)
+        resource = _resource(kind)
+        path = resource.path(name, namespace)
+        await self._ask("DELETE", kind, path, self._dynamic.delete, resource, name, namespace, options)
 
-    async def _must(
-        self, method: str, url: str, query: Mapping[str, str], body: Any, content_type: str = "application/json"
-    ) -> Manifest:
-        answer = await self._ask(method, url, query, body, content_type, missing=None)
+    async def _get(self, kind: Kind, namespace: str | None, **named: Any) -> Manifest | None:
+        resource = _resource(kind)
+        path = resource.path(named.get("name"), namespace)
+        return await self._ask("GET", kind, path, self._dynamic.get, resource, namespace=namespace, **named)
+
+    async def _write(self, method: str, manifest: Manifest, call: _Call, **named: Any) -> Manifest:
+        kind, namespace = kind_of(manifest), manifest["metadata"].get("namespace")
+        resource = _resource(kind)
+        path = resource.path(None if method == "POST" else name_of(manifest), namespace)
+        answer = await self._ask(method, kind, path, call, resource, body=manifest, field_manager=MANAGER, **named)
         if answer is None:
-            raise KubeInvalid(f"{method} {url}: the API server knows no such object, kind or namespace")
+            raise KubeInvalid(f"{method} {path}: the API server knows no such object, kind or namespace")
         return answer
 
     async def _ask(
-        self,
-        method: str,
-        url: str,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        *,
-        missing: None,
-        accept: str = "application/json",
+        self, method: str, kind: Kind, path: str, call: _Call, *arguments: Any, **named: Any
     ) -> Manifest | None:
-        """The answer as data; `missing` for 404. What was not even begun because of too many requests is sent again."""
+        """The answer as data, None for 404. What was not even begun because of too many requests is sent again."""
         for _ in range(TRIES - 1):
             try:
-                return await self._once(method, url, query, body, content_type, missing=missing, accept=accept)
+                return await self._once(method, kind, path, call, *arguments, **named)
             except _TooManyRequests as error:
                 await asyncio.sleep(error.wait_s)
-        return await self._once(method, url, query, body, content_type, missing=missing, accept=accept)
+        return await self._once(method, kind, path, call, *arguments, **named)
 
     async def _once(
-        self,
-        method: str,
-        url: str,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        *,
-        missing: None,
-        accept: str,
+        self, method: str, kind: Kind, path: str, call: _Call, *arguments: Any, **named: Any
     ) -> Manifest | None:
-        headers = {**self._login.headers(), "Accept": accept}
-        data = None
-        if body is not None:
-            headers["Content-Type"] = content_type
-            data = json.dumps(body).encode()
+        what = f"{method} {path}"
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
-            async with self._session.request(method, url, params=query, data=data, headers=headers) as response:
-                text = await response.text()
+            response = await call(*arguments, **named, serialize=False, _request_timeout=timeout)
+            async with response:
+                text = await response.read()
+        except ApiException as error:
+            REQUESTS.labels(method, kind.plural, str(error.status)).inc()
+            if error.status == 404:
+                return None
+            body = error.body or ""
+            if error.status == 429:
+                wait_s = _seconds((error.headers or {}).get("Retry-After"))
+                raise _TooManyRequests(f"{what}: 429 {body[:_MAX_REASON]}", wait_s) from error
+            raise _error(int(error.status), what, body) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            REQUESTS.labels(method, resource_of(url), "0").inc()
-            raise KubeUnavailable(f"{method} {url}: {error or type(error).__name__}") from error
-        REQUESTS.labels(method, resource_of(url), str(response.status)).inc()
-        if response.status == 429:
-            wait_s = _seconds(response.headers.get("Retry-After"))
-            raise _TooManyRequests(f"{method} {url}: 429 {text[:_MAX_REASON]}", wait_s)
-        if response.status == 404:
-            return missing
-        if response.status >= 400:
-            raise _error(response.status, f"{method} {url}", text)
+            REQUESTS.labels(method, kind.plural, "0").inc()
+            raise KubeUnavailable(f"{what}: {error or type(error).__name__}") from error
+        REQUESTS.labels(method, kind.plural, str(response.status)).inc()
         answer: Manifest = json.loads(text)
         return answer
 
 
-class Login:
-    """The operator's own credentials, as kopf finds them: a pod's service account, or a kubeconfig."""
-
-    def __init__(self) -> None:
-        """Look once; KubeError when there is neither."""
-        self._info = log_in()
-        self._read_at = time.monotonic()
-
-    @property
-    def server(self) -> str:
-        """The API server's URL."""
-        return self._info.server
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """What connections trust, and our certificate if that is how we log in."""
-        return self._info.as_ssl_context()
-
-    def headers(self) -> dict[str, str]:
-        """The Authorization header; read again now and then because tokens expire."""
-        if time.monotonic() - self._read_at > LOGIN_LIFE_S:
-            self._info, self._read_at = log_in(), time.monotonic()
-        return self._info.as_http_headers()
-
-
-def log_in() -> kopf.ConnectionInfo:
-    """How to reach the API server and as whom; KubeError when nothing says so."""
-    settings = kopf.OperatorSettings()
-    info = kopf.login_with_service_account(logger=_log, settings=settings)
-    info = info or kopf.login_with_kubeconfig(logger=_log, settings=settings)
-    if info is None:
-        raise KubeError("neither a service account nor a kubeconfig was found; set KUBECONFIG")
-    return info
-
-
 @asynccontextmanager
 async def connected(timeout_s: float, watches: int = 0) -> AsyncIterator[HttpKube]:
-    """A client that waits at most `timeout_s` for an answer; each of `watches` has a connection of its own."""
-    login = Login()
-    context = await asyncio.to_thread(login.ssl_context)
-    async with aiohttp.ClientSession(
-        login.server.rstrip("/"),
-        connector=aiohttp.TCPConnector(ssl=context, limit=CONNECTIONS + watches),
-        timeout=aiohttp.ClientTimeout(total=timeout_s),
-    ) as session:
-        yield HttpKube(session, login)
+    """A client that waits at most `timeout_s` for an answer; each of `watches` has a connection of its own.
+
+    KubeError when there is neither a service account nor a kubeconfig. A service account's token is read again every
+    minute, as it changes on disk.
+    """
+    configuration = Configuration()
+    try:
+        load_incluster_config(configuration)
+    except ConfigException:
+        try:
+            await load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=configuration)
+        except ConfigException as error:
+            raise KubeError("neither a service account nor a kubeconfig was found; set KUBECONFIG") from error
+    configuration.connection_pool_maxsize = CONNECTIONS + watches
+    # As kopf, which talks to the same server.
+    configuration.client_session_kwargs = {"trust_env": False}
+    # It reads certificates from disk.
+    client = await asyncio.to_thread(ApiClient, configuration)
+    client.user_agent = MANAGER
+    async with client:
+        yield HttpKube(client, timeout_s)
 
 
 class _TooManyRequests(KubeUnavailable):
@@ -370,21 +346,11 @@ def _seconds(text: str | None) -> float:
     return min(MAX_WAIT_S, max(0.1, float(text))) if text is not None and text.isdigit() else 1.0
 
 
-def resource_of(url: str) -> str:
-    """The plural of what a path of ours is about, empty for a group of the API server."""
-    parts = url.strip("/").split("/")[2 if url.startswith("/api/") else 3 :]
-    if parts[:1] == ["namespaces"] and len(parts) > 2:
-        parts = parts[2:]
-    return parts[0] if parts else ""
-
-
-def _url(kind: Kind, namespace: str | None, name: str | None = None) -> str:
-    inside = f"/namespaces/{namespace}" if kind.namespaced and namespace else ""
-    return f"{kind.path}{inside}/{kind.plural}" + (f"/{name}" if name else "")
-
-
-def _url_of(manifest: Manifest) -> str:
-    return _url(kind_of(manifest), manifest["metadata"].get("namespace"), name_of(manifest))
+def _resource(kind: Kind) -> Resource:
+    prefix, group, version = (
+        kind.path.strip("/").split("/") if "/" in kind.api_version else ("api", "", kind.api_version)
+    )
+    return Resource(prefix, group, version, kind.kind, kind.namespaced, name=kind.plural)
 
 
 def _error(status: int, what: str, text: str) -> KubeError:

@@ -212,7 +212,7 @@ async def another_kubernetes(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[t
         server.install_crds(CRDS)
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         async with connected(30.0) as plain:
-            counting = Counting(plain._session, plain._login)
+            counting = Counting(plain._client, plain._timeout_s)
             counting.writes = []
             yield server, counting
 

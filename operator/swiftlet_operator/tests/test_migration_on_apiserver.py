@@ -105,7 +105,7 @@ def server() -> Iterator[ApiServer]:
 async def kube(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Counting]:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
     async with connected(30.0) as plain:
-        counting = Counting(plain._session, plain._login)
+        counting = Counting(plain._client, plain._timeout_s)
         counting.writes = []
         yield counting
 

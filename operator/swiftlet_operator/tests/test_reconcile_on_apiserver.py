@@ -36,6 +36,7 @@ from swiftlet_operator.manifests import (
     STATEFUL_SET,
     USER,
     ZONE_LABEL,
+    Kind,
     Manifest,
     labels_of,
     name_of,
@@ -57,10 +58,10 @@ class Counting(HttpKube):
 
     writes: list[str]
 
-    async def _ask(self, method: str, url: str, *arguments: Any, **named: Any) -> Manifest | None:
+    async def _ask(self, method: str, kind: Kind, path: str, *arguments: Any, **named: Any) -> Manifest | None:
         if method != "GET":
-            self.writes.append(f"{method} {url}")
-        return await super()._ask(method, url, *arguments, **named)
+            self.writes.append(f"{method} {path}")
+        return await super()._ask(method, kind, path, *arguments, **named)
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def kube(apiserver: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     """A client that counts."""
     monkeypatch.setenv("KUBECONFIG", str(apiserver.kubeconfig))
     async with connected(30.0) as plain:
-        counting = Counting(plain._session, plain._login)
+        counting = Counting(plain._client, plain._timeout_s)
         counting.writes = []
         yield counting
 

@@ -30,6 +30,7 @@ from swiftlet_operator.manifests import (
     SERVICE,
     STATEFUL_SET,
     USER,
+    Kind,
     Manifest,
     name_of,
 )
@@ -53,7 +54,7 @@ async def kube(apiserver: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     """A client of the test's own, straight to the API server."""
     monkeypatch.setenv("KUBECONFIG", str(apiserver.kubeconfig))
     async with connected(30.0) as plain:
-        counting = Counting(plain._session, plain._login)
+        counting = Counting(plain._client, plain._timeout_s)
         counting.writes = []
         yield counting
 
@@ -384,7 +385,7 @@ async def test_an_edit_in_the_middle_of_a_reconcile_is_neither_lost_nor_missed(
 
         edited = False
 
-        async def _ask(self, method: str, url: str, *arguments: Any, **named: Any) -> Manifest | None:
+        async def _ask(self, method: str, kind: Kind, path: str, *arguments: Any, **named: Any) -> Manifest | None:
             if method != "GET" and not self.edited:
                 self.edited = True
                 change: Manifest = {
@@ -392,9 +393,9 @@ async def test_an_edit_in_the_middle_of_a_reconcile_is_neither_lost_nor_missed(
                     "spec": {"proxy": {"replicas": 5}},
                 }
                 await kube.patch(CLUSTER, cluster.namespace, "store", change)
-            return await super()._ask(method, url, *arguments, **named)
+            return await super()._ask(method, kind, path, *arguments, **named)
 
-    interrupted = Interrupted(kube._session, kube._login)
+    interrupted = Interrupted(kube._client, kube._timeout_s)
     interrupted.writes = []
     reconciler = Reconciler(interrupted, DEFAULTS, Passwords(), lambda: None, lambda: cluster.now_s, cluster.told)
     with pytest.raises(Exception, match="modified"):
