@@ -29,7 +29,7 @@ from swiftlet_operator.manifests import (
     Kind,
     name_of,
 )
-from swiftlet_operator.metrics import CLUSTERS
+from swiftlet_operator.metrics import Clusters
 from swiftlet_operator.observe import SATELLITES, cluster_of
 from swiftlet_operator.reconcile import Key
 from swiftlet_operator.watch import follow
@@ -131,11 +131,13 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.scanning.disabled = False
 
 
-async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespaces: Sequence[str]) -> None:
+async def sweep(
+    kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespaces: Sequence[str], clusters: Clusters
+) -> None:
     """See now and then that no cluster has been forgotten; until cancelled. A new leader looks at all of them at once.
 
     A cluster whose next look has been arranged is left to that: at rest the sweep itself asks for five lists of
-    each namespace.
+    each namespace. `clusters` forget those that are gone.
     """
     was_leading, due_at = False, 0.0
     while True:
@@ -148,16 +150,18 @@ async def sweep(kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, name
         if was_leading and now < due_at:
             continue
         with contextlib.suppress(Exception):
-            await _sweep_once(kube, queue, namespaces, anew=not was_leading)
+            await _sweep_once(kube, queue, namespaces, clusters, anew=not was_leading)
             heart.beat_at, was_leading, due_at = time.monotonic(), True, now + SWEEP_S
 
 
-async def _sweep_once(kube: Kube, queue: WorkQueue, namespaces: Sequence[str], *, anew: bool) -> None:
+async def _sweep_once(
+    kube: Kube, queue: WorkQueue, namespaces: Sequence[str], clusters: Clusters, *, anew: bool
+) -> None:
     kinds = (CLUSTER, *SATELLITES)
     asked = [(kind, namespace) for kind in kinds for namespace in namespaces or (None,)]
     found = {key_of(one): None for kind, namespace in asked for one in await kube.list(kind, namespace)}
     # Only now: who is being looked at when its name comes once more is looked at again.
-    CLUSTERS.keep((key.namespace, key.name) for key in found if key is not None)
+    clusters.keep((key.namespace, key.name) for key in found if key is not None)
     for key in found:
         if key is not None and (anew or not queue.knows(key)):
             queue.add(key)

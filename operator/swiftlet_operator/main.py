@@ -41,7 +41,7 @@ from swiftlet_operator.handlers import REQUEST_TIMEOUT_S, WATCHED, WORKERS, Hear
 from swiftlet_operator.kube import connected
 from swiftlet_operator.leader import LIFE_S, SHORTEST_LIFE_S, Leader
 from swiftlet_operator.manifests import GROUP, OWN_KINDS
-from swiftlet_operator.metrics import CLUSTERS, LEADS, served
+from swiftlet_operator.metrics import LEADS, Clusters, exported, served
 from swiftlet_operator.migration import migrate
 from swiftlet_operator.nodes import follow_nodes
 from swiftlet_operator.passwords import Passwords
@@ -147,7 +147,7 @@ async def run(options: Options) -> None:
     async with served(options.metrics_port), connected(REQUEST_TIMEOUT_S, count) as kube, reporter() as asking:
         leader = Leader(kube, options.namespace, options.identity, time.monotonic, options.lease_s, options.watched)
         LEADS.set_function(lambda: float(leader.leads))
-        CLUSTERS.leads = lambda: leader.leads
+        clusters = Clusters(lambda: leader.leads)
         loop = asyncio.get_running_loop()
         # Each thread that decides leaves memory behind that no other one uses.
         loop.set_default_executor(ThreadPoolExecutor(DECIDING))
@@ -155,7 +155,16 @@ async def run(options: Options) -> None:
         recovery = Recovery(kube, options.namespace, leader.require, time.monotonic)
         turns = Turns(options.max_upgrades, options.upgrades_continue)
         reconciler = Reconciler(
-            kube, options.defaults, Passwords(), leader.require, _now_s, asking, rebalances.of, turns.of, recovery
+            kube,
+            options.defaults,
+            Passwords(),
+            leader.require,
+            _now_s,
+            asking,
+            rebalances.of,
+            turns.of,
+            recovery,
+            clusters,
         )
         queue = WorkQueue(reconciler.reconcile, workers=WORKERS)
         heart = Heart(time.monotonic())
@@ -172,10 +181,12 @@ async def run(options: Options) -> None:
         )
         others = watches(kube, queue, leader, options.watched)
         nodes = follow_nodes(kube, lambda: leader.leads, queue.add_all)
-        parts = [leader.run(), sweep(kube, queue, heart, leader, options.watched), nodes, *others, watching]
+        sweeping = sweep(kube, queue, heart, leader, options.watched, clusters)
+        parts = [leader.run(), sweeping, nodes, *others, watching]
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            with exported(clusters):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # The lease goes last: who takes over finds nobody writing.
             await queue.close()

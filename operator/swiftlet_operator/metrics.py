@@ -4,8 +4,8 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -47,9 +47,9 @@ class ClusterNumbers:
 class Clusters(Collector):
     """What was last told about each cluster. Shown by the leader alone: others' knowledge may be of long ago."""
 
-    def __init__(self) -> None:
-        """Nothing is known of any cluster."""
-        self.leads: Callable[[], bool] = lambda: False
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        """Nothing is known of any cluster; `leads` says whether this process is the leader."""
+        self._leads = leads
         self._shown: dict[tuple[str, str], ClusterNumbers] = {}
 
     def show(self, namespace: str, name: str, numbers: ClusterNumbers) -> None:
@@ -85,7 +85,7 @@ class Clusters(Collector):
             labels=labels,
         )
         count = GaugeMetricFamily("swiftlet_operator_clusters", "Clusters that this process looks after.")
-        shown = dict(self._shown) if self.leads() else {}
+        shown = dict(self._shown) if self._leads() else {}
         for (namespace, name), numbers in shown.items():
             for type_, status in numbers.conditions.items():
                 conditions.add_metric([namespace, name, type_], _CONDITION_VALUES.get(status, _UNKNOWN))
@@ -96,8 +96,14 @@ class Clusters(Collector):
         return [conditions, keys, late, count]
 
 
-CLUSTERS = Clusters()
-REGISTRY.register(CLUSTERS)
+@contextmanager
+def exported(clusters: Clusters) -> Iterator[None]:
+    """Show them to Prometheus."""
+    REGISTRY.register(clusters)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(clusters)
 
 
 @asynccontextmanager

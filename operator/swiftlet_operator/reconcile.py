@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from swiftlet.crd import Fact
 from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import announce, apply, release
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import CLUSTER, POLICY_FINALIZER, SECRET, Manifest, finalizers_of, name_of
-from swiftlet_operator.metrics import CLUSTERS, ClusterNumbers
+from swiftlet_operator.metrics import ClusterNumbers, Clusters
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
 from swiftlet_operator.plan.keys import key_made_s
@@ -42,8 +42,8 @@ class Reconciler:
     """What reconciling needs besides the cluster's name.
 
     `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are,
-    `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others, and `recovery` has the
-    keys that open sealed copies.
+    `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others, `recovery` has the
+    keys that open sealed copies, and `clusters` are told what Prometheus is shown.
     """
 
     kube: Kube
@@ -55,6 +55,7 @@ class Reconciler:
     rebalancer: Callable[[Key], Rebalancer] = lambda _: Rebalance.run
     turns: Callable[[Key], Turn] = lambda _: alone
     recovery: Recovery | None = None
+    clusters: Clusters = field(default_factory=lambda: Clusters(lambda: True))
 
     async def reconcile(self, key: Key) -> float | None:
         """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
@@ -64,7 +65,7 @@ class Reconciler:
         now_s = self.now_s()
         manifest = await self.kube.get(CLUSTER, key.namespace, key.name)
         if manifest is None:
-            CLUSTERS.forget(key.namespace, key.name)
+            self.clusters.forget(key.namespace, key.name)
             self.turns(key)(False, False, False)
             await self._without_cluster(key, now_s)
             return None
@@ -84,11 +85,11 @@ class Reconciler:
         written = await apply(self.kube, world, actions, self.may_write)
         if actions.release and not written.failures:
             await release(self.kube, world, self.may_write)
-            CLUSTERS.forget(key.namespace, key.name)
+            self.clusters.forget(key.namespace, key.name)
             self.turns(key)(False, False, False)
             return None
         statuses = _with_failures(actions.status, written.failures)
-        _show(key, statuses, key_made_s(world.child(SECRET, f"{key.name}-keys")))
+        self._show(key, statuses, key_made_s(world.child(SECRET, f"{key.name}-keys")))
         told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write, world.own)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
@@ -104,7 +105,7 @@ class Reconciler:
     async def _tell(self, manifest: Manifest, facts: Sequence[Fact], now_s: int) -> None:
         metadata = manifest["metadata"]
         status = StatusOf(CLUSTER, name_of(manifest), int(metadata.get("generation") or 0), tuple(facts))
-        _show(Key(metadata["namespace"], name_of(manifest)), [status])
+        self._show(Key(metadata["namespace"], name_of(manifest)), [status])
         await write_statuses(self.kube, metadata["namespace"], [status], now_s, self.may_write)
 
     async def _without_cluster(self, key: Key, now_s: int) -> None:
@@ -126,13 +127,12 @@ class Reconciler:
             patch = unguarded(one)
             await self.kube.patch(patch.kind, key.namespace, patch.name, patch.change)
 
-
-def _show(key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:
-    """Tell Prometheus what the cluster is told."""
-    facts = [fact for one in statuses if one.kind == CLUSTER for fact in one.facts]
-    conditions = {fact.type: fact.status for fact in facts}
-    late = any(fact.reason == TIMED_OUT for fact in facts)
-    CLUSTERS.show(key.namespace, key.name, ClusterNumbers(conditions, made_s, late))
+    def _show(self, key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:
+        """Tell Prometheus what the cluster is told."""
+        facts = [fact for one in statuses if one.kind == CLUSTER for fact in one.facts]
+        conditions = {fact.type: fact.status for fact in facts}
+        late = any(fact.reason == TIMED_OUT for fact in facts)
+        self.clusters.show(key.namespace, key.name, ClusterNumbers(conditions, made_s, late))
 
 
 def _with_failures(statuses: Sequence[StatusOf], failures: Sequence[str]) -> list[StatusOf]:

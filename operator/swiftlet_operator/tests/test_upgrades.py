@@ -9,7 +9,6 @@ import pytest
 from swiftlet.crd.conditions import rfc3339
 from swiftlet.errors import SettingsError
 from swiftlet_operator.main import options_of
-from swiftlet_operator.metrics import CLUSTERS
 from swiftlet_operator.reconcile import Key
 from swiftlet_operator.reports import RingReport
 from swiftlet_operator.tests.worlds import KEY, Scene
@@ -73,7 +72,7 @@ async def test_a_bad_image_stops_at_one_pod_and_is_told_after_the_timeout() -> N
     assert scene.condition("Progressing") == ("False", "UpgradeTimedOut")
     assert "object: ImagePullBackOff no such image" in scene.message("Progressing")
     assert "store-fast-a-" in scene.message("Progressing")
-    assert CLUSTERS._shown["data", "store"].upgrade_timed_out
+    assert scene.clusters._shown["data", "store"].upgrade_timed_out
     events = [one for (kind, *_), one in scene.kube.objects.items() if kind == "Event"]
     assert any(one["type"] == "Warning" and one["reason"] == "UpgradeTimedOut" for one in events)
 
@@ -83,7 +82,7 @@ async def test_a_bad_image_stops_at_one_pod_and_is_told_after_the_timeout() -> N
     bring_up(scene, "store-fast-a", ready=True)
     assert {one for one in await changed(scene) if one.startswith(("store-fast", "store-cont"))} == {"store-fast-b"}
     assert scene.condition("Progressing") == ("True", "RollingOut")
-    assert not CLUSTERS._shown["data", "store"].upgrade_timed_out
+    assert not scene.clusters._shown["data", "store"].upgrade_timed_out
 
 
 async def test_who_is_ready_and_not_in_sync_is_told_and_waited_for_unless_the_spec_says_not() -> None:

@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from swiftlet_operator.manifests import CLUSTER, RING_VERSION_LABEL, ZONE_LABEL, Manifest
+from swiftlet_operator.metrics import Clusters
 from swiftlet_operator.problems import NotLeader
 from swiftlet_operator.reconcile import Key, Reconciler
 from swiftlet_operator.tests.clusters import manifest
@@ -50,7 +51,10 @@ class Scene:
             self.kube.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{index}", "labels": labels}})
         self.storage_class("standard", may_grow=True)
         defaults = Defaults("swiftlet:test", "redis:test")
-        self.reconciler = Reconciler(self.kube, defaults, self.fresh, self._require, lambda: self.now_s, self.told)
+        self.clusters = Clusters(lambda: self.leads)
+        self.reconciler = Reconciler(
+            self.kube, defaults, self.fresh, self._require, lambda: self.now_s, self.told, clusters=self.clusters
+        )
 
     def _require(self) -> None:
         if not self.leads:
