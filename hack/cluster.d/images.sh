@@ -151,7 +151,9 @@ build_image() {
     if [[ -n ${RDMA:-} ]]; then
         hack/rdma wheel
     else
-        compgen -G 'native/target/wheels/*.whl' >/dev/null || die "the native package is not built" "make native"
+        # A wheel of older sources would go with the services of today.
+        hack/setup
+        compgen -G 'native/target/wheels/*.whl' >/dev/null || hack/setup --native
     fi
     # pip in the build takes the certificates of this machine, which may sit behind a proxy of its own.
     printf '%s\n' '[global]' 'cert = /etc/ssl/certs/ca-certificates.crt' 'root-user-action = ignore' \
