@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from swiftlet_operator.build.account import build_account
 from swiftlet_operator.build.budgets import build_budgets
 from swiftlet_operator.build.container import build_container
 from swiftlet_operator.build.deployments import build_deployments
@@ -12,16 +11,17 @@ from swiftlet_operator.build.network import build_network
 from swiftlet_operator.build.redis import build_redis
 from swiftlet_operator.build.services import build_services
 from swiftlet_operator.build.settings import build_settings
+from swiftlet_operator.build.shape import account_name
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.build.storage import build_storage
-from swiftlet_operator.manifests import Manifest
+from swiftlet_operator.manifests import SERVICE_ACCOUNT, Manifest
 
 
 def build(site: Site) -> list[Manifest]:
     """What pods need comes before the pods; Secrets and rings are not among them (`secrets`, `ring_maps`)."""
     return [
         build_settings(site),
-        build_account(site),
+        _account(site),
         *build_services(site),
         *build_exposure(site),
         *build_network(site),
@@ -32,3 +32,13 @@ def build(site: Site) -> list[Manifest]:
         *build_deployments(site),
         *build_monitoring(site),
     ]
+
+
+def _account(site: Site) -> Manifest:
+    """Return the ServiceAccount of pods for which the spec names none.
+
+    It is one of the cluster's own, so that rights given to the namespace's default are not theirs. It has no rights and
+    no token. It is there even where the spec names another one for all pods, as pods that have not been restarted since
+    then may still need it.
+    """
+    return site.object(SERVICE_ACCOUNT, account_name(site), "pods", {"automountServiceAccountToken": False})

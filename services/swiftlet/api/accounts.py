@@ -5,19 +5,19 @@ Accounts come into being with their first container or metadata; one that nobody
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
 
 from aiohttp import web
 
 from swiftlet.api.concurrency import ROW_BYTES, beside
-from swiftlet.api.core import Call
+from swiftlet.api.core import Call, SwiftApi
 from swiftlet.api.finishing import accepted
 from swiftlet.api.listings import choose_type, describe, parse_listing, render
 from swiftlet.api.metadata import ACCOUNT_META, bounds_of, collect, refuse_unsupported
 from swiftlet.api.privileged import account_acl, unprivileged
 from swiftlet.api.quota_headers import account_quota
-from swiftlet.api.visible_containers import visible_containers
+from swiftlet.api.reserved import BEHIND_ALL, versions_container
 from swiftlet.errors import NotEmpty, NotFound
 from swiftlet.expiry.reaper import ReaperQueue
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, Subdir
@@ -92,7 +92,7 @@ def _policy_name(call: Call, index: int) -> str | None:
 
 async def _page(call: Call, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
     try:
-        return await visible_containers(call.api, call.path.account, query)
+        return await _visible(call.api, call.path.account, query)
     except NotFound:
         return _nothing_yet(call.path.account), []
 
@@ -132,3 +132,32 @@ async def delete(call: Call) -> web.Response:
     finally:
         call.api.accounts.forget(call.path.account)
     return web.Response(status=204)
+
+
+async def _visible(api: SwiftApi, account: str, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
+    """One page of an account's listing as its clients see it: without hidden containers, whose bytes count with their
+    owners'; NotFound, Unavailable.
+    """
+    info, rows = await api.listings.list_containers(account, _without_hidden(query))
+    names = [row.name for row in rows if isinstance(row, ContainerRow)]
+    if not names:
+        return info, list(rows)
+    low, high = versions_container(min(names)), versions_container(max(names))
+    hidden = ListingQuery(limit=query.limit + 1, marker=low, end_marker=high + "\0")
+    _, versions = await api.listings.list_containers(account, hidden)
+    first = ListingQuery(limit=1, prefix=low)
+    _, lowest = await api.listings.list_containers(account, first)
+    sizes = {row.name: row.bytes_used for row in [*lowest, *versions] if isinstance(row, ContainerRow)}
+    return info, [
+        replace(row, bytes_used=row.bytes_used + sizes.get(versions_container(row.name), 0))
+        if isinstance(row, ContainerRow)
+        else row
+        for row in rows
+    ]
+
+
+def _without_hidden(query: ListingQuery) -> ListingQuery:
+    """The query with its lower end behind all hidden names."""
+    if query.reverse:
+        return replace(query, end_marker=max(query.end_marker, BEHIND_ALL))
+    return replace(query, marker=max(query.marker, BEHIND_ALL))

@@ -14,7 +14,6 @@ from swiftlet.api import (
     bulk_delete,
     bulk_extract,
     containers,
-    copy_object,
     cors,
     delete_object,
     form_post,
@@ -62,7 +61,7 @@ _OBJECT: dict[str, Handler] = {
     "PUT": put_object.put,
     "POST": objects.post,
     "DELETE": delete_object.delete,
-    "COPY": copy_object.copy,
+    "COPY": put_object.copy,
 }
 _BULK: Mapping[str, Handler] = {bulk.EXTRACT: bulk_extract.extract, bulk.DELETE: bulk_delete.delete_all}
 INFO = "/info"

@@ -2,7 +2,7 @@
 
 https://docs.openstack.org/api-ref/identity/v3/ and https://docs.openstack.org/api-ref/identity/v2/. A project (tenant)
 is an account, named as its users name it; there is one domain, `default`. A token of either version is the same
-token as that of `/auth/v1.0`. Here: which path is whose, bodies, and errors in Keystone's shape.
+token as that of `/auth/v1.0`. Here: which path is whose, bodies, errors in Keystone's shape, and version 2.0.
 
 Fault model: anybody may send anything. A body is limited before it is parsed; what is not of the agreed shape is 400
 with the name of the field. Names and secrets that do not fit are 401, without a word on which it was.
@@ -17,10 +17,11 @@ from typing import Any
 
 from aiohttp import web
 
-from swiftlet.api import keystone_v2, keystone_v3
+from swiftlet.api import keystone_v3
 from swiftlet.api.body import Body
 from swiftlet.api.core import SwiftApi
-from swiftlet.api.keystone_documents import versions
+from swiftlet.api.keystone_documents import access_v2, versions
+from swiftlet.api.keystone_scope import by_password, by_token, part, scoped, text
 from swiftlet.api.problems import ApiError, answer, status_of
 from swiftlet.api.tokens import base_url
 from swiftlet.errors import SwiftletError
@@ -61,6 +62,30 @@ async def _choices(api: SwiftApi, request: web.Request) -> web.Response:
     return web.json_response({"versions": {"values": known}}, status=300, headers=headers)
 
 
+async def _log_in_v2(api: SwiftApi, request: web.Request, document: Mapping[str, Any]) -> web.Response:
+    """200 with the token and the catalog, by password or token, with the tenant."""
+    auth = part(document, "auth", "the body")
+    tenant = text(auth, "tenantName", "auth") or text(auth, "tenantId", "auth")
+    if "passwordCredentials" in auth:
+        where = "auth.passwordCredentials"
+        given = part(auth, "passwordCredentials", "auth")
+        login = text(given, "username", where) or text(given, "userId", where)
+        secret = text(given, "password", where)
+        if login is None or secret is None:
+            raise ApiError(400, f"{where} needs username and password")
+        token = await by_password(api, request, login, tenant, secret)
+    elif "token" in auth:
+        old = text(part(auth, "token", "auth"), "id", "auth.token")
+        if old is None:
+            raise ApiError(400, "auth.token.id is missing")
+        token = by_token(api, old)
+    else:
+        raise ApiError(400, "auth needs passwordCredentials or token")
+    account = scoped(token.identity, tenant)
+    access = access_v2(token, api.tokens.text(token), account, base_url(api, request))
+    return web.json_response(access, headers={"Vary": "X-Auth-Token"})
+
+
 _V3_TOKENS: Mapping[str, Handler] = {
     "POST": _with_body(keystone_v3.log_in),
     "GET": keystone_v3.show,
@@ -74,7 +99,7 @@ _PATHS: Mapping[str, Mapping[str, Handler]] = {
     "/v3/auth/catalog": dict.fromkeys(("GET", "HEAD"), keystone_v3.show_catalog),
     "/v3/auth/projects": dict.fromkeys(("GET", "HEAD"), keystone_v3.show_projects),
     "/v2.0": dict.fromkeys(("GET", "HEAD"), _version("v2.0")),
-    "/v2.0/tokens": {"POST": _with_body(keystone_v2.log_in)},
+    "/v2.0/tokens": {"POST": _with_body(_log_in_v2)},
 }
 
 

@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from aiohttp import web
 
-from swiftlet.api.content_types import split_link, split_mark
-from swiftlet.api.link_rows import LINK_FIELDS, link_fields
+from swiftlet.api.content_types import LinkMark, split_link, split_mark
 from swiftlet.api.problems import ApiError
+from swiftlet.api.reserved import version_of
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.peers import PageForm
 
@@ -92,6 +92,26 @@ def _accepted(accept: str) -> list[tuple[str, float]]:
     return ranges
 
 
+_LINK_FIELDS = frozenset({"slo_etag", "symlink_path", "symlink_etag", "symlink_bytes", "version_symlink"})
+"""Only in JSON."""
+
+
+def _link_fields(mark: LinkMark) -> dict[str, object]:
+    """Fields of a link's row beside or instead of the usual ones.
+
+    A client's link shows its own size and entity tag, an object with versions those of its current version.
+    """
+    shown: dict[str, object] = {} if mark.slo_etag is None else {"slo_etag": f'"{mark.slo_etag}"'}
+    found = version_of(mark.target)
+    if found is not None:
+        path = f"/v1{found[0].quoted}?version-id={found[1].internal}"
+        return shown | {"hash": mark.etag, "bytes": mark.size, "symlink_path": path, "version_symlink": True}
+    shown["symlink_path"] = f"/v1{mark.target.quoted}"
+    if mark.etag is not None:
+        shown |= {"symlink_etag": mark.etag, "symlink_bytes": mark.size}
+    return shown
+
+
 def _plain(rows: Sequence[Row]) -> str:
     return "".join(f"{row.name}\n" for row in rows)
 
@@ -118,7 +138,7 @@ def json_row(row: Row, policies: PolicyNames = lambda _: None) -> dict[str, obje
     }
     link = split_link(row.content_type)[1]
     if link is not None:
-        return shown | link_fields(link)
+        return shown | _link_fields(link)
     return shown if mark is None else shown | {"slo_etag": f'"{mark.etag}"'}
 
 
@@ -129,7 +149,7 @@ def _xml_row(row: Row, policies: PolicyNames) -> str:
     fields = "".join(
         f"<{name}>{escape(str(value))}</{name}>"
         for name, value in json_row(row, policies).items()
-        if name not in LINK_FIELDS
+        if name not in _LINK_FIELDS
     )
     return f"<{kind}>{fields}</{kind}>"
 

@@ -1,4 +1,4 @@
-"""PUT of an object: prepared by the features that the request asks for, then stored.
+"""PUT of an object, prepared by the features that the request asks for, then stored; COPY is a PUT at the destination.
 
 Each preparer looks whether its feature is asked for and changes what is going to be stored: its bytes, its metadata,
 the answer. None of them costs anything when it is not.
@@ -112,3 +112,14 @@ async def _carry_out(new: NewObject) -> web.Response:
             await close()
     headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": HTML}
     return web.Response(status=201, headers=headers | new.shown)
+
+
+async def copy(call: Call) -> web.StreamResponse:
+    """COPY /v1/{account}/{container}/{object}: 201."""
+    headers = call.request.headers
+    if not headers.get("Destination"):
+        raise ApiError(412, "Destination header required")
+    if "X-Copy-From" in headers:
+        raise ApiError(400, "COPY takes its source from the path; X-Copy-From is for PUT")
+    destination = copying.named_object(call, "Destination", "Destination-Account")
+    return await put_at(call, destination, source=call.path)

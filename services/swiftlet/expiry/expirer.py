@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import structlog
+from prometheus_client import Counter, Gauge
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
-from swiftlet.expiry.metrics import LAG, LAST_ROUND, TASKS
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.expiry.ranks import rank_of
 from swiftlet.expiry.tasks import CONTAINERS, Task, delete_at_of
@@ -32,6 +32,19 @@ from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.timestamp import Timestamp
 
 LONGEST_UPLOAD_S = 86_400.0
+
+TASKS = Counter(
+    "swiftlet_expirer_tasks_total",
+    "Tasks looked at: expired (the object was deleted), moot (it was gone, or goes at another time now) or failed "
+    "(tried again in the next round).",
+    ["outcome"],
+)
+LAST_ROUND = Gauge("swiftlet_expirer_last_round_timestamp_seconds", "When the last round ended.")
+LAG = Gauge(
+    "swiftlet_expirer_lag_seconds",
+    "How long the oldest task that the last round found had been due; 0 when it found none.",
+)
+
 
 _log = structlog.get_logger("expirer")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -21,7 +22,6 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.core import SwiftApi
-from swiftlet.front.access_records import TAKE_S, AccessRecords
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.front.routes import Peers, Routes
@@ -32,7 +32,9 @@ from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows import share
 from swiftlet.timestamp import NONCE_BITS
+from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS
+from swiftlet.web.metrics import HttpMetrics
 
 RENEW_S = 0.25
 """Seconds between looks at which grants are used."""
@@ -83,6 +85,33 @@ class FrontStatus(TypedDict):
     """Requests, by the front."""
     waiting: int
     """Connections, to be let in to aiohttp."""
+
+
+TAKE_S = 0.1
+"""Seconds between looks."""
+
+
+class AccessRecords:
+    """Takes from the front what it has answered, for the access log and the metrics: the same lines and numbers as of
+    other requests.
+    """
+
+    def __init__(self, front: Front, metrics: HttpMetrics) -> None:
+        """Counts in `metrics`."""
+        self._front = front
+        self._batch = AccessBatch(metrics)
+        self.total = 0
+        """Answers so far."""
+
+    def take(self) -> int:
+        """Write down what was answered since the last time; how many that were."""
+        served = self._front.served()
+        now = time.time()
+        for method, path, status, received, sent, took_s, remote, request_id in served:
+            self._batch.add(method, path.decode("ascii"), status, (received, sent), took_s, remote, request_id)
+        self._batch.write(now)
+        self.total += len(served)
+        return len(served)
 
 
 class ProxyFront:

@@ -17,13 +17,14 @@ from prometheus_client import Counter
 
 from swiftlet.auth.tokens import Condition, Tokens, derive_key
 from swiftlet.errors import SettingsError
-from swiftlet.main.purposes import TOKENS
 from swiftlet.main.reloading import Look, keep_current, look_at
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.secret import key_id
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.statusz import STATUS
 
+TOKENS = "tokens"
+"""The purpose of the keys that sign users' tokens; all services must use the same word."""
 FAILURES = Counter("swiftlet_keys_load_failures_total", "Changed key files that could not be used.")
 
 Follower = Callable[[Sequence[bytes]], None]

@@ -13,8 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.auth.tokens import Tokens, derive_key
 from swiftlet.errors import SettingsError, Unauthorized
-from swiftlet.main.keys import FAILURES, KEYS, ClusterKeys, use_keys, use_tokens
-from swiftlet.main.purposes import TOKENS
+from swiftlet.main.keys import FAILURES, KEYS, TOKENS, ClusterKeys, use_keys, use_tokens
 from swiftlet.main.reloading import Reloading
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.secret import key_id

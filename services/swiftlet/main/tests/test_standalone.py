@@ -13,7 +13,7 @@ import yaml
 
 from swiftlet.auth.users import Users
 from swiftlet.errors import SettingsError, Unauthorized
-from swiftlet.main.standalone.banner import banner
+from swiftlet.main.standalone.command import banner
 from swiftlet.main.standalone.lock import running_here, stop_running
 from swiftlet.main.standalone.plan import Layout, Options, Plan, Secrets, make_plan, plan_policies
 from swiftlet.main.standalone.prepare import (
