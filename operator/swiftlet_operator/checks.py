@@ -101,6 +101,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
         spec.pools,
         deprecated,
         aggregate_below=spec.aggregate_below_bytes,
+        etag=spec.etag,
     )
 
 

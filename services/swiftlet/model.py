@@ -59,7 +59,7 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class PutFooter:
-    """What is known once the last byte has passed: size in bytes, MD5 in hex (ETag), xxh3-64 of the data."""
+    """What is known once the last byte has passed: size in bytes, ETag, xxh3-64 of the data."""
 
     size: int
     etag: str

@@ -102,6 +102,9 @@ class Hasher:
     def xxh3_64(self) -> int:
         """xxh3 of the bytes so far in 64 bits."""
 
+    def xxh3_128_hexdigest(self) -> str:
+        """xxh3 of the bytes so far in 128 bits, in lower-case hexadecimal digits."""
+
     def copy(self) -> Hasher:
         """A hasher that has seen the same bytes and goes its own way from here."""
 
@@ -842,13 +845,15 @@ class Front:
         prefix: Buffer,
         container: Buffer,
         policy: int,
+        xxh3_etags: bool,
         rows: list[int],
         seen: tuple[int, int],
         valid_s: float,
         /,
     ) -> bool:
         """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash; or
-        write small ones, each replica of which owes its row to the container replicas of `rows`, as bits.
+        write small ones, each replica of which owes its row to the container replicas of `rows`, as bits,
+        and has an ETag from xxh3 with `xxh3_etags`, unless its client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. False: there are too many.

@@ -126,4 +126,6 @@ def _policy(policy: Policy) -> dict[str, Any]:
     }
     if policy.aggregate_below != AGGREGATE_BELOW:
         made["aggregate_below"] = min(policy.aggregate_below, MAX_AGGREGATE_BELOW)
+    if policy.etag != "md5":
+        made["etag"] = policy.etag
     return made

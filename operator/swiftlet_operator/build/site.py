@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
-from swiftlet.settings.sections import AGGREGATE_BELOW
+from swiftlet.settings.sections import AGGREGATE_BELOW, EtagKind
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     DATA_FINALIZER,
@@ -47,7 +47,7 @@ EncryptionMode = Literal["none", "accepted", "required"]
 class Policy:
     """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it.
 
-    `aggregate_below`: bytes up to which its objects share volume files.
+    `aggregate_below`: bytes up to which its objects share volume files. `etag`: the hash in ETags of its new objects.
     """
 
     index: int
@@ -57,6 +57,7 @@ class Policy:
     pools: tuple[str, ...] = ()
     deprecated: bool = False
     aggregate_below: int = AGGREGATE_BELOW
+    etag: EtagKind = "md5"
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,25 +331,25 @@ async def test_a_first_policy_of_ones_own_leaves_the_implicit_one_the_default() 
     ]
 
 
-async def test_sizes_up_to_which_objects_share_files_change_without_a_restart() -> None:
+async def test_how_objects_of_a_policy_are_stored_changes_without_a_restart() -> None:
     scene = await settled()
     usual = {"index": 0, "name": "gold", "default": True, "deprecated": False}
     templates = {
         name: scene.kube.find("StatefulSet", name)["spec"]["template"] for name in scene.kube.names("StatefulSet")
     }
-    for quantity, setting in (
-        (None, {}),
-        ("1Mi", {}),
-        ("0", {"aggregate_below": 0}),
-        ("64Ki", {"aggregate_below": 65536}),
-        ("4Mi", {"aggregate_below": 4194304}),
-        ("64Mi", {"aggregate_below": 4194304}),
+    for more, setting in (
+        ({}, {}),
+        ({"aggregateBelow": "1Mi", "etag": "md5"}, {}),
+        ({"aggregateBelow": "0"}, {"aggregate_below": 0}),
+        ({"aggregateBelow": "64Ki"}, {"aggregate_below": 65536}),
+        ({"aggregateBelow": "4Mi", "etag": "xxh3"}, {"aggregate_below": 4194304, "etag": "xxh3"}),
+        ({"aggregateBelow": "64Mi"}, {"aggregate_below": 4194304}),
+        ({"etag": "xxh3"}, {"etag": "xxh3"}),
     ):
-        spec = {"index": 0, "name": "gold", "default": True}
-        scene.kube.put(own("StoragePolicy", "gold", spec | ({} if quantity is None else {"aggregateBelow": quantity})))
+        scene.kube.put(own("StoragePolicy", "gold", {"index": 0, "name": "gold", "default": True, **more}))
         await scene.settle()
         policies = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["policies.yaml"])
-        assert policies == [usual | setting], quantity
+        assert policies == [usual | setting], more
     assert templates == {name: scene.kube.find("StatefulSet", name)["spec"]["template"] for name in templates}
 
 

@@ -145,8 +145,8 @@ async def _take_bytes(new: NewObject, readable: Readable) -> None:
     source = await readable.open(*span)
     new.closers.append(source.close)
     new.body = _Copied(source, span[1] - span[0])
-    if new.etag is None and isinstance(readable, PlainObject) and span == (0, readable.size):
-        new.etag = readable.etag
+    if isinstance(readable, PlainObject) and span == (0, readable.size):
+        new.copied = readable.info
 
 
 def _span(call: Call, readable: Readable) -> Span | None:

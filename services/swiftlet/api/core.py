@@ -33,7 +33,7 @@ from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSec
 from swiftlet.settings.bulk import BulkSection, StaticWebSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies
-from swiftlet.settings.sections import LimitsSection, PolicySection
+from swiftlet.settings.sections import EtagKind, LimitsSection, PolicySection
 from swiftlet.timestamp import Timestamp, TimestampClock
 
 T = TypeVar("T")
@@ -65,6 +65,11 @@ class ApiOptions:
     def default_policy(self) -> PolicySection:
         """The policy of containers created without X-Storage-Policy."""
         return self.policies.default
+
+    def etag_kind(self, policy: int) -> EtagKind:
+        """The hash in ETags of a policy's new objects, by its index."""
+        known = self.policies.at(policy)
+        return "md5" if known is None else known.etag
 
     def policy_named(self, name: str) -> PolicySection:
         """The policy of that name for a container, without regard to case; 400 for none and for a deprecated one."""

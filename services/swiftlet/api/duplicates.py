@@ -1,6 +1,7 @@
 """An object exactly as it is stored, a second time under another name: links, manifests and metadata included.
 
-The copy has the timestamp of the original, so that two that make the same copy at the same time make one object.
+The copy has the timestamp of the original, so that two that make the same copy at the same time make one object, and
+its ETag, by which links name a version, whatever the policies say.
 
 Fault model: the original may be overwritten while it is read. Then there is no copy, and the caller looks again.
 """
@@ -49,7 +50,8 @@ async def duplicate(call: Call, source: Place, info: ObjectInfo, target: Place, 
             info.content_type,
             dict(info.metadata),
             _Stored(download),
-            etag=info.etag,
+            copied=info,
+            keeps_etag=True,
             sysmeta=dict(info.sysmeta),
         )
         await store(copy, target.policy, timestamp)

@@ -14,7 +14,8 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
     """The document behind `/info`, in OpenStack Swift's shape."""
     limits = api.options.limits
     policies = [
-        {"name": policy.name, "aliases": policy.name} | ({"default": True} if policy.default else {})
+        {"name": policy.name, "aliases": policy.name, "etag": policy.etag}
+        | ({"default": True} if policy.default else {})
         for policy in api.options.policies
         if not policy.deprecated
     ]

@@ -156,7 +156,7 @@ class PlainObject:
     def __init__(self, stored: Stored) -> None:
         """Shown as it is stored."""
         self._stored = stored
-        info = stored.info
+        self.info = info = stored.info
         self.headers = object_headers(info)
         self.etag = info.etag
         self.modified = info.modified

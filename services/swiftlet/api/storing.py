@@ -1,7 +1,7 @@
 """Storing one new version of an object: small ones in one round trip per replica, large ones streamed.
 
-The ETag (MD5) and the integrity hash (xxh3) are computed in one native pass beside the flow. Nothing is committed
-before the last byte has arrived and the announced length and ETag are met.
+The ETag (`swiftlet.api.etags`) and the integrity hash (xxh3) are computed in one native pass beside the flow. Nothing
+is committed before the last byte has arrived and the announced length and ETag are met.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol
 from swiftlet_native import Hasher
 
 from swiftlet.api.core import ATTEMPTS, Call
+from swiftlet.api.etags import Etag
 from swiftlet.api.expiry_changes import expiry_changed
-from swiftlet.api.problems import ApiError
 from swiftlet.api.quota_checks import within_quota
 from swiftlet.errors import NotFound, Superseded
-from swiftlet.model import PutFooter, PutRecord
+from swiftlet.model import ObjectInfo, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.peers import Digester, Piece
 from swiftlet.placement.outcomes import Written
@@ -63,7 +63,11 @@ class NewObject:
     source: Path | None = None
     """What it is a copy of; the request's conditions are then the source's."""
     etag: str | None = None
-    """The MD5 that the body must have, as the client gave it."""
+    """The ETag that the body must have, as the client gave it."""
+    copied: ObjectInfo | None = None
+    """The stored object whose bytes the body is, all of them."""
+    keeps_etag: bool = False
+    """Whether its ETag is that of what it is copied from, whatever the policy says."""
     sysmeta: dict[str, str] = field(default_factory=dict)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called when all is done, whatever became of it."""
@@ -103,17 +107,18 @@ async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) 
     """See `store`."""
     assert new.body is not None
     pieces = new.body.pieces()
-    hasher = Hasher()
+    etag = _etag(new, policy)
+    hasher = etag.hasher()
     small_bytes, announced = new.call.api.options.small_object_bytes, new.body.announced
     beginning: list[Piece] = []
     ended = False
     if announced is None or announced <= small_bytes:
         beginning, ended = await _read_beginning(pieces, hasher, small_bytes)
     if ended:
-        footer = _footer(new, hasher)
+        footer = _footer(etag, hasher)
         record, written = await _store_small(new, policy, record, b"".join(beginning), footer, fixed)
     else:
-        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher)
+        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher, etag)
     if written.container_missing:
         await _undo(new, policy)
     return record, footer, written
@@ -130,12 +135,15 @@ async def _read_beginning(pieces: AsyncIterator[Piece], hasher: Hasher, limit: i
     return held, True
 
 
-def _footer(new: NewObject, hasher: Hasher) -> PutFooter:
+def _etag(new: NewObject, policy: int) -> Etag:
+    if new.keeps_etag and new.copied is not None:
+        return Etag.kept(new.copied)
+    return Etag.of(new.call.api.options.etag_kind(policy), new.etag, new.copied)
+
+
+def _footer(etag: Etag, hasher: Hasher) -> PutFooter:
     """The finished object's size and digests; 422 when the ETag that it must have is another one."""
-    footer = PutFooter(hasher.size, hasher.md5_hexdigest(), hasher.xxh3_64())
-    if new.etag is not None and new.etag.strip().strip('"').lower() != footer.etag:
-        raise ApiError(422, f"the body's MD5 is {footer.etag}, the ETag header says {new.etag.strip()[:64]!r}")
-    return footer
+    return PutFooter(hasher.size, etag.made(hasher), hasher.xxh3_64())
 
 
 async def _store_small(
@@ -161,6 +169,7 @@ async def _store_large(
     beginning: list[Piece],
     pieces: AsyncIterator[Piece],
     hasher: Hasher,
+    etag: Etag,
 ) -> tuple[PutRecord, PutFooter, Written]:
     record, upload = await _open_upload(new, policy, record)
     digester = new.call.api.digester(hasher)
@@ -171,7 +180,7 @@ async def _store_large(
             await digester.update(piece)
             await upload.write(piece)
         await digester.finish()
-        footer = _footer(new, hasher)
+        footer = _footer(etag, hasher)
         return record, footer, await upload.commit(footer)
     except Superseded as error:
         if new.is_last or not overtaken(new.call.api.clock, error):
@@ -179,7 +188,7 @@ async def _store_large(
             raise
         return (
             record,
-            await _rest(new, pieces, digester, hasher),
+            await _rest(etag, pieces, digester, hasher),
             Written(existed=True, container_missing=False, overtaken=True),
         )
     finally:
@@ -204,12 +213,12 @@ async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[
     return await new.call.stamped(anew)
 
 
-async def _rest(new: NewObject, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:
+async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:
     """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
     async for piece in pieces:
         await digester.update(piece)
     await digester.finish()
-    return _footer(new, hasher)
+    return _footer(etag, hasher)
 
 
 async def _undo(new: NewObject, policy: int) -> None:

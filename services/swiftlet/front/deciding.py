@@ -42,6 +42,8 @@ class Grant:
     """The container's path."""
     policy: int
     valid_s: float
+    xxh3_etags: bool = False
+    """Whether ETags of what is written are made from xxh3 where the client compares no MD5."""
 
     @property
     def container(self) -> bytes:
@@ -98,7 +100,8 @@ class Deciding:
             return None
         # What the answers took has made older what was known before them.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
-        return Grant(path, container.policy, valid_s) if valid_s > 0 else None
+        xxh3_etags = options.etag_kind(container.policy) == "xxh3"
+        return Grant(path, container.policy, valid_s, xxh3_etags) if valid_s > 0 else None
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, identity, valid_s = self._api, None, VALID_S

@@ -242,7 +242,9 @@ class ProxyFront:
             return False
         running.routes.tell(grant.policy)
         rows = self._rows(grant) if write else []
-        return running.front.grant(write, token, prefix, grant.container, grant.policy, rows, seen, grant.valid_s)
+        return running.front.grant(
+            write, token, prefix, grant.container, grant.policy, grant.xxh3_etags, rows, seen, grant.valid_s
+        )
 
     def _rows(self, grant: Grant) -> list[int]:
         """Which container replicas each replica of an object has to update, as bits."""

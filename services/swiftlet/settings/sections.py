@@ -15,6 +15,7 @@ from swiftlet.settings.replication import RoundsSection
 from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file, suffix_id
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
+EtagKind = Literal["md5", "xxh3"]
 AGGREGATE_BELOW, MAX_AGGREGATE_BELOW = MIB, 4 * MIB
 """Larger objects never share a volume file: what is in one is read whole and checked before its first byte is sent."""
 
@@ -230,6 +231,11 @@ class PolicySection(Section):
         le=MAX_AGGREGATE_BELOW,
         description="Bytes up to which objects share volume files in native stores; larger ones have a file of their "
         "own. A change counts for objects that are written from then on.",
+    )
+    etag: EtagKind = Field(
+        default="md5",
+        description="The hash in ETags of new objects: md5, or xxh3 (`xxh3-` and the 32 hex digits of XXH3-128), which "
+        "takes much less of the processor. A client that sends an MD5 as the ETag of its PUT gets that in both cases.",
     )
 
 

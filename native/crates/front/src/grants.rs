@@ -33,6 +33,8 @@ pub struct Granted {
     pub container: Arc<[u8]>,
     /// The storage policy.
     pub policy: u16,
+    /// For writes: whether ETags are made from xxh3 where the client compares no MD5.
+    pub xxh3_etags: bool,
     /// For writes: of each replica the container replicas that it owes the row to, as bits.
     pub rows: Arc<[u32]>,
 }
@@ -132,7 +134,7 @@ mod tests {
     }
 
     fn granted(container: &str, policy: u16) -> Granted {
-        Granted { container: container.as_bytes().into(), policy, rows: Arc::new([]) }
+        Granted { container: container.as_bytes().into(), policy, xxh3_etags: false, rows: Arc::new([]) }
     }
 
     const SEEN: Seen = Seen { slot: 0, at: 0 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use swiftlet_hash::{md5, xxh3_64};
+use swiftlet_hash::{md5, xxh3_64, xxh3_128};
 use swiftlet_node::message::Request;
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Body, Call, Chunk};
@@ -40,11 +40,7 @@ pub(crate) fn planned(
     if peers.is_empty() || peers.len() != granted.rows.len() || peers.len() > MAX_REPLICAS {
         return None;
     }
-    let etag: Vec<u8> =
-        md5(body).iter().flat_map(|byte| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]).collect();
-    if stored.etag.is_some_and(|expected| expected != etag) {
-        return None;
-    }
+    let etag = etag_of(body, stored.etag, granted.xxh3_etags)?;
     let size = body.len() as u64;
     let footer = Footer { size, etag: etag.clone(), xxh3: xxh3_64(body) };
     let content_type = match stored.content_type {
@@ -92,7 +88,16 @@ pub(crate) fn planned(
     Some((storing, calls))
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// The ETag of a body; nothing if its MD5 is not the one that the client has sent. Who sends one compares ETags with MD5,
+/// so that the object gets it as its ETag whatever the policy says.
+fn etag_of(body: &[u8], expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
+    if xxh3 && expected.is_none() {
+        return Some(format!("xxh3-{:032x}", xxh3_128(body)).into_bytes());
+    }
+    let etag = format!("{:032x}", u128::from_be_bytes(md5(body))).into_bytes();
+    expected.is_none_or(|expected| expected == etag).then_some(etag)
+}
+
 /// Replicas of an object; a request's number has room for so many.
 const MAX_REPLICAS: usize = 32;
 
@@ -108,5 +113,26 @@ impl Clock {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() / TICK_US;
         self.last = (now as u64).max(self.last + 1);
         self.last << 14 | u64::from(self.nonce & 0x3fff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_and_the_client_say_what_the_etag_is() {
+        const MD5: &[u8] = b"900150983cd24fb0d6963f7d28e17f72";
+        const XXH3: &[u8] = b"xxh3-06b05ab6733a618578af5f94892f3950";
+        for (expected, xxh3, etag) in [
+            (None, false, Some(MD5)),
+            (None, true, Some(XXH3)),
+            (Some(MD5), false, Some(MD5)),
+            (Some(MD5), true, Some(MD5)),
+            (Some(&[b'0'; 32][..]), false, None),
+            (Some(&[b'0'; 32][..]), true, None),
+        ] {
+            assert_eq!(etag_of(b"abc", expected, xxh3).as_deref(), etag, "{expected:?} {xxh3}");
+        }
     }
 }

@@ -1,21 +1,22 @@
 //! Digests of a stream that arrives in pieces of any size.
 
-use std::hash::Hasher as _;
-
-use twox_hash::xxhash3_64::Hasher as Xxh3;
+use twox_hash::xxhash3_128::Hasher as Xxh3;
 
 use crate::md5::Md5;
+use crate::xxh3_64;
 
 /// How much is given to one digest before the other gets the same bytes. Half of a common 32 KiB
 /// first-level cache: the second digest finds its bytes there.
 const SLICE_BYTES: usize = 16 * 1024;
+/// Up to this size xxh3 in 64 bits is computed in a way of its own; above it, it is the low half of xxh3 in 128 bits.
+const SHORT_BYTES: usize = 240;
 
 /// Which digests a [`Hasher`] keeps; one that is not asked for costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digests {
     /// Keep MD5.
     pub md5: bool,
-    /// Keep xxh3 in 64 bits.
+    /// Keep xxh3, in 64 and in 128 bits.
     pub xxh3: bool,
 }
 
@@ -30,7 +31,7 @@ impl Digests {
 #[derive(Clone)]
 pub struct Hasher {
     md5: Option<Md5>,
-    xxh3: Option<Box<Xxh3>>,
+    xxh3: Option<Box<BothXxh3>>,
     size: u64,
 }
 
@@ -38,7 +39,7 @@ impl Hasher {
     /// A hasher that has seen nothing yet.
     #[must_use]
     pub fn new(digests: Digests) -> Self {
-        Self { md5: digests.md5.then(Md5::new), xxh3: digests.xxh3.then(|| Box::new(Xxh3::new())), size: 0 }
+        Self { md5: digests.md5.then(Md5::new), xxh3: digests.xxh3.then(|| Box::new(BothXxh3::new())), size: 0 }
     }
 
     /// Take in the next bytes of the stream.
@@ -72,7 +73,39 @@ impl Hasher {
     /// xxh3 of the bytes so far in 64 bits, if it is kept.
     #[must_use]
     pub fn xxh3_64(&self) -> Option<u64> {
-        self.xxh3.as_ref().map(|xxh3| xxh3.finish())
+        self.xxh3.as_ref().map(|xxh3| xxh3.in_64_bits())
+    }
+
+    /// xxh3 of the bytes so far in 128 bits, if it is kept.
+    #[must_use]
+    pub fn xxh3_128(&self) -> Option<u128> {
+        self.xxh3.as_ref().map(|xxh3| xxh3.stream.finish_128())
+    }
+}
+
+/// xxh3 in both widths from one pass over a stream.
+#[derive(Clone)]
+struct BothXxh3 {
+    stream: Xxh3,
+    /// The stream's first bytes, as many as there are up to one more than is short.
+    head: [u8; SHORT_BYTES + 1],
+    held: usize,
+}
+
+impl BothXxh3 {
+    fn new() -> Self {
+        Self { stream: Xxh3::new(), head: [0; SHORT_BYTES + 1], held: 0 }
+    }
+
+    fn write(&mut self, data: &[u8]) {
+        let more = data.len().min(self.head.len() - self.held);
+        self.head[self.held..self.held + more].copy_from_slice(&data[..more]);
+        self.held += more;
+        self.stream.write(data);
+    }
+
+    fn in_64_bits(&self) -> u64 {
+        if self.held <= SHORT_BYTES { xxh3_64(&self.head[..self.held]) } else { self.stream.finish_128() as u64 }
     }
 }
 

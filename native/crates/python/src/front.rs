@@ -179,7 +179,7 @@ impl Front {
     }
 
     /// A grant; whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, rows, seen, valid_s, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, seen, valid_s, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -188,11 +188,12 @@ impl Front {
         prefix: Bytes,
         container: Bytes,
         policy: u16,
+        xxh3_etags: bool,
         rows: Vec<u32>,
         seen: (usize, u64),
         valid_s: f64,
     ) -> PyResult<bool> {
-        let granted = Granted { container: container.as_slice().into(), policy, rows: rows.into() };
+        let granted = Granted { container: container.as_slice().into(), policy, xxh3_etags, rows: rows.into() };
         let seen = Seen { slot: seen.0, at: seen.1 };
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }

@@ -117,6 +117,12 @@ impl Hasher {
         self.lock(py).xxh3_64().ok_or_else(|| not_kept("xxh3"))
     }
 
+    /// xxh3 of the bytes so far in 128 bits, in lower-case hexadecimal digits.
+    fn xxh3_128_hexdigest(&self, py: Python<'_>) -> PyResult<String> {
+        let digest = self.lock(py).xxh3_128().ok_or_else(|| not_kept("xxh3"))?;
+        Ok(format!("{digest:032x}"))
+    }
+
     /// A hasher that has seen the same bytes and goes its own way from here.
     fn copy(&self, py: Python<'_>) -> Self {
         Self { state: Arc::new(Mutex::new(self.lock(py).clone())), detach_bytes: self.detach_bytes }

@@ -159,6 +159,7 @@ async def proxy_of(
     limits: LimitsSection | None = None,
     through_front: bool = False,
     changes: SharedChanges | None = None,
+    policies: Policies | None = None,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
@@ -174,7 +175,7 @@ async def proxy_of(
     tokens = Tokens([b"k" * 32], conditions=(known.still, revocations.check))
     options = ApiOptions(
         limits or LimitsSection(),
-        POLICIES,
+        policies or POLICIES,
         client_timeout_s=client_timeout_s,
         small_object_bytes=SMALL,
         container_info_ttl_s=ttl_s,

@@ -62,7 +62,7 @@ async def test_new_hidden_containers_for_versions_have_the_default_policy(proxy:
 async def test_it_is_left_out_where_policies_are_offered(proxy: Proxy) -> None:
     async with proxy.client.get("/info") as response:
         policies = json.loads(await response.read())["swift"]["policies"]
-    assert policies == [{"name": "gold", "aliases": "gold", "default": True}]
+    assert policies == [{"name": "gold", "aliases": "gold", "etag": "md5", "default": True}]
     unknown = await proxy.call("PUT", "new", {"X-Storage-Policy": "bronze"})
     assert unknown.status == 400
     assert b"Silver" not in unknown.body

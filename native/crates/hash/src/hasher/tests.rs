@@ -29,6 +29,7 @@ fn every_length_has_the_same_digests_from_a_whole_and_from_a_stream() {
         let mut stream = Hasher::new(Digests { md5: false, xxh3: true });
         stream.update(data);
         assert_eq!(stream.xxh3_64(), Some(xxh3_64(data)), "xxh3-64 of a stream of {length} bytes");
+        assert_eq!(stream.xxh3_128(), Some(xxh3_128(data)), "xxh3-128 of a stream of {length} bytes");
     }
 }
 
@@ -64,7 +65,7 @@ fn only_the_digests_asked_for_are_kept() {
     let mut neither = Hasher::new(Digests { md5: false, xxh3: false });
     neither.update(b"abc");
     assert_eq!(neither.size(), 3);
-    assert_eq!((neither.md5(), neither.xxh3_64()), (None, None));
+    assert_eq!((neither.md5(), neither.xxh3_64(), neither.xxh3_128()), (None, None, None));
 
     let mut only_md5 = Hasher::new(Digests { md5: true, xxh3: false });
     only_md5.update(b"abc");
@@ -120,5 +121,16 @@ proptest! {
         prop_assert_eq!(hasher.size(), data.len() as u64);
         prop_assert_eq!(hasher.md5(), Some(md5(&data)));
         prop_assert_eq!(hasher.xxh3_64(), Some(xxh3_64(&data)));
+        prop_assert_eq!(hasher.xxh3_128(), Some(xxh3_128(&data)));
+    }
+
+    #[test]
+    fn a_short_stream_in_pieces_has_both_widths(data in prop::collection::vec(any::<u8>(), 0..500), cut in 0..500_usize) {
+        let (one, two) = data.split_at(cut.min(data.len()));
+        let mut hasher = Hasher::new(Digests { md5: false, xxh3: true });
+        hasher.update(one);
+        prop_assert_eq!((hasher.xxh3_64(), hasher.xxh3_128()), (Some(xxh3_64(one)), Some(xxh3_128(one))));
+        hasher.update(two);
+        prop_assert_eq!((hasher.xxh3_64(), hasher.xxh3_128()), (Some(xxh3_64(&data)), Some(xxh3_128(&data))));
     }
 }

@@ -1,0 +1,86 @@
+"""ETags of small objects that the front stores in a policy with `etag: xxh3`: the same as Python's in every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path as Directory
+
+import pytest
+import xxhash
+
+from swiftlet.api.tests.large import md5
+from swiftlet.api.tests.proxy import Answer
+from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, fronted_proxy
+from swiftlet.placement.tests.cluster import MemoryCluster
+from swiftlet.settings import PolicySection
+from swiftlet.settings.policies import Policies
+
+
+@pytest.fixture
+def policies() -> Policies:
+    return Policies([PolicySection(index=0, name="gold", default=True, etag="xxh3")])
+
+
+@pytest.fixture
+async def fronted(cluster: MemoryCluster, tmp_path: Directory, policies: Policies) -> AsyncIterator[FrontedProxy]:
+    async with fronted_proxy(cluster, tmp_path, policies=policies) as made:
+        yield made
+
+
+def xxh3(data: bytes) -> str:
+    return f"xxh3-{xxhash.xxh3_128_hexdigest(data)}"
+
+
+async def hot(fronted: FrontedProxy, data: bytes, given: str | None = None, **headers: str) -> Answer:
+    """The front's answer to a PUT of `c/o`: asked until it is the one that answers."""
+    headers = {"Content-Type": "a/b", **headers} | ({} if given is None else {"ETag": given})
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            before = fronted.answered
+            answer = await fronted.proxy.call("PUT", "c/o", headers, data)
+            if fronted.answered > before:
+                return answer
+            assert answer.status == 201, answer
+            await asyncio.sleep(0.01)
+
+
+async def shown(fronted: FrontedProxy) -> set[str]:
+    """What all ways to ask for `c/o` show, by the front and by Python."""
+    rows = json.loads((await fronted.proxy.call("GET", "c", query="format=json")).body)
+    cold = await fronted.proxy.call("GET", "c/o", query="x=y")
+    answers = [await fronted.read(), await fronted.read(method="HEAD"), cold]
+    copy = await fronted.proxy.call("COPY", "c/o", {"Destination": "c/copy"})
+    return {row["hash"] for row in rows if row["name"] == "o"} | {one.headers["Etag"] for one in [*answers, copy]}
+
+
+@pytest.mark.parametrize("size", [0, 1, 240, 241, 65_536])
+async def test_it_is_xxh3(fronted: FrontedProxy, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    answer = await hot(fronted, data)
+    assert (answer.status, answer.headers["Etag"]) == (201, xxh3(data))
+    assert await shown(fronted) == {xxh3(data)}
+    answer = await hot(fronted, data, md5(data))
+    assert (answer.status, answer.headers["Etag"]) == (201, md5(data))
+    assert await shown(fronted) == {md5(data)}
+
+
+async def test_what_differs_is_refused(fronted: FrontedProxy) -> None:
+    await hot(fronted, b"data")
+    headers = {"Content-Type": "a/b"}
+    for given in (md5(b"other"), xxh3(b"other"), "xxh3-", "none"):
+        assert (await fronted.proxy.call("PUT", "c/o", {**headers, "ETag": given}, b"new")).status == 422, given
+    assert await shown(fronted) == {xxh3(b"data")}
+    answer = await fronted.proxy.call("PUT", "c/o", {**headers, "ETag": xxh3(b"new")}, b"new")
+    assert (answer.status, answer.headers["Etag"]) == (201, xxh3(b"new"))
+
+
+async def test_a_change_of_the_policy_reaches_the_front(fronted: FrontedProxy, policies: Policies) -> None:
+    assert (await hot(fronted, b"data")).headers["Etag"] == xxh3(b"data")
+    policies.take([PolicySection(index=0, name="gold", default=True)], lambda _index: True)
+    async with asyncio.timeout(PATIENCE_S):
+        while (await hot(fronted, b"data")).headers["Etag"] != md5(b"data"):
+            pass
+    assert await shown(fronted) == {md5(b"data")}
