@@ -107,6 +107,22 @@ def test_what_is_given_is_taken_whole(native: NativeStore, store: Store, tmp_pat
     assert outcomes_from(take_copies(store, given.copies), len(keys)) == [None] * 20, "twice is once"
 
 
+@pytest.mark.parametrize("take", [take_copies, take_each])
+def test_each_policys_limit_decides_where_a_copy_lies(
+    native: NativeStore, tmp_path: Path, take: Callable[[Store, bytes], bytes]
+) -> None:
+    """Of `mixture`'s 20 objects, which have 0, 37, ... 703 bytes, 15 have more than 150."""
+    native.set_aggregate_below({0: 150})
+    source = MemoryStore()
+    keys = mixture(source)
+    given = given_from(read_copies(source, wanted(*keys)), len(keys))
+    for _ in range(2):
+        assert outcomes_from(take(native, given.copies), len(keys)) == [None] * 20
+        assert len(list(tmp_path.glob("large/*/*"))) == 15, "the second time nothing is left of what was brought again"
+    for key in keys:
+        assert (info(native, key), body(native, key)) == (info(source, key), body(source, key))
+
+
 def test_metadata_and_tombstones_alone(store: Store) -> None:
     source = MemoryStore()
     keys = mixture(source)
