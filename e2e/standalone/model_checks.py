@@ -65,7 +65,7 @@ def pending(cluster: Cluster) -> int:
     """Updates that any device has pending for listings."""
     servers = [name for name in cluster.services if name.startswith("object-")]
     devices = [one for name in servers for one in json.loads(report_of(cluster, name))["devices"].values()]
-    return sum((device["owed"] or 0) + device["outbox"] for device in devices)
+    return sum((device["pending"] or 0) + device["outbox"] for device in devices)
 
 
 def settle(cluster: Cluster) -> list[dict[str, int]]:

@@ -56,7 +56,7 @@ class UpdateOutcome(Enum):
     """The container replica could not be asked; the row is in the device's durable outbox."""
     NO_CONTAINER = "no-container"
     """The container replica answered that there is no such container; nothing was queued."""
-    PENDING = "owed"
+    PENDING = "pending"
     """The device has the row durably with its record: a pending update. Whoever wrote brings it to the container's
     replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by itself
     later."""

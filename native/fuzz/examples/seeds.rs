@@ -89,7 +89,7 @@ fn node(root: &Path) {
         Request::Partitions(1),
         Request::Suffixes(1, 7),
         Request::Entries(1, 7, 3),
-        Request::Settle(vec![(key, 5), (key, 6)]),
+        Request::Acknowledge(vec![(key, 5), (key, 6)]),
         Request::Prepare { key, timestamp: 5, row: 1, size: Some(7) },
     ];
     for request in requests {
@@ -110,7 +110,7 @@ fn node(root: &Path) {
         delete_at: 0,
     };
     save(root, "objects", "found", &[&[0], &Found { info, body_xxh3: Some(9) }.encode().unwrap()]);
-    save(root, "objects", "written", &[&[0], &Written { owed: true, existed: false }.encode()]);
+    save(root, "objects", "written", &[&[0], &Written { pending: true, existed: false }.encode()]);
     save(root, "objects", "footer", &[&[0], &encode_footer(&footer).unwrap()]);
     save(root, "objects", "numbers", &[&[0], &lists::encode_numbers(&[1, 2])]);
     save(root, "objects", "suffixes", &[&[0], &lists::encode_suffixes(&[(1, 2), (3, 4)])]);

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
 
-use swiftlet_store::disk::{Disk, Fate, SimulatedDisk};
+use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::{Footer, Key, PostMeta, PutMeta};
 use swiftlet_store::{Config, Error, Store};
 
@@ -30,7 +30,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
 /// # Errors
 /// Never, unless the store is broken.
 pub fn lived() -> swiftlet_store::Result<Arc<SimulatedDisk>> {
-    let disk = SimulatedDisk::new(7, Fate::default());
+    let disk = SimulatedDisk::new(7, Faults::default());
     let store = open(&disk)?;
     for round in 1..=3_u64 {
         for number in 0..OBJECTS {
@@ -39,7 +39,7 @@ pub fn lived() -> swiftlet_store::Result<Arc<SimulatedDisk>> {
             let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp, ..PutMeta::default() };
             let footer = Footer { size: data.len() as u64, etag: Vec::new(), xxh3: swiftlet_hash::xxh3_64(&data) };
             let mut writer = store.create(key(number), None, None)?;
-            writer.owe(1);
+            writer.set_row(1);
             writer.write(&data)?;
             writer.commit(&meta, &footer)?;
         }

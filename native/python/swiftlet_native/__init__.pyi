@@ -269,14 +269,14 @@ class Store:
     def check(self) -> list[str]:
         """Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile."""
 
-    def owed(self, limit: int, age_s: float, /) -> list[tuple[_Place, int, int]]:
-        """Rows owed for so long, the oldest first: place, timestamp of the newest write, container replicas as bits."""
+    def pending_updates(self, limit: int, age_s: float, /) -> list[tuple[_Place, int, int]]:
+        """Up to `limit` updates pending for `age_s`, oldest first: place, newest timestamp, replicas as bits."""
 
-    def owed_count(self) -> tuple[int, float]:
-        """How many rows are owed, and for how many seconds the oldest of them (0.0: none)."""
+    def pending_count(self) -> tuple[int, float]:
+        """Return the number of pending updates, and for how many seconds the oldest of them is pending (0.0: none)."""
 
-    def settle(self, settled: list[tuple[_Place, int]], /) -> None:
-        """Rows of these versions are through; a newer version's stays owed."""
+    def acknowledge(self, versions: list[tuple[_Place, int]], /) -> None:
+        """Keep the updates of these versions no longer; that of a newer version stays pending."""
 
     def name(self, place: _Place, /) -> bytes | None:
         """The name of what is held, a tombstone too; None when nothing is."""
@@ -632,12 +632,12 @@ class ObjectWire:
         """What is held in a suffix."""
 
     @staticmethod
-    def settle(device: str, settled: list[tuple[_Place, int]], /) -> _Message:
+    def acknowledge(device: str, versions: list[tuple[_Place, int]], /) -> _Message:
         """Rows of these versions are through; up to 1000."""
 
     @staticmethod
     def written(header: Buffer, /) -> tuple[bool, bool]:
-        """The answer to a write: whether a row is owed; for DELETE, whether there was an object."""
+        """Parse the answer to a write: whether its update is pending; for DELETE, whether there was an object."""
 
     @staticmethod
     def found(header: Buffer, /) -> tuple[_Info, int | None]:
@@ -753,8 +753,8 @@ the request's id."""
 _Holder: TypeAlias = tuple[bool, bytes, bytes]
 """Whether to write, token (none: empty), path up to the container's slash; as sent."""
 _Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, int]], list[list[int]]]
-"""Of objects of one container: numbers for `listed`, `/account/container/`, the container replicas that each replica
-owes its row to, as bits, the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
+"""Objects of one container: numbers for `listed`, `/account/container/`, for each replica the container replicas whose
+update it keeps pending (as bits), the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
 
 @final
 class Changes:
@@ -851,9 +851,9 @@ class Front:
         valid_s: float,
         /,
     ) -> bool:
-        """Who sends the token (none: empty) may read any object below the path `prefix`, which ends with a slash; or
-        write small ones, each replica of which owes its row to the container replicas of `rows`, as bits,
-        and has an ETag from xxh3 with `xxh3_etags`, unless its client compares its MD5.
+        """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
+        write small ones, whose replicas keep their updates pending for the container replicas of `rows`, as bits.
+        With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. False: there are too many.

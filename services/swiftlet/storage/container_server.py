@@ -249,7 +249,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("GET", f"{account}/listing", server.list_account, small),
         ("POST", f"{account}/rows", server.update_account, small),
         ("POST", claims, server.claims.take_claims, small),
-        ("POST", f"{claims}/settle", server.claims.confirm_claims, small),
+        ("POST", f"{claims}/confirm", server.claims.confirm_claims, small),
         ("POST", f"{claims}/cancel", server.claims.cancel_claims, small),
         ("POST", "/v1/policies/{device}", server.policies.policy_containers, small),
         ("GET", sync, server.sync.knock, small),

@@ -95,7 +95,7 @@ class ObjectDevice:
         return {
             **self.status.fields(),
             "outbox": len(self.rows.outbox),
-            "owed": None if updates is None else updates.count(),
-            "owedOldestSeconds": None if updates is None else round(updates.oldest_s(), 3),
+            "pending": None if updates is None else updates.count(),
+            "pendingOldestSeconds": None if updates is None else round(updates.oldest_s(), 3),
             **doubt_fields(self.doubts),
         }

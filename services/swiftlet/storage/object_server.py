@@ -136,8 +136,8 @@ class ObjectServer:
             name: {
                 **DeviceStatus(name, reason).fields(),
                 "outbox": None,
-                "owed": None,
-                "owedOldestSeconds": None,
+                "pending": None,
+                "pendingOldestSeconds": None,
                 **unknown,
             }
             for name, reason in self._unused.items()

@@ -286,16 +286,16 @@ class NativeStore:
 
     def pending_updates(self, older_than_s: float, limit: int) -> list[tuple[ObjectKey, Timestamp, int]]:
         """Up to `limit` rows that have been pending for so long, the oldest first: newest write, replicas as bits."""
-        found = self._store.owed(limit, max(0.0, older_than_s))
+        found = self._store.pending_updates(limit, max(0.0, older_than_s))
         return [(key_at(parts), Timestamp(timestamp), bits) for parts, timestamp, bits in found]
 
     def pending_count(self) -> tuple[int, float]:
         """How many rows are pending, and for how many seconds the oldest of them."""
-        return self._store.owed_count()
+        return self._store.pending_count()
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         """Keep these no longer, unless a newer write came."""
-        self._store.settle(version_parts(acknowledged))
+        self._store.acknowledge(version_parts(acknowledged))
 
     def name(self, key: ObjectKey) -> str | None:
         """The name of what is held under the key, a tombstone too; None when nothing is."""

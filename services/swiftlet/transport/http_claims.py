@@ -65,7 +65,7 @@ class HttpClaims(ABC):
     ) -> Confirmation:
         """Behaves as `ListingTransport.confirm_claim` requires."""
         body = {"id": claim_id, "row": row, "timestamp": at.value, "report": report}
-        answer = await self._claims(device, partition, name, "/settle", body)
+        answer = await self._claims(device, partition, name, "/confirm", body)
         with well_formed(device):
             return wire.confirmation_from_wire(answer)
 

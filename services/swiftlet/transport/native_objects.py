@@ -162,7 +162,7 @@ class NativeObjectTransport:
         if len(written) > MAX_ACKNOWLEDGED:
             raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
         if written:
-            await self._client.ask(device, _made(device, ObjectWire.settle, version_parts(written)))
+            await self._client.ask(device, _made(device, ObjectWire.acknowledge, version_parts(written)))
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""

@@ -37,7 +37,7 @@ pub struct Settings {
     pub max_connections: usize,
     /// Connections that wait to be taken by whoever answers everything; more wait to be accepted.
     pub max_handed: usize,
-    /// Answers whose record waits to be fetched; above it nothing is hot.
+    /// Answers whose record waits to be fetched; above it the front answers no request itself.
     pub max_served: usize,
 }
 

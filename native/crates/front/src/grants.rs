@@ -35,7 +35,7 @@ pub struct Granted {
     pub policy: u16,
     /// For writes: whether ETags are made from xxh3 where the client compares no MD5.
     pub xxh3_etags: bool,
-    /// For writes: of each replica the container replicas that it owes the row to, as bits.
+    /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
 }
 

@@ -1,4 +1,4 @@
-//! The head of a request, as far as it may be hot: a strict subset of HTTP/1.1, which everybody reads in the same way.
+//! The head of a request that the front may answer: a strict subset of HTTP/1.1, which everybody reads in the same way.
 //!
 //! Fault model: the bytes are anybody's. What is not exactly as expected, cut off included, is none of ours; it is read
 //! anew, from its first byte, by the parser that reads everything.
@@ -49,7 +49,7 @@ pub struct Stored<'a> {
     pub items: Vec<(Vec<u8>, &'a [u8])>,
 }
 
-/// A request that may be hot.
+/// A request that the front may answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// What is asked.
@@ -227,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn plain_reads_are_hot() {
+    fn plain_reads_are_for_the_front() {
         let behind = format!("{PLAIN}GET /next");
-        let asked = parse(behind.as_bytes()).expect("hot");
+        let asked = parse(behind.as_bytes()).expect("a request for the front");
         let whole = Asked {
             method: Method::Get,
             target: b"/v1/AUTH_a/c/o",
@@ -239,7 +239,8 @@ mod tests {
             stored: None,
         };
         assert_eq!(asked, whole);
-        let head = parse(b"HEAD /v1/a/c/%C3%A4//. HTTP/1.1\r\nhost:h\r\nCONNECTION: Close\r\n\r\n").expect("hot");
+        let head = parse(b"HEAD /v1/a/c/%C3%A4//. HTTP/1.1\r\nhost:h\r\nCONNECTION: Close\r\n\r\n")
+            .expect("a request for the front");
         assert_eq!((head.method, head.target), (Method::Head, b"/v1/a/c/%C3%A4//.".as_slice()));
         assert_eq!((head.keep_alive, head.token), (false, None));
         for header in ["User-Agent: curl/8 (x; y)", "Accept: */*", "accept-encoding: gzip", "Connection: keep-alive"] {
@@ -308,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn plain_writes_are_hot() {
+    fn plain_writes_are_for_the_front() {
         let head = put(
             "Content-Length: 3\r\ncontent-type: a/b\r\nX-Object-Meta-some-NAME: v w\r\nETag: 900150983cd24fb0d6963f7d28e17f72",
         );
-        let asked = parse(head.as_bytes()).expect("hot");
+        let asked = parse(head.as_bytes()).expect("a request for the front");
         let stored = asked.stored.clone().expect("a PUT");
         assert_eq!((asked.method, asked.whole()), (Method::Put, head.len() + 3));
         assert_eq!((stored.content_type, stored.etag.map(<[u8]>::len)), (b"a/b".as_slice(), Some(32)));
@@ -365,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cut_anywhere_is_not_hot(at in 0..PLAIN.len()) {
+        fn cut_anywhere_is_not_for_the_front(at in 0..PLAIN.len()) {
             prop_assert_eq!(parse(&PLAIN.as_bytes()[..at]), None);
         }
 

@@ -15,7 +15,7 @@ pub struct Made {
     pub token: u64,
     /// `/account/container/`.
     pub container: Arc<[u8]>,
-    /// Of each replica the container replicas that it owes the row to, as bits.
+    /// For each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
     /// The row as it is sent.
     pub row: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct Batch {
     pub tokens: Vec<u64>,
     /// `/account/container/`.
     pub container: Arc<[u8]>,
-    /// Of each replica the container replicas that it owes its row to, as bits.
+    /// For each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub shares: Arc<[u32]>,
     /// Rows in JSON, with commas between them.
     pub rows: Vec<u8>,

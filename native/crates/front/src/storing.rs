@@ -16,7 +16,7 @@ use crate::made::{Made, row};
 use crate::name;
 use crate::routes::Device;
 
-/// A PUT whose body is all there: what is kept of it, and a request for each of its devices; nothing if it is not hot.
+/// A PUT whose body is all there: what is kept of it, and a request for each of its devices; nothing if Python has to answer.
 pub(crate) fn planned(
     shared: &Shared,
     asked: &Asked<'_>,

@@ -5,8 +5,8 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMe
 pub use crate::codec::Malformed;
 use crate::codec::{Reader, Writer};
 
-/// Keys in a `settle`.
-pub const MAX_SETTLED: usize = 1000;
+/// The limit of versions that one ACKNOWLEDGE names.
+pub const MAX_ACKNOWLEDGED: usize = 1000;
 
 /// What is asked of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +77,8 @@ pub enum Request {
     Suffixes(u16, u32),
     /// What is held in a suffix.
     Entries(u16, u32, Suffix),
-    /// These versions' rows are listed.
-    Settle(Vec<(Key, u64)>),
+    /// The container's replicas have the rows of these versions: their updates are acknowledged.
+    Acknowledge(Vec<(Key, u64)>),
     /// Whether a PUT would be taken; nothing is kept for it.
     Prepare {
         /// Where.
@@ -104,7 +104,7 @@ mod method {
     pub(super) const PARTITIONS: u16 = 8;
     pub(super) const SUFFIXES: u16 = 9;
     pub(super) const ENTRIES: u16 = 10;
-    pub(super) const SETTLE: u16 = 11;
+    pub(super) const ACKNOWLEDGE: u16 = 11;
     pub(super) const PREPARE: u16 = 12;
 }
 
@@ -127,7 +127,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         method::PARTITIONS => "partitions",
         method::SUFFIXES => "suffix-hashes",
         method::ENTRIES => "entries",
-        method::SETTLE => "settle",
+        method::ACKNOWLEDGE => "acknowledge",
         method::PREPARE => "prepare",
         _ => return None,
     })
@@ -225,7 +225,7 @@ impl Request {
             Self::Partitions(_) => method::PARTITIONS,
             Self::Suffixes(..) => method::SUFFIXES,
             Self::Entries(..) => method::ENTRIES,
-            Self::Settle(_) => method::SETTLE,
+            Self::Acknowledge(_) => method::ACKNOWLEDGE,
             Self::Prepare { .. } => method::PREPARE,
         }
     }
@@ -292,12 +292,12 @@ impl Request {
                 out.u32(*partition);
                 out.u16(*suffix);
             }
-            Self::Settle(settled) => {
-                if settled.len() > MAX_SETTLED {
+            Self::Acknowledge(versions) => {
+                if versions.len() > MAX_ACKNOWLEDGED {
                     return Err(Malformed("too many rows at once"));
                 }
-                out.u32(settled.len() as u32);
-                for (key, timestamp) in settled {
+                out.u32(versions.len() as u32);
+                for (key, timestamp) in versions {
                     put_key(&mut out, key);
                     out.u64(*timestamp);
                 }
@@ -370,13 +370,13 @@ impl Request {
                 }
                 Self::Entries(policy, partition, suffix)
             }
-            method::SETTLE => {
+            method::ACKNOWLEDGE => {
                 let count = from.count(30)?;
-                if count > MAX_SETTLED {
+                if count > MAX_ACKNOWLEDGED {
                     return Err(Malformed("too many rows at once"));
                 }
-                let settled = (0..count).map(|_| Ok((take_key(from)?, from.u64()?)));
-                Self::Settle(settled.collect::<Result<_, Malformed>>()?)
+                let versions = (0..count).map(|_| Ok((take_key(from)?, from.u64()?)));
+                Self::Acknowledge(versions.collect::<Result<_, Malformed>>()?)
             }
             method::PREPARE => {
                 let (key, row) = (take_key(from)?, from.u32()?);
@@ -391,8 +391,8 @@ impl Request {
 /// The answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Whether a row is owed, durably, until it is settled: `queued` in the words of `docs/wire.md`.
-    pub owed: bool,
+    /// Whether the device keeps a container update with the write, pending until it is acknowledged.
+    pub pending: bool,
     /// For DELETE: whether there was an object.
     pub existed: bool,
 }
@@ -401,7 +401,7 @@ impl Written {
     /// The header of the answer.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
-        vec![u8::from(self.owed), u8::from(self.existed)]
+        vec![u8::from(self.pending), u8::from(self.existed)]
     }
 
     /// The inverse.
@@ -410,7 +410,7 @@ impl Written {
     /// It is none.
     pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader(header);
-        let written = Self { owed: from.flag()?, existed: from.flag()? };
+        let written = Self { pending: from.flag()?, existed: from.flag()? };
         from.end()?;
         Ok(written)
     }

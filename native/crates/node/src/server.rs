@@ -141,8 +141,8 @@ impl Refused {
     }
 }
 
-/// The row of a write: which container replicas have to hear of which version.
-pub(crate) struct Owing {
+/// A write that the store works on: its version, and the container replicas (bits) that its update is for.
+pub(crate) struct AcceptedWrite {
     pub(crate) store: Arc<Store>,
     pub(crate) key: Key,
     pub(crate) timestamp: u64,
@@ -154,10 +154,10 @@ pub(crate) struct Owing {
 }
 
 /// Called by the store when a write is durable, or is not: gives back what it held, then answers.
-pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, owing: Owing) -> Done {
+pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: AcceptedWrite) -> Done {
     Box::new(move |outcome| {
         drop(permit);
-        let Owing { store, key, timestamp, row, deletes, doubts } = owing;
+        let AcceptedWrite { store, key, timestamp, row, deletes, doubts } = write;
         let existed = match outcome {
             Ok(_) => true,
             Err(Error::NotFound(Some(_))) if deletes => false,
@@ -167,8 +167,8 @@ pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, owing: Owing)
             Err(error) => return reply.refuse(&error.into()),
         };
         // The same version may have been here without a row: it is sent again.
-        store.owe(key, timestamp, row);
-        reply.answer(Written { owed: row != 0, existed }.encode(), Body::Empty);
+        store.keep_pending(key, timestamp, row);
+        reply.answer(Written { pending: row != 0, existed }.encode(), Body::Empty);
     })
 }
 
@@ -191,7 +191,7 @@ impl Work {
 
     /// What speaks against a write with this row that holds so many bytes.
     fn check_write(&mut self, row: u32, bytes: usize) -> Result<(), Refusal> {
-        if row != 0 && self.store.owes_too_much() {
+        if row != 0 && self.store.has_too_many_pending() {
             return Err(Refusal::new(Status::NodeBusy, "too many rows wait for their containers"));
         }
         self.permit.hold(bytes)
@@ -240,18 +240,18 @@ impl Work {
         match request {
             Request::Put { key, meta, footer: Some(footer), row } => {
                 let (store, done) = self.written(key, meta.timestamp, row, false, false);
-                store.submit_put_owing(key, &meta, &footer, body.to_vec(), row, done);
+                store.submit_put_with_row(key, &meta, &footer, body.to_vec(), row, done);
             }
             Request::Post { key, meta, row, proved } => {
                 let (store, done) = self.written(key, meta.timestamp, row, false, proved);
-                store.submit_post_owing(key, meta, row, done);
+                store.submit_post_with_row(key, meta, row, done);
             }
             Request::Delete { key, timestamp, name, row } => {
                 let (store, done) = self.written(key, timestamp, row, true, false);
-                store.submit_delete_owing(key, timestamp, name, row, done);
+                store.submit_delete_with_row(key, timestamp, name, row, done);
             }
-            Request::Settle(settled) => {
-                self.store.settle(&settled);
+            Request::Acknowledge(versions) => {
+                self.store.acknowledge(&versions);
                 self.reply.answer(Vec::new(), Body::Empty);
             }
             request => {
@@ -264,8 +264,8 @@ impl Work {
 
     fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool, proved: bool) -> (Arc<Store>, Done) {
         let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
-        let owing = Owing { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts };
-        (self.store, answer_written(self.reply, Some(self.permit), owing))
+        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts };
+        (self.store, answer_written(self.reply, Some(self.permit), write))
     }
 
     /// What needs reading, in a thread of the device.
@@ -323,7 +323,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         Request::Entries(policy, partition, suffix) => {
             lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
         }
-        Request::Put { .. } | Request::Post { .. } | Request::Delete { .. } | Request::Settle(_) => {
+        Request::Put { .. } | Request::Post { .. } | Request::Delete { .. } | Request::Acknowledge(_) => {
             return Err(Refusal::new(Status::NodeError, "a write among the reads"));
         }
     };

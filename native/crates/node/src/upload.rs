@@ -14,7 +14,7 @@ use swiftlet_transport::{Chunk, Error as TransportError, Receiver};
 use crate::device::{Device, Permit};
 use crate::message::decode_footer;
 use crate::reply::Reply;
-use crate::server::{Owing, answer_written};
+use crate::server::{AcceptedWrite, answer_written};
 use crate::status::Refusal;
 
 /// What was asked for.
@@ -190,10 +190,16 @@ impl Upload {
         let (Some(reply), permit) = self.finish() else { return };
         let Asked { key, meta, row, .. } = &self.asked;
         let timestamp = meta.timestamp;
-        writer.owe(*row);
-        let owing =
-            Owing { store: Arc::clone(&self.store), key: *key, timestamp, row: *row, deletes: false, doubts: None };
-        writer.submit_commit(meta, &footer, answer_written(reply, permit, owing));
+        writer.set_row(*row);
+        let write = AcceptedWrite {
+            store: Arc::clone(&self.store),
+            key: *key,
+            timestamp,
+            row: *row,
+            deletes: false,
+            doubts: None,
+        };
+        writer.submit_commit(meta, &footer, answer_written(reply, permit, write));
     }
 }
 

@@ -72,7 +72,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<(u16, u32)>().prop_map(|(policy, partition)| Request::Suffixes(policy, partition)),
         (any::<(u16, u32)>(), 0..4096_u16)
             .prop_map(|((policy, partition), at)| Request::Entries(policy, partition, at)),
-        prop::collection::vec((key(), any::<u64>()), 0..20).prop_map(Request::Settle),
+        prop::collection::vec((key(), any::<u64>()), 0..20).prop_map(Request::Acknowledge),
         (key(), any::<(u64, u32)>(), prop::option::of(0..u64::MAX))
             .prop_map(|(key, (timestamp, row), size)| { Request::Prepare { key, timestamp, row, size } }),
     ]
@@ -160,7 +160,7 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     for (request, name) in [
         (Request::Head { key, proved: false }, "HEAD"),
         (Request::Policies, "POLICIES"),
-        (Request::Settle(Vec::new()), "SETTLE"),
+        (Request::Acknowledge(Vec::new()), "ACKNOWLEDGE"),
         (Request::Prepare { key, timestamp: 0, row: 0, size: None }, "PREPARE"),
     ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");

@@ -19,7 +19,7 @@ enum Op {
     Post { number: u64, timestamp: u64, row: u32 },
     Delete { number: u64, timestamp: u64, row: u32 },
     Get { number: u64, start: u64, stop: u64 },
-    Settle { number: u64, timestamp: u64 },
+    Acknowledge { number: u64, timestamp: u64 },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -34,7 +34,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(number, timestamp, row)| Op::Delete { number, timestamp, row }),
         4 => (number.clone(), 0..5_000_000_u64, 0..5_000_000_u64)
             .prop_map(|(number, start, stop)| Op::Get { number, start: start % 400_000, stop }),
-        1 => (number, timestamp).prop_map(|(number, timestamp)| Op::Settle { number, timestamp }),
+        1 => (number, timestamp).prop_map(|(number, timestamp)| Op::Acknowledge { number, timestamp }),
     ]
 }
 
@@ -43,19 +43,19 @@ fn op() -> impl Strategy<Value = Op> {
 struct Held {
     version: Option<(u64, Option<Vec<u8>>)>,
     post: u64,
-    owed: Option<(u64, u32, bool)>,
+    pending: Option<(u64, u32, bool)>,
 }
 
 type Outcome = Result<bool, (Status, u64)>;
 
 impl Held {
-    /// Owe the row of a version that was `written` now, or was here already.
-    fn owe(&mut self, timestamp: u64, row: u32, post: bool, written: bool) {
+    /// Keep the update pending of a version that was `written` now, or was here already.
+    fn keep(&mut self, timestamp: u64, row: u32, post: bool, written: bool) {
         if row == 0 {
             return;
         }
-        let Some((newest, rows, posted)) = self.owed else {
-            self.owed = Some((timestamp, row, post || !written));
+        let Some((newest, rows, posted)) = self.pending else {
+            self.pending = Some((timestamp, row, post || !written));
             return;
         };
         let apart = match (written, post) {
@@ -64,7 +64,7 @@ impl Held {
             (false, _) => timestamp > newest,
         };
         let posted = if timestamp > newest { post || !written } else { posted };
-        self.owed = Some((newest.max(timestamp) + u64::from(apart), rows | row, posted));
+        self.pending = Some((newest.max(timestamp) + u64::from(apart), rows | row, posted));
     }
 
     fn put(&mut self, timestamp: u64, data: Vec<u8>, row: u32) -> Outcome {
@@ -72,10 +72,10 @@ impl Held {
             // At the same time a deletion wins over data.
             Some((held, None)) if held == timestamp => return Err((Status::Superseded, held)),
             Some((held, _)) if held > timestamp => return Err((Status::Superseded, held)),
-            Some((held, Some(_))) if held == timestamp => self.owe(timestamp, row, false, false),
+            Some((held, Some(_))) if held == timestamp => self.keep(timestamp, row, false, false),
             _ => {
                 self.version = Some((timestamp, Some(data)));
-                self.owe(timestamp, row, false, true);
+                self.keep(timestamp, row, false, true);
             }
         }
         Ok(true)
@@ -91,7 +91,7 @@ impl Held {
         if written {
             self.version = Some((timestamp, None));
         }
-        self.owe(timestamp, row, false, written);
+        self.keep(timestamp, row, false, written);
         Ok(existed)
     }
 
@@ -107,7 +107,7 @@ impl Held {
                 }
                 let written = timestamp > newest;
                 self.post = timestamp;
-                self.owe(timestamp, row, true, written);
+                self.keep(timestamp, row, true, written);
                 Ok(true)
             }
         }
@@ -171,22 +171,26 @@ fn agree(carrier: Carrier, ops: &[Op]) {
                     }
                 }
             }
-            Op::Settle { number, timestamp } => {
-                world.client.ask(&targets[0], &Request::Settle(vec![(key(number), timestamp)]), None, LONG).unwrap();
+            Op::Acknowledge { number, timestamp } => {
+                world
+                    .client
+                    .ask(&targets[0], &Request::Acknowledge(vec![(key(number), timestamp)]), None, LONG)
+                    .unwrap();
                 let held = model.entry(number).or_default();
-                held.owed = held.owed.filter(|(owed, ..)| *owed > timestamp);
+                held.pending = held.pending.filter(|(pending, ..)| *pending > timestamp);
             }
         }
-        let mut owed: Vec<_> = machine.stores[0]
-            .owed(100, std::time::Duration::ZERO)
+        let mut pending: Vec<_> = machine.stores[0]
+            .pending_updates(100, std::time::Duration::ZERO)
             .iter()
             .map(|row| (row.key, row.timestamp, row.row))
             .collect();
-        owed.sort_unstable();
-        let of_model = model.iter().filter_map(|(number, held)| held.owed.map(|(at, row, _)| (key(*number), at, row)));
+        pending.sort_unstable();
+        let of_model =
+            model.iter().filter_map(|(number, held)| held.pending.map(|(at, row, _)| (key(*number), at, row)));
         let mut expected: Vec<_> = of_model.collect();
         expected.sort_unstable();
-        assert_eq!(owed, expected, "{op:?}");
+        assert_eq!(pending, expected, "{op:?}");
     }
 }
 

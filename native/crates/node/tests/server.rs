@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range};
 use swiftlet_node::message::{Request, Written, lists};
 use swiftlet_node::{Failure, Limits, Status};
-use swiftlet_store::disk::Fate;
+use swiftlet_store::disk::Faults;
 use swiftlet_store::model::{EntryKind, PostMeta};
 use swiftlet_transport::{Call, Carrier, Chunk, Completions, Error, Sink, What};
 
@@ -29,8 +29,8 @@ over_each_carrier!(
     deletions_posts_and_their_errors,
     what_partitions_hold_and_forget,
     wrong_sums_and_sizes_are_refused,
-    rows_are_owed_until_settled,
-    too_many_owed_rows_are_refused,
+    updates_are_pending_until_acknowledged,
+    too_many_pending_updates_are_refused,
     garbage_is_refused_and_the_connection_lives,
     a_stream_goes_to_several_devices,
     what_would_not_be_taken_is_told_before_its_data_is_sent,
@@ -59,7 +59,7 @@ mod same_node {
     );
 }
 
-const STORED: Result<Written, Failure> = Ok(Written { owed: false, existed: true });
+const STORED: Result<Written, Failure> = Ok(Written { pending: false, existed: true });
 
 /// Which error each of several answers is.
 fn statuses<T>(answers: &[Result<T, Failure>]) -> Vec<Option<Status>> {
@@ -194,40 +194,40 @@ fn wrong_sums_and_sizes_are_refused(world: &World) {
         assert_eq!(statuses(&[answer]), [Some(Status::NotFound)]);
     }
     assert_eq!(machine.directories[0].large(), 0);
-    assert_eq!(machine.stores[0].owed_count(), 0, "a write that was not made owes nothing");
+    assert_eq!(machine.stores[0].pending_count(), 0, "a write that was not made has no pending update");
 }
 
-fn rows_are_owed_until_settled(world: &World) {
+fn updates_are_pending_until_acknowledged(world: &World) {
     let (machine, targets) = world.machine(1, Limits::default());
-    let owed = Ok(Written { owed: true, existed: true });
+    let pending = Ok(Written { pending: true, existed: true });
     for (number, size) in [(1, 100), (2, 6 * MIB)] {
         let data = content(1, size);
         let answers = world.client.put(&targets, &put(number, 10, &data, 0b101), &Chunk::from(data.clone()), LONG);
-        assert_eq!(answers.as_slice(), std::slice::from_ref(&owed));
+        assert_eq!(answers.as_slice(), std::slice::from_ref(&pending));
     }
-    let rows = machine.stores[0].owed(10, Duration::ZERO);
+    let rows = machine.stores[0].pending_updates(10, Duration::ZERO);
     assert_eq!(rows.iter().map(|row| (row.timestamp, row.row)).collect::<Vec<_>>(), [(10, 0b101), (10, 0b101)]);
-    let settle = Request::Settle(vec![(key(1), 10), (key(2), 9)]);
-    world.client.ask(&targets[0], &settle, None, LONG).unwrap();
-    assert_eq!(machine.stores[0].owed(10, Duration::ZERO)[0].key, key(2), "an older version is another row");
-    assert_eq!(machine.stores[0].owed_count(), 1);
+    let acknowledge = Request::Acknowledge(vec![(key(1), 10), (key(2), 9)]);
+    world.client.ask(&targets[0], &acknowledge, None, LONG).unwrap();
+    assert_eq!(machine.stores[0].pending_updates(10, Duration::ZERO)[0].key, key(2), "an older version is another row");
+    assert_eq!(machine.stores[0].pending_count(), 1);
     let nameless = Request::Delete { key: key(3), timestamp: 1, name: b"/a/c".to_vec(), row: 1 };
     let answer = world.client.ask(&targets[0], &nameless, None, LONG);
     assert_eq!(statuses(&[answer]), [Some(Status::WireError)]);
 }
 
-fn too_many_owed_rows_are_refused(world: &World) {
+fn too_many_pending_updates_are_refused(world: &World) {
     let (machine, targets) = world.machine(1, Limits::default());
-    (0..100_000).for_each(|number| machine.stores[0].owe(key(number), 1, 1));
+    (0..100_000).for_each(|number| machine.stores[0].keep_pending(key(number), 1, 1));
     for (number, size) in [(1, 100), (2, 2 * MIB)] {
         let data = content(1, size);
         let store = |row| world.client.put(&targets, &put(number, 10, &data, row), &Chunk::from(data.clone()), LONG);
         assert_eq!(statuses(&store(1)), [Some(Status::NodeBusy)]);
         assert_eq!(store(0), [STORED], "without a row there is room");
     }
-    let settled: Vec<_> =
-        machine.stores[0].owed(1000, Duration::ZERO).iter().map(|row| (row.key, row.timestamp)).collect();
-    world.client.ask(&targets[0], &Request::Settle(settled), None, LONG).unwrap();
+    let versions: Vec<_> =
+        machine.stores[0].pending_updates(1000, Duration::ZERO).iter().map(|row| (row.key, row.timestamp)).collect();
+    world.client.ask(&targets[0], &Request::Acknowledge(versions), None, LONG).unwrap();
     assert!(world.client.put(&targets, &put(3, 10, b"x", 1), &Chunk::from(b"x".to_vec()), LONG)[0].is_ok());
 }
 
@@ -294,8 +294,8 @@ fn what_would_not_be_taken_is_told_before_its_data_is_sent(world: &World) {
     assert_eq!(stored, [STORED]);
     assert_eq!(ask(9, Some(1)), [Some(Status::Superseded)]);
     assert_eq!(ask(10, None), [None]);
-    (0..100_000).for_each(|number| machine.stores[0].owe(key(number), 1, 1));
-    assert_eq!(ask(11, None), [Some(Status::NodeBusy)], "its row could not be owed");
+    (0..100_000).for_each(|number| machine.stores[0].keep_pending(key(number), 1, 1));
+    assert_eq!(ask(11, None), [Some(Status::NodeBusy)], "there was no room for its pending update");
     nothing_is_held(&machine);
     let stats = &machine.server.stats()["d0"];
     let counted =
@@ -357,16 +357,16 @@ fn a_full_device_refuses_and_the_others_go_on(world: &World) {
     let (machine, mut targets) = world.simulated(&full, Limits::default());
     let (_other, more) = world.machine(1, Limits::default());
     targets.extend(more);
-    full.set_fate(Fate { full: true, ..Fate::default() });
+    full.set_faults(Faults { full: true, ..Faults::default() });
     for (number, size) in [(1, 5000), (2, 8 * MIB)] {
         let data = content(1, size);
         let answers = world.client.put(&targets, &put(number, 10, &data, 1), &Chunk::from(data.clone()), LONG);
         assert_eq!(statuses(&answers), [Some(Status::DiskFull), None]);
     }
-    full.set_fate(Fate::default());
+    full.set_faults(Faults::default());
     let answers = world.client.put(&targets, &put(3, 10, b"x", 0), &Chunk::from(b"x".to_vec()), LONG);
     assert_eq!(answers, [STORED, STORED], "there is room again");
-    assert_eq!(machine.stores[0].owed_count(), 0);
+    assert_eq!(machine.stores[0].pending_count(), 0);
 }
 
 fn a_failed_device_refuses_and_the_others_go_on(world: &World) {
@@ -376,9 +376,9 @@ fn a_failed_device_refuses_and_the_others_go_on(world: &World) {
     targets.extend(more);
     let store = |number| world.client.put(&targets, &put(number, 10, b"x", 0), &Chunk::from(b"x".to_vec()), LONG);
     assert_eq!(store(1), [STORED, STORED]);
-    failing.set_fate(Fate { fail_after: Some(1), ..Fate::default() });
+    failing.set_faults(Faults { fail_after: Some(1), ..Faults::default() });
     assert_eq!(statuses(&store(2)), [Some(Status::DeviceFailed), None]);
-    failing.set_fate(Fate::default());
+    failing.set_faults(Faults::default());
     assert_eq!(statuses(&store(3)), [Some(Status::DeviceFailed), None], "until it is opened again");
     let answers = world.client.ask_all(&targets, &get(1), None, LONG);
     assert_eq!(statuses(&answers), [Some(Status::DeviceFailed), None]);

@@ -35,6 +35,6 @@ pub(crate) fn take_copies<'py>(
     objects: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (store, taken) = (store.shared(), taken.as_slice());
-    let fates = py.detach(|| copies::take(&store, taken, objects)).map_err(PyValueError::new_err)?;
-    Ok(PyBytes::new(py, &fates))
+    let outcomes = py.detach(|| copies::take(&store, taken, objects)).map_err(PyValueError::new_err)?;
+    Ok(PyBytes::new(py, &outcomes))
 }

@@ -1,4 +1,4 @@
-//! The clients' side for Python: grants and rings in, connections and records out. Nothing here is called per hot request.
+//! The front's bindings: grants and rings in, connections and records out. Nothing is called for a request of the front.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Changes {
     }
 }
 
-/// The thread that answers hot requests.
+/// The thread that answers small requests.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct Front(Inner);
 
@@ -141,7 +141,7 @@ impl Front {
         handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces)).collect()
     }
 
-    /// Whether to write, token and prefix of a request that may be hot, and is all there is.
+    /// Whether to write, token and prefix of a request that the front may answer, and that nothing follows.
     #[staticmethod]
     #[pyo3(signature = (request, /))]
     fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<HolderParts<'py>> {

@@ -171,18 +171,18 @@ impl ObjectWire {
 
     /// Rows that are through.
     #[staticmethod]
-    #[pyo3(signature = (device, settled, /))]
-    fn settle<'py>(py: Python<'py>, device: &str, settled: Vec<(Place, u64)>) -> PyResult<Message<'py>> {
-        let settled = settled.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
-        message(py, device, &Request::Settle(settled))
+    #[pyo3(signature = (device, versions, /))]
+    fn acknowledge<'py>(py: Python<'py>, device: &str, versions: Vec<(Place, u64)>) -> PyResult<Message<'py>> {
+        let versions = versions.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
+        message(py, device, &Request::Acknowledge(versions))
     }
 
-    /// The answer to a write: whether a row is owed, whether there was an object.
+    /// The answer to a write: whether its container update is pending, whether there was an object.
     #[staticmethod]
     #[pyo3(signature = (header, /))]
     fn written(header: Bytes) -> PyResult<(bool, bool)> {
         let written = Written::decode(header.as_slice()).map_err(malformed)?;
-        Ok((written.owed, written.existed))
+        Ok((written.pending, written.existed))
     }
 
     /// The answer to a read: the object, and the xxh3 of the body if it is known before its end.

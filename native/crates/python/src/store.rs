@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_store::inspect::VolumeStats;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, Pairs, PostMeta, PutMeta, SUFFIXES};
-use swiftlet_store::{Config, Error, Object, OwedRow};
+use swiftlet_store::{Config, Error, Object, PendingUpdate};
 
 use crate::buffer::Bytes;
 
@@ -386,25 +386,26 @@ impl Store {
         self.call(py, swiftlet_store::Store::check)
     }
 
-    /// Rows that have been owed for so long, the oldest first: places, timestamps, container replicas as bits.
+    /// Updates that have been pending for so long, the oldest first: places, timestamps, container replicas as bits.
     #[pyo3(signature = (limit, age_s, /))]
-    fn owed(&self, py: Python<'_>, limit: usize, age_s: f64) -> PyResult<Vec<(Place, u64, u32)>> {
+    fn pending_updates(&self, py: Python<'_>, limit: usize, age_s: f64) -> PyResult<Vec<(Place, u64, u32)>> {
         let age = Duration::try_from_secs_f64(age_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let rows = py.detach(|| self.0.owed(limit, age));
-        let parts = |row: OwedRow| ((row.key.policy, row.key.partition, row.key.digest), row.timestamp, row.row);
+        let rows = py.detach(|| self.0.pending_updates(limit, age));
+        let parts = |row: PendingUpdate| ((row.key.policy, row.key.partition, row.key.digest), row.timestamp, row.row);
         Ok(rows.into_iter().map(parts).collect())
     }
 
-    /// How many rows are owed, and for how many seconds the oldest of them.
-    fn owed_count(&self, py: Python<'_>) -> (usize, f64) {
-        py.detach(|| (self.0.owed_count(), self.0.owed_for().as_secs_f64()))
+    /// How many updates are pending, and for how many seconds the oldest of them.
+    fn pending_count(&self, py: Python<'_>) -> (usize, f64) {
+        py.detach(|| (self.0.pending_count(), self.0.pending_for().as_secs_f64()))
     }
 
     /// These versions' rows are through.
-    #[pyo3(signature = (settled, /))]
-    fn settle(&self, py: Python<'_>, settled: Vec<(Place, u64)>) {
-        let settled: Vec<(Key, u64)> = settled.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
-        py.detach(|| self.0.settle(&settled));
+    #[pyo3(signature = (versions, /))]
+    fn acknowledge(&self, py: Python<'_>, versions: Vec<(Place, u64)>) {
+        let versions: Vec<(Key, u64)> =
+            versions.into_iter().map(|(place, timestamp)| (key(place), timestamp)).collect();
+        py.detach(|| self.0.acknowledge(&versions));
     }
 
     /// The name of what is held, be it a tombstone.

@@ -307,7 +307,7 @@ fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
         }
         Op::Post { meta, row } => decide_post(inner, key, held.as_ref(), &state, (meta, row)),
         // With what was forgotten its row would be lost.
-        Op::Remove(_) | Op::Reclaim { .. } if inner.owed.has(&key) => Ok(unchanged()),
+        Op::Remove(_) | Op::Reclaim { .. } if inner.pending.has(&key) => Ok(unchanged()),
         Op::Remove(entry) => Ok(if state.entry(key.digest) == Some(entry) { forget(inner, key) } else { unchanged() }),
         Op::Reclaim { before } => {
             let newest = state.tombstone().max(state.post.map(|post| post.0));
@@ -470,7 +470,7 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
     for record in records {
         let header = &record.header;
         let applied = inner.index.apply(header);
-        inner.owed.note(header);
+        inner.pending.note(header);
         if applied.held {
             inner.volumes.hold(header.place, (header.record_len() / record::ALIGN) as u32);
         } else if header.kind == Kind::Forget {

@@ -265,9 +265,9 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
         }
         found.push(parse(&mut cursor, policy)?);
     }
-    let mut fates: Vec<(usize, Result<(), Error>)> = found.iter().map(|_| (0, Ok(()))).collect();
+    let mut outcomes: Vec<(usize, Result<(), Error>)> = found.iter().map(|_| (0, Ok(()))).collect();
     let (tell, told) = mpsc::channel();
-    for ((number, copy), (under_way, _)) in found.into_iter().enumerate().zip(&mut fates) {
+    for ((number, copy), (under_way, _)) in found.into_iter().enumerate().zip(&mut outcomes) {
         let mut done = |forgives: bool| -> Done {
             *under_way += 1;
             let tell = tell.clone();
@@ -296,18 +296,18 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
     if !store.inner.config.threads {
         while commit::commit_pending(&store.inner) {}
     }
-    while let Ok((number, outcome)) = told.recv() {
-        let Some((under_way, fate)) = fates.get_mut(number) else { continue };
+    while let Ok((number, new)) = told.recv() {
+        let Some((under_way, outcome)) = outcomes.get_mut(number) else { continue };
         *under_way -= 1;
         // A put's error says more than that of the POST behind it.
-        if fate.is_ok() {
-            *fate = outcome;
+        if outcome.is_ok() {
+            *outcome = new;
         }
     }
-    let mut answer = Vec::with_capacity(fates.len());
-    for (under_way, fate) in fates {
+    let mut answer = Vec::with_capacity(outcomes.len());
+    for (under_way, outcome) in outcomes {
         let untold = || Error::DeviceFailed("it is not known whether it was taken".into());
-        put_fate(&mut answer, if under_way == 0 { fate } else { fate.and_then(|()| Err(untold())) });
+        put_outcome(&mut answer, if under_way == 0 { outcome } else { outcome.and_then(|()| Err(untold())) });
     }
     Ok(answer)
 }
@@ -325,8 +325,8 @@ fn submit(store: &Store, key: Key, meta: &PutMeta, footer: &Footer, data: &[u8],
     }
 }
 
-fn put_fate(answer: &mut Vec<u8>, fate: Result<(), Error>) {
-    match fate {
+fn put_outcome(answer: &mut Vec<u8>, outcome: Result<(), Error>) {
+    match outcome {
         Ok(()) => answer.push(TAKEN),
         Err(Error::Superseded(_) | Error::NotFound(_)) => answer.push(CHANGED),
         Err(error) => {

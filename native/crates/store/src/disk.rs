@@ -8,7 +8,7 @@ mod real;
 mod simulated;
 
 pub use real::RealDisk;
-pub use simulated::{Fate, SimulatedDisk};
+pub use simulated::{Faults, SimulatedDisk};
 
 /// An open file. Reads and writes say where, so that many threads may share it.
 pub trait File: Send + Sync {

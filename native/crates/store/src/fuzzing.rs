@@ -5,7 +5,7 @@
 
 use std::io::IoSlice;
 
-use crate::disk::{Disk, Fate, SimulatedDisk};
+use crate::disk::{Disk, Faults, SimulatedDisk};
 use crate::index::checkpoint;
 use crate::record::{DeviceId, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone};
 
@@ -36,7 +36,7 @@ pub fn record(data: &[u8]) {
 /// A checkpoint: its head and blocks, sealed as far as their own counts lead. What is taken is written and taken again.
 pub fn checkpoint(data: &[u8]) {
     for raw in [data.to_vec(), checkpoint::sealed_anew(data, &DEVICE)] {
-        let disk = SimulatedDisk::new(0, Fate::default());
+        let disk = SimulatedDisk::new(0, Faults::default());
         let Ok(file) = disk.create("it") else { panic!("a new disk has room") };
         let written = file.write_at(&[IoSlice::new(&raw)], 0);
         let Ok(Some((reach, index))) = written.and_then(|()| checkpoint::read(&*file, &DEVICE)) else { continue };

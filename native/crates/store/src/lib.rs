@@ -19,7 +19,7 @@ pub mod inspect;
 mod large;
 pub mod merge;
 pub mod model;
-mod owed;
+mod pending;
 mod quarantine;
 mod read;
 mod record;
@@ -33,7 +33,7 @@ mod writer;
 
 pub use commit::Done;
 pub use error::{Error, Result};
-pub use owed::OwedRow;
+pub use pending::PendingUpdate;
 pub use read::{Got, Object, Range};
 pub use recover::Recovery;
 pub use store::{Config, Counters, MAX_AGGREGATE, Store};

@@ -250,7 +250,7 @@ fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T
 }
 
 /// The same for what is there to be read.
-fn settle<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
+fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
     let found = sound(inner, key, |found| match found.held.slot.kind {
         Kind::Tombstone => Err(Error::NotFound(Some(found.held.slot.timestamp)).into()),
         _ => attempt(found),
@@ -281,7 +281,7 @@ fn merged(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) ->
 
 /// An object's description.
 pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
-    settle(inner, key, |found| {
+    readable(inner, key, |found| {
         let slot = &found.held.slot;
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
         merged(inner, key, &raw, found.post.as_ref())
@@ -290,7 +290,7 @@ pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
 
 /// An object for reading.
 pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
-    settle(inner, key, |found| {
+    readable(inner, key, |found| {
         let slot = &found.held.slot;
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), slot.bytes())?;
         let info = merged(inner, key, &raw, found.post.as_ref())?;

@@ -16,7 +16,7 @@ use crate::index::Index;
 use crate::index::checkpoint::{self, Reach};
 use crate::large;
 use crate::model::Key;
-use crate::owed::Owed;
+use crate::pending::PendingUpdates;
 use crate::quarantine;
 use crate::record::{ALIGN, BLOCK, DeviceId, Header, Kind, Place};
 use crate::scan;
@@ -58,7 +58,7 @@ pub(crate) struct Recovered {
     pub(crate) next_large: u64,
     pub(crate) tail_bytes: u64,
     pub(crate) recovery: Recovery,
-    pub(crate) owed: Owed,
+    pub(crate) pending: PendingUpdates,
     /// What was found damaged and has to be forgotten for good.
     pub(crate) forget: Vec<(Key, Place)>,
 }
@@ -82,17 +82,17 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
     }
     // What an earlier process left in the page cache may be answered for from now on.
     disk.sync_all().map_err(|error| failed(&error))?;
-    let id = settle_format(&*disk, format)?;
+    let id = ensure_format(&*disk, format)?;
     let device = Device::new(disk, id, reserve_bytes);
     let opened = open_volumes(&device)?;
     let (reach, index) = load_checkpoint(&device)?;
     let mut recovery = Recovery { checkpoint: reach.is_some(), ..Recovery::default() };
     let reach = reach.unwrap_or_default();
     let mut tail = Tail::read(&device, &opened, &reach)?;
-    let (owed, known) = Owed::load(&device)?;
+    let (pending, known) = PendingUpdates::load(&device)?;
     tail.replay(&device, &opened, &index, &|header| {
         if header.sequence >= known {
-            owed.note(header);
+            pending.note(header);
         }
     })?;
     device.disk.reach("recovery-replayed");
@@ -108,7 +108,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
     recovery.bytes = tail.bytes;
     recovery.damaged = tail.damaged;
     recovery.dangling = count_live(&index, &volumes);
-    let (orphans, next_large) = settle_large(&device, &index, recovery.damaged > 0 || recovery.dangling > 0)?;
+    let (orphans, next_large) = remove_orphans(&device, &index, recovery.damaged > 0 || recovery.dangling > 0)?;
     recovery.orphans = orphans;
     device.disk.reach("recovery-cleaned");
     for volume in volumes.all() {
@@ -123,7 +123,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
         index,
         next_large,
         recovery,
-        owed,
+        pending,
     })
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn drop_checkpoints(disk: &dyn Disk) -> Result<()> {
 }
 
 /// The device's number: from `format`, else from a volume's head, else a new one.
-fn settle_format(disk: &dyn Disk, format: Format) -> Result<DeviceId> {
+fn ensure_format(disk: &dyn Disk, format: Format) -> Result<DeviceId> {
     if let Format::Known(id) = format {
         return Ok(id);
     }
@@ -413,9 +413,9 @@ fn count_live(index: &Index, volumes: &Volumes) -> u64 {
     (dangling.len() + posts.len()) as u64
 }
 
-/// Remove large files that nothing refers to, or set them aside when something was damaged. How many there were, and
+/// Remove orphans, the large files that nothing refers to, or set them aside when something was damaged. How many there were, and
 /// the next number that no file has.
-fn settle_large(device: &Device, index: &Index, damaged: bool) -> Result<(u64, u64)> {
+fn remove_orphans(device: &Device, index: &Index, damaged: bool) -> Result<(u64, u64)> {
     let mut known = HashSet::new();
     index.for_each(|_, held| {
         if held.extra.large != 0 {

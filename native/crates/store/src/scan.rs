@@ -64,7 +64,7 @@ struct Batch {
 
 impl Batch {
     /// The next batch has begun at number `next`: this one was durable.
-    fn settle(self, next: u64, each: &mut dyn FnMut(&Header), scanned: &mut Scanned) {
+    fn finish(self, next: u64, each: &mut dyn FnMut(&Header), scanned: &mut Scanned) {
         let read = (self.sound.len() + self.unsound.len()) as u64;
         let missing = (next - self.number).saturating_sub(read);
         if missing > 0 {
@@ -115,7 +115,7 @@ pub(crate) fn scan(
         };
         if batch.as_ref().is_none_or(|batch| batch.number != header.batch) {
             match batch.take() {
-                Some(before) => before.settle(header.batch, each, &mut scanned),
+                Some(before) => before.finish(header.batch, each, &mut scanned),
                 // A whole batch is missing before this record, which begins one.
                 None if lost && header.sequence == header.batch => {
                     scanned.damage.push(Damage { place, header: None, records: 1 });

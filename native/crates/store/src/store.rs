@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::index::{Index, PartitionId};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
-use crate::owed::Owed;
+use crate::pending::PendingUpdates;
 use crate::read::{self, Got, Object};
 use crate::record::{self, Header, Kind};
 use crate::recover::{self, Recovery};
@@ -101,11 +101,11 @@ pub(crate) struct Inner {
     pub(crate) audited: Mutex<Option<Key>>,
     pub(crate) large: large::Numbers,
     pub(crate) counters: Counters,
-    pub(crate) owed: Owed,
+    pub(crate) pending: PendingUpdates,
     /// Bytes of records since the last checkpoint.
     pub(crate) tail: AtomicU64,
     /// Whether a life before this one has left records that no checkpoint covers.
-    pub(crate) unsettled: AtomicBool,
+    pub(crate) needs_checkpoint: AtomicBool,
     stopped: Mutex<bool>,
     stopping: Condvar,
 }
@@ -239,9 +239,9 @@ impl Store {
             audited: Mutex::default(),
             large: large::Numbers::new(recovered.next_large),
             counters: Counters::default(),
-            owed: recovered.owed,
+            pending: recovered.pending,
             tail: AtomicU64::new(recovered.tail_bytes),
-            unsettled: AtomicBool::new(recovered.recovery.records > 0),
+            needs_checkpoint: AtomicBool::new(recovered.recovery.records > 0),
             stopped: Mutex::new(false),
             stopping: Condvar::new(),
         });
@@ -340,7 +340,7 @@ impl Store {
 
     /// Merge POSTed metadata; `done` is called once it is durable, or not.
     pub fn submit_post(&self, key: Key, meta: PostMeta, done: Done) {
-        self.submit_post_owing(key, meta, 0, done);
+        self.submit_post_with_row(key, meta, 0, done);
     }
 
     /// Merge POSTed metadata.
@@ -350,7 +350,7 @@ impl Store {
 
     /// Store a tombstone; goes on at the reserve. `done` is called once it is durable, or not.
     pub fn submit_delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, done: Done) {
-        self.submit_delete_owing(key, timestamp, name, 0, done);
+        self.submit_delete_with_row(key, timestamp, name, 0, done);
     }
 
     /// Store a tombstone; `NotFound` once it is durable when there was nothing to delete.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::index::checkpoint::{self, Reach};
 use crate::merge::State;
 use crate::model::{Key, Timestamp};
-use crate::owed;
+use crate::pending;
 use crate::quarantine;
 use crate::read;
 use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Place};
@@ -48,7 +48,7 @@ pub(crate) struct Upkeep {
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
     checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
     commit::mark_if_idle(inner)?;
-    owed::write_if_due(inner)?;
+    pending::write_if_due(inner)?;
     punch(inner)?;
     compact_at(inner, inner.config.compact_bytes_per_s)?;
     Ok(())
@@ -57,7 +57,7 @@ pub(crate) fn turn(inner: &Inner) -> Result<()> {
 fn checkpoint_if_due(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     let limit = inner.config.checkpoint_bytes.max((upkeep.checkpoint_bytes * TAIL_FACTOR).min(MAX_TAIL));
     // The last batch of a life that ended by a crash has nothing behind it that proves it.
-    if inner.tail.load(Ordering::Relaxed) >= limit || inner.unsettled.load(Ordering::Relaxed) {
+    if inner.tail.load(Ordering::Relaxed) >= limit || inner.needs_checkpoint.load(Ordering::Relaxed) {
         inner.device.check()?;
         write_checkpoint(inner, upkeep)?;
     }
@@ -130,7 +130,7 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     disk.reach("checkpoint-written");
     inner.device.sync(&*file)?;
     disk.reach("checkpoint-synced");
-    owed::write(inner)?;
+    pending::write(inner)?;
     inner.device.io("place a checkpoint", disk.rename(&temporary, &path))?;
     disk.reach("checkpoint-renamed");
     inner.device.sync_directory(DIRECTORY)?;
@@ -141,7 +141,7 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     }
     disk.reach("checkpoint-cleaned");
     inner.tail.fetch_sub(tail, Ordering::Relaxed);
-    inner.unsettled.store(false, Ordering::Relaxed);
+    inner.needs_checkpoint.store(false, Ordering::Relaxed);
     upkeep.checkpoint_bytes = written;
     upkeep.covered = reach.positions.iter().map(|position| (position.volume, position.offset)).collect();
     inner.counters.checkpoints.fetch_add(1, Ordering::Relaxed);

@@ -119,8 +119,8 @@ impl Writer {
         Self { inner, key, limit, buffer, large: None, dead: false, row: 0 }
     }
 
-    /// These container replicas (bits) have to hear of the version.
-    pub fn owe(&mut self, row: u32) {
+    /// Set the container replicas (bits) that the container update of the version is for.
+    pub fn set_row(&mut self, row: u32) {
         self.row = row;
     }
 

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use common::{Worker, config};
 use swiftlet_store::Store;
-use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::disk::{Faults, SimulatedDisk};
 
 /// Crash, recover and go on, a few times; how often each point was reached.
-fn run(seed: u64, fates: &[Fate]) -> BTreeMap<&'static str, u64> {
+fn run(seed: u64, rounds: &[Faults]) -> BTreeMap<&'static str, u64> {
     let mut reached = BTreeMap::new();
     let mut worker = Worker::new(seed);
-    let mut disk = SimulatedDisk::new(seed, Fate::default());
-    for (round, fate) in fates.iter().enumerate() {
-        let what = format!("seed {seed}, round {round}, {fate:?}");
-        disk.set_fate(fate.clone());
+    let mut disk = SimulatedDisk::new(seed, Faults::default());
+    for (round, faults) in rounds.iter().enumerate() {
+        let what = format!("seed {seed}, round {round}, {faults:?}");
+        disk.set_faults(faults.clone());
         if let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) {
             worker.model.check_if_alive(&store, &disk, &what);
             worker.work(&store, &disk, 60);
@@ -27,14 +27,14 @@ fn run(seed: u64, fates: &[Fate]) -> BTreeMap<&'static str, u64> {
         for (point, count) in disk.reached() {
             *reached.entry(point).or_default() += count;
         }
-        disk = disk.after_crash(Fate::default());
+        disk = disk.after_crash(Faults::default());
         let store =
             Store::open_disk(Arc::clone(&disk) as _, config()).unwrap_or_else(|error| panic!("{what}: {error}"));
         worker.model.check(&store, &what);
         assert!(store.recovery().damaged == 0, "{what}");
         // What was recovered is there to stay.
         drop(store);
-        disk = disk.after_crash(Fate::default());
+        disk = disk.after_crash(Faults::default());
         let store =
             Store::open_disk(Arc::clone(&disk) as _, config()).unwrap_or_else(|error| panic!("{what}: {error}"));
         worker.model.check(&store, &format!("{what}, again"));
@@ -49,24 +49,24 @@ fn chance(seed: u64, limit: u64) -> u64 {
 #[test]
 fn crashes_in_the_middle_of_any_operation() {
     for seed in 0..900 {
-        let fate = |round| Fate { crash_after: Some(1 + chance(seed * 3 + round, 260)), ..Fate::default() };
-        run(seed, &[fate(0), fate(1)]);
+        let faults = |round| Faults { crash_after: Some(1 + chance(seed * 3 + round, 260)), ..Faults::default() };
+        run(seed, &[faults(0), faults(1)]);
     }
 }
 
 #[test]
 fn crashes_at_every_named_point() {
-    let points = run(1, &[Fate::default(), Fate::default(), Fate::default()]);
+    let points = run(1, &[Faults::default(), Faults::default(), Faults::default()]);
     let mut points: Vec<&'static str> = points.into_keys().collect();
-    points.extend((2..12).flat_map(|seed| run(seed, &[Fate::default()]).into_keys()));
+    points.extend((2..12).flat_map(|seed| run(seed, &[Faults::default()]).into_keys()));
     points.sort_unstable();
     points.dedup();
     assert!(points.len() >= 20, "{points:?}");
     for (number, point) in points.iter().enumerate() {
         for nth in 1..=4 {
             let seed = 10_000 + number as u64 * 10 + nth;
-            let fate = Fate { crash_at: Some((point, nth)), ..Fate::default() };
-            run(seed, &[Fate::default(), fate.clone(), fate]);
+            let faults = Faults { crash_at: Some((point, nth)), ..Faults::default() };
+            run(seed, &[Faults::default(), faults.clone(), faults]);
         }
     }
 }
@@ -74,7 +74,7 @@ fn crashes_at_every_named_point() {
 #[test]
 fn an_io_error_ends_everything_until_the_store_is_opened_again() {
     for seed in 0..300 {
-        let fate = Fate { fail_after: Some(1 + chance(seed, 500)), ..Fate::default() };
-        run(20_000 + seed, &[fate]);
+        let faults = Faults { fail_after: Some(1 + chance(seed, 500)), ..Faults::default() };
+        run(20_000 + seed, &[faults]);
     }
 }

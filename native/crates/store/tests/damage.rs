@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{KEYS, Worker, config, content, footer, key, put_meta, seen};
-use swiftlet_store::disk::{Disk, Fate, SimulatedDisk};
+use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::{Error, Store};
 
 fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
@@ -14,7 +14,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
 
 /// A device after a life of its own, what it holds, and what is held of each object.
 fn lived(seed: u64) -> (Arc<SimulatedDisk>, Worker) {
-    let disk = SimulatedDisk::new(seed, Fate::default());
+    let disk = SimulatedDisk::new(seed, Faults::default());
     let mut worker = Worker::new(seed);
     for _ in 0..3 {
         let store = open(&disk).expect("it opens");
@@ -105,19 +105,19 @@ fn flipped_bits_are_found_and_never_served() {
 
 #[test]
 fn a_full_disk_takes_deletions_and_comes_back() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let config = swiftlet_store::Config { reserve_bytes: 1 << 20, ..config() };
     let store = Store::open_disk(Arc::clone(&disk) as _, config).expect("it opens");
     let data = content(7, 2000);
     for number in 0..KEYS {
         store.put(key(number), &put_meta(1000), &footer(&data), data.clone()).expect("room");
     }
-    disk.set_fate(Fate { full: true, ..Fate::default() });
+    disk.set_faults(Faults { full: true, ..Faults::default() });
     let refused = store.put(key(0), &put_meta(2000), &footer(&data), data.clone());
     assert!(matches!(refused, Err(Error::DiskFull(_))), "{refused:?}");
     assert!(matches!(store.create(key(0), None, None), Err(Error::DiskFull(_))));
     store.delete(key(1), 2000, b"/a/c/o".to_vec()).expect("deleting goes on");
-    disk.set_fate(Fate::default());
+    disk.set_faults(Faults::default());
     store.put(key(0), &put_meta(2000), &footer(&data), data).expect("room again");
     assert_eq!(store.check().expect("checked"), Vec::<String>::new());
 }
@@ -125,13 +125,13 @@ fn a_full_disk_takes_deletions_and_comes_back() {
 #[test]
 fn no_space_in_the_middle_of_a_batch_leaves_nothing_of_it() {
     // Without a reserve the volumes themselves run out of space.
-    let disk = SimulatedDisk::new(2, Fate::default());
+    let disk = SimulatedDisk::new(2, Faults::default());
     let store = open(&disk).expect("it opens");
     let data = content(7, 2900);
     let mut stored = 0;
     for number in 0..60 {
         if number == 20 {
-            disk.set_fate(Fate { full: true, ..Fate::default() });
+            disk.set_faults(Faults { full: true, ..Faults::default() });
         }
         match store.put(key(number), &put_meta(1000), &footer(&data), data.clone()) {
             Ok(_) => stored += 1,
@@ -140,7 +140,7 @@ fn no_space_in_the_middle_of_a_batch_leaves_nothing_of_it() {
         }
     }
     assert!((20..60).contains(&stored));
-    disk.set_fate(Fate::default());
+    disk.set_faults(Faults::default());
     store.put(key(100), &put_meta(1000), &footer(&data), data).expect("room again");
     drop(store);
     let store = open(&disk).expect("it opens");
@@ -152,11 +152,11 @@ fn no_space_in_the_middle_of_a_batch_leaves_nothing_of_it() {
 fn after_an_io_error_nothing_is_done() {
     let (disk, _) = lived(3);
     let store = open(&disk).expect("it opens");
-    disk.set_fate(Fate { fail_after: Some(1), ..Fate::default() });
+    disk.set_faults(Faults { fail_after: Some(1), ..Faults::default() });
     let data = content(7, 100);
     let first = store.put(key(0), &put_meta(1 << 40), &footer(&data), data.clone());
     assert!(matches!(first, Err(Error::DeviceFailed(_))), "{first:?}");
-    disk.set_fate(Fate::default());
+    disk.set_faults(Faults::default());
     assert!(matches!(store.put(key(0), &put_meta(1 << 40), &footer(&data), data), Err(Error::DeviceFailed(_))));
     assert!(matches!(store.stat(&key(0)), Err(Error::DeviceFailed(_))));
     assert!(matches!(store.partitions(), Err(Error::DeviceFailed(_))));

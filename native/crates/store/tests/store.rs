@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use common::{config, content, footer, key, post_meta, put_meta};
-use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::disk::{Faults, SimulatedDisk};
 use swiftlet_store::model::{Key, PutMeta};
 use swiftlet_store::{Config, Error, Got, Store};
 
@@ -16,7 +16,7 @@ fn open(disk: &Arc<SimulatedDisk>, config: Config) -> Store {
 
 #[test]
 fn many_threads_share_batches() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, Config { threads: true, volume_bytes: 1 << 20, ..Config::default() });
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -38,7 +38,7 @@ fn many_threads_share_batches() {
 
 #[test]
 fn a_callback_comes_once_it_is_durable() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, Config { threads: true, volume_bytes: 1 << 20, ..Config::default() });
     let (done, answers) = mpsc::channel();
     for number in 0..50 {
@@ -48,13 +48,13 @@ fn a_callback_comes_once_it_is_durable() {
     }
     drop(done);
     assert_eq!(answers.iter().filter(|(_, outcome)| *outcome == Ok(true)).count(), 50);
-    let next = open(&disk.after_crash(Fate::default()), config());
+    let next = open(&disk.after_crash(Faults::default()), config());
     assert_eq!(next.usage().expect("usage").objects, 50);
 }
 
 #[test]
 fn large_objects_are_checked_chunk_by_chunk() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, Config { volume_bytes: 1 << 20, ..config() });
     let data = content(5, 6 << 20);
     let mut writer = store.create(key(1), Some(data.len() as u64), None).expect("begun");
@@ -71,7 +71,7 @@ fn large_objects_are_checked_chunk_by_chunk() {
 
 #[test]
 fn what_fits_is_read_into_memory_of_the_callers() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let config = Config { aggregate_below: 2 << 20, volume_bytes: 16 << 20, ..config() };
     let store = open(&disk, config.clone());
     let sizes = [0, 1, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 2 << 20, (2 << 20) + 1, 4 << 20, (4 << 20) + 1];
@@ -114,7 +114,7 @@ fn what_fits_is_read_into_memory_of_the_callers() {
 #[test]
 fn damage_is_not_read_into_memory() {
     for size in [100_000, (1 << 20) + 5, 3 << 20, 5 << 20] {
-        let disk = SimulatedDisk::new(1, Fate::default());
+        let disk = SimulatedDisk::new(1, Faults::default());
         let store = open(&disk, Config { aggregate_below: 2 << 20, volume_bytes: 16 << 20, ..config() });
         let data = content(5, size);
         let mut writer = store.create(key(1), Some(size), None).expect("begun");
@@ -139,7 +139,7 @@ fn damage_is_not_read_into_memory() {
 
 #[test]
 fn objects_under_another_limit_stay_readable() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let data = content(5, 2000);
     for (number, limit) in [(1, 100), (2, 4000), (3, 0)] {
         let store = open(&disk, Config { aggregate_below: limit, ..config() });
@@ -156,7 +156,7 @@ fn objects_under_another_limit_stay_readable() {
 
 #[test]
 fn each_policy_has_its_own_limit() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, Config { volume_bytes: 16 << 20, ..config() });
     let of = |policy, number| Key { policy, ..key(number) };
     let in_files = || disk.files().iter().filter(|(path, _)| path.starts_with("large/")).count();
@@ -197,7 +197,7 @@ fn each_policy_has_its_own_limit() {
 
 #[test]
 fn what_is_replaced_gives_its_space_back() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, Config { volume_bytes: 4 << 20, aggregate_below: 1 << 20, ..config() });
     let data = content(5, 900_000);
     store.put(key(1), &put_meta(1000), &footer(&data), data.clone()).expect("stored");
@@ -212,7 +212,7 @@ fn what_is_replaced_gives_its_space_back() {
 
 #[test]
 fn compaction_keeps_what_counts_and_readers_read_on() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, config());
     let data = content(5, 2500);
     for number in 0..60 {
@@ -241,7 +241,7 @@ fn compaction_keeps_what_counts_and_readers_read_on() {
 
 #[test]
 fn expired_objects_are_named() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, config());
     let put = |number, delete_at| {
         let meta = PutMeta { delete_at, ..put_meta(1000) };
@@ -262,7 +262,7 @@ fn expired_objects_are_named() {
 
 #[test]
 fn the_auditor_finds_damage_and_begins_again() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk, config());
     for number in 0..7 {
         let data = content(number, 2000);

@@ -371,11 +371,11 @@ impl Reactor {
         if connection.is_open() && !was_open {
             self.peers.opened(connection, &mut around!(self, now));
         }
-        self.settle(index, now);
+        self.refresh(index, now);
     }
 
     /// Interest in writability, the list of those that have something to write, and requests that wait for room.
-    fn settle(&mut self, index: usize, now: Instant) {
+    fn refresh(&mut self, index: usize, now: Instant) {
         let (generation, Some(connection)) = &mut self.slots[index] else { return };
         let key = Key { index: index as u32, generation: *generation };
         if connection.takes_calls() {

@@ -42,7 +42,7 @@ TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}
         ({}, HTTP, "cluster.object_transport is http"),
     ],
 )
-def test_why_nothing_is_hot(settings: dict[str, Any], transport: Any, reason: str | None) -> None:
+def test_why_there_is_no_front(settings: dict[str, Any], transport: Any, reason: str | None) -> None:
     assert why_no_front(ProxySection(**{"front": True, **settings}), transport) == reason
 
 

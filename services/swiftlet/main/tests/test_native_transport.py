@@ -122,7 +122,7 @@ async def test_native_is_used_and_both_sides_say_so(place: Place) -> None:
         assert await place.put(transport, 1) is UpdateOutcome.PENDING
         assert field(caller, "transports") == {"http": 0, "tcp": 1}
         assert field(server, "native") == {"port": place.native, "clients": 1, "refused": 0}
-        assert field(server, "devices")["d0"]["owed"] == 1
+        assert field(server, "devices")["d0"]["pending"] == 1
         before = requests()
     assert requests() == before + 1
 

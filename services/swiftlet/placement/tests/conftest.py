@@ -9,13 +9,13 @@ import pytest
 
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 
-OWING = ("none", "all", "some")
+KEEPING = ("none", "all", "some")
 """Which devices keep their rows pending, as native ones do, instead of bringing them."""
 
 
 @pytest.fixture
 def keeping() -> str:
-    """One of `OWING`; modules to which it matters take all of them."""
+    """One of `KEEPING`; modules to which it matters take all of them."""
     return "none"
 
 

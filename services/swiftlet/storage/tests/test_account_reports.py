@@ -113,7 +113,7 @@ async def test_a_dead_account_node_is_told_later(cluster: ListingCluster) -> Non
     await setup.reporter.stop()
 
 
-async def test_what_is_owed_survives_a_restart(cluster: ListingCluster) -> None:
+async def test_a_pending_report_survives_a_restart(cluster: ListingCluster) -> None:
     setup = Setup(cluster)
     await setup.put()
     await setup.write("o", 7)

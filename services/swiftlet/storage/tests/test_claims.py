@@ -296,7 +296,7 @@ async def test_many_over_the_wire_go_together(tmp_path: Path, monkeypatch: pytes
         )
         assert set(await asyncio.gather(*confirmations)) == {Confirmation(False, False)}
         await asyncio.gather(*(transport.cancel_claim(device, 1, NAME, claim(n).id) for n in range(20)))
-        assert paths == ["", "", "/settle", "/cancel"]
+        assert paths == ["", "", "/confirm", "/cancel"]
         assert transport._queues._queues == {}
         missing = DatabaseName("a", "none")
         takes = (transport.take_claim(device, 1, missing, claim(n), FIVE, 60) for n in range(3))

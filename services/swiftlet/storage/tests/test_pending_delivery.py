@@ -266,7 +266,7 @@ async def test_an_object_server_tells_and_delivers_what_a_device_has_pending(tmp
     pending.add(key_of(1), at(1), NAME, (0,))
     now_s = 2.5
     fields = server.devices["d0"].fields()
-    assert (fields["owed"], fields["owedOldestSeconds"]) == (1, 2.5)
+    assert (fields["pending"], fields["pendingOldestSeconds"]) == (1, 2.5)
     await server.devices["d0"].measure()
     assert REGISTRY.get_sample_value("swiftlet_object_pending_updates", {"device": "d0"}) == 1
     assert REGISTRY.get_sample_value("swiftlet_object_pending_oldest_seconds", {"device": "d0"}) == 2.5

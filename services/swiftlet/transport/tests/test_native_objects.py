@@ -412,7 +412,7 @@ async def test_rows_are_pending_and_acknowledged_and_the_request_id_travels() ->
                 assert (pending.count(), pending.oldest_s()) == (0, 0.0)
             stats = server.stats()[0]
             assert (stats["received_bytes"], stats["sent_bytes"], stats["requests"]) == (4, 0, 0)
-            assert sorted(stats["answered"]) == [("put", "ok", 1), ("settle", "ok", 1)]  # type: ignore[call-overload]
+            assert sorted(stats["answered"]) == [("acknowledge", "ok", 1), ("put", "ok", 1)]  # type: ignore[call-overload]
             assert [row["peer"] for row in server.report()] == ["client"]
     finally:
         store.close()

@@ -165,10 +165,10 @@ impl Reactor {
         let token = number(index, self.slots[index].generation);
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Storing(storing) = &mut connection.state else { return };
-        let owed = match what {
+        let pending = match what {
             What::Sent(_) => return,
             What::Reply { status, header, .. } if *status == Status::Ok as u16 => {
-                Written::decode(header).is_ok_and(|written| written.owed)
+                Written::decode(header).is_ok_and(|written| written.pending)
             }
             What::Failed(_) => {
                 storing.devices[replica].failed(Instant::now());
@@ -176,7 +176,7 @@ impl Reactor {
             }
             _ => false,
         };
-        if !owed {
+        if !pending {
             return self.hand_over(index);
         }
         storing.waiting[replica] = false;
@@ -217,7 +217,7 @@ fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> 
     shared.may_serve().then_some(granted)
 }
 
-/// A device for a request, and what it is to be asked; nothing if the request is not hot.
+/// A device for a request, and what it is to be asked; nothing if Python has to answer the request.
 fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
     let granted = granted(shared, asked, now)?;
     let (_, object) = name::split(asked.target)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use swiftlet_node::message::Request;
 use swiftlet_node::{Client, Limits, Server};
-use swiftlet_store::disk::{Disk, Fate, SimulatedDisk};
+use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config as StoreConfig, Store};
 use swiftlet_transport::simulated::Network;
@@ -146,7 +146,7 @@ pub fn config(name: &str) -> Config {
 }
 
 pub fn disk(seed: u64) -> Arc<SimulatedDisk> {
-    SimulatedDisk::new(seed, Fate::default())
+    SimulatedDisk::new(seed, Faults::default())
 }
 
 pub fn key(number: u64) -> Key {

@@ -25,12 +25,12 @@ impl Inode {
     fn sync(&mut self) {
         self.durable.resize(self.cached.len(), 0);
         for sector in std::mem::take(&mut self.dirty) {
-            self.settle(sector, SECTOR);
+            self.make_durable(sector, SECTOR);
         }
     }
 
     /// The first bytes of a sector reach the disk.
-    fn settle(&mut self, sector: usize, bytes: usize) {
+    fn make_durable(&mut self, sector: usize, bytes: usize) {
         let start = sector * SECTOR;
         let end = (start + bytes).min(self.cached.len()).min(self.durable.len());
         if start < end {
@@ -76,9 +76,9 @@ fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
     }
 }
 
-/// What is to befall the disk.
+/// The faults that the disk will have.
 #[derive(Clone, Debug, Default)]
-pub struct Fate {
+pub struct Faults {
     /// Crash when a point is reached for the n-th time.
     pub crash_at: Option<(&'static str, u64)>,
     /// Crash in the middle of the n-th operation that changes something.
@@ -94,7 +94,7 @@ struct State {
     inodes: HashMap<u64, Inode>,
     directories: BTreeMap<String, Directory>,
     next: u64,
-    fate: Fate,
+    faults: Faults,
     dead: bool,
     changes: u64,
     operations: u64,
@@ -111,7 +111,7 @@ impl State {
     /// Before every operation: whether it may go on.
     fn operation(&mut self) -> io::Result<()> {
         self.operations += 1;
-        if self.dead || self.fate.fail_after.is_some_and(|nth| self.operations == nth) {
+        if self.dead || self.faults.fail_after.is_some_and(|nth| self.operations == nth) {
             return Err(io::Error::from_raw_os_error(5));
         }
         Ok(())
@@ -121,7 +121,7 @@ impl State {
     fn change(&mut self) -> io::Result<bool> {
         self.operation()?;
         self.changes += 1;
-        if self.fate.crash_after.is_some_and(|nth| self.changes >= nth) {
+        if self.faults.crash_after.is_some_and(|nth| self.changes >= nth) {
             self.dead = true;
         }
         Ok(self.dead)
@@ -155,15 +155,15 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl SimulatedDisk {
     /// An empty disk; `seed` decides what a crash leaves.
     #[must_use]
-    pub fn new(seed: u64, fate: Fate) -> Arc<Self> {
-        let mut state = State { fate, chance: seed, ..State::default() };
+    pub fn new(seed: u64, faults: Faults) -> Arc<Self> {
+        let mut state = State { faults, chance: seed, ..State::default() };
         state.directories.insert(String::new(), Directory::default());
         Arc::new(Self { state: Arc::new(Mutex::new(state)) })
     }
 
-    /// What the next process finds after power came back: another disk, with another fate.
+    /// What the next process finds after power came back: another disk, with faults of its own.
     #[must_use]
-    pub fn after_crash(&self, fate: Fate) -> Arc<Self> {
+    pub fn after_crash(&self, faults: Faults) -> Arc<Self> {
         let mut state = lock(&self.state).clone();
         let mut inodes = std::mem::take(&mut state.inodes);
         let mut ordered: Vec<_> = inodes.iter_mut().collect();
@@ -175,8 +175,8 @@ impl SimulatedDisk {
             }
             for sector in std::mem::take(&mut inode.dirty) {
                 match state.random(5) {
-                    0 | 1 => inode.settle(sector, SECTOR),
-                    2 => inode.settle(sector, state.random(SECTOR as u64) as usize),
+                    0 | 1 => inode.make_durable(sector, SECTOR),
+                    2 => inode.make_durable(sector, state.random(SECTOR as u64) as usize),
                     _ => {}
                 }
             }
@@ -193,7 +193,7 @@ impl SimulatedDisk {
         }
         state.directories = directories;
         state.dead = false;
-        state.fate = fate;
+        state.faults = faults;
         (state.changes, state.operations) = (0, 0);
         state.reached.clear();
         Arc::new(Self { state: Arc::new(Mutex::new(state)) })
@@ -205,10 +205,10 @@ impl SimulatedDisk {
         Arc::new(Self { state: Arc::new(Mutex::new(lock(&self.state).clone())) })
     }
 
-    /// Set what is to befall the disk from now on.
-    pub fn set_fate(&self, fate: Fate) {
+    /// Set the faults that the disk will have, counted from now on.
+    pub fn set_faults(&self, faults: Faults) {
         let mut state = lock(&self.state);
-        state.fate = fate;
+        state.faults = faults;
         (state.changes, state.operations) = (0, 0);
     }
 
@@ -269,7 +269,7 @@ impl Disk for SimulatedDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
         let mut state = lock(&self.state);
         let crash = state.change()?;
-        if state.fate.full {
+        if state.faults.full {
             return Err(io::ErrorKind::StorageFull.into());
         }
         state.next += 1;
@@ -366,7 +366,7 @@ impl Disk for SimulatedDisk {
         let mut state = lock(&self.state);
         state.operation()?;
         let used: usize = state.inodes.values().map(|inode| inode.cached.len()).sum();
-        Ok((1 << 40, if state.fate.full { 0 } else { (1_u64 << 40) - used as u64 }))
+        Ok((1 << 40, if state.faults.full { 0 } else { (1_u64 << 40) - used as u64 }))
     }
 
     fn release(&self) {}
@@ -379,7 +379,7 @@ impl Disk for SimulatedDisk {
         let count = state.reached.entry(point).or_default();
         *count += 1;
         let count = *count;
-        if state.fate.crash_at == Some((point, count)) {
+        if state.faults.crash_at == Some((point, count)) {
             state.dead = true;
         }
     }
@@ -404,7 +404,7 @@ impl File for SimulatedFile {
             let kept = state.random(bytes.len() as u64 + 1) as usize;
             bytes.truncate(kept);
         }
-        let full = state.fate.full;
+        let full = state.faults.full;
         let Some(inode) = state.inodes.get_mut(&self.inode) else { return Err(died()) };
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         if inode.cached.len() < end {
@@ -438,7 +438,7 @@ impl File for SimulatedFile {
     fn allocate(&self, size: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
-        if state.fate.full {
+        if state.faults.full {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if let Some(inode) = state.inodes.get_mut(&self.inode) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use swiftlet_hash::{Digests, Hasher};
 
-use super::{HEAD_BYTES, Object, Raw, Trouble, found_object, large_file, merged, read_record, settle};
+use super::{HEAD_BYTES, Object, Raw, Trouble, found_object, large_file, merged, read_record, readable};
 use crate::disk::File;
 use crate::error::Result;
 use crate::model::{Info, Key};
@@ -30,7 +30,7 @@ pub(crate) fn get<M: AsMut<[u8]>>(
     key: &Key,
     room: &mut dyn FnMut(usize) -> Option<M>,
 ) -> Result<Got<M>> {
-    settle(inner, key, |found| {
+    readable(inner, key, |found| {
         let slot = &found.held.slot;
         let file = &*found.pinned.file;
         let (place, len) = (slot.place, slot.bytes());

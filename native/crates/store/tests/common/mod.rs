@@ -245,8 +245,8 @@ impl Worker {
         }
     }
 
-    /// Settle what an operation came to.
-    fn settle(&mut self, number: u64, op: &Op, outcome: &Result<bool>) {
+    /// Change the model as the outcome of an operation says.
+    fn apply_outcome(&mut self, number: u64, op: &Op, outcome: &Result<bool>) {
         match outcome {
             Ok(_) | Err(Error::NotFound(_) | Error::Superseded(_)) => self.model.acknowledge(number, op),
             Err(Error::DiskFull(_)) => {}
@@ -276,10 +276,10 @@ impl Worker {
                 }
             }
             Op::Reclaim { before } => {
-                // It goes over all objects: the others are settled here.
+                // It goes over all objects: the outcome for the others is applied here.
                 let outcome = store.reclaim(before);
                 for other in (0..KEYS).filter(|other| *other != number) {
-                    self.settle(other, op, &outcome.clone().map(|_| true));
+                    self.apply_outcome(other, op, &outcome.clone().map(|_| true));
                 }
                 outcome.map(|_| true)
             }
@@ -313,7 +313,7 @@ impl Worker {
         let answers = std::mem::take(&mut *answers.lock().expect("nobody panicked"));
         assert_eq!(answers.len(), asked, "everyone is answered");
         for (number, op, outcome) in answers {
-            self.settle(number, &op, &outcome);
+            self.apply_outcome(number, &op, &outcome);
         }
     }
 
@@ -332,7 +332,7 @@ impl Worker {
                 _ => {
                     let (number, op) = (self.random.below(KEYS), self.op());
                     let outcome = self.apply(store, number, &op);
-                    self.settle(number, &op, &outcome);
+                    self.apply_outcome(number, &op, &outcome);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Rows that are owed: as durable as their writes, gone when they are settled, never forgotten by a crash.
+//! Pending container updates: as durable as their writes, gone when acknowledged, never forgotten by a crash.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{config, content, footer, key, put_meta, random};
-use swiftlet_store::disk::{Fate, SimulatedDisk};
+use swiftlet_store::disk::{Faults, SimulatedDisk};
 use swiftlet_store::model::PostMeta;
 use swiftlet_store::{Done, Error, Store};
 
@@ -22,12 +22,12 @@ fn wait(store: &Store, submit: impl FnOnce(Done)) -> Result<bool, Error> {
 fn put(store: &Store, number: u64, timestamp: u64, row: u32) -> Result<bool, Error> {
     let data = content(timestamp, 100);
     wait(store, |done| {
-        store.submit_put_owing(key(number), &put_meta(timestamp), &footer(&data), data.clone(), row, done);
+        store.submit_put_with_row(key(number), &put_meta(timestamp), &footer(&data), data.clone(), row, done);
     })
 }
 
-fn owed(store: &Store) -> BTreeSet<(u64, u32)> {
-    store.owed(1000, Duration::ZERO).iter().map(|owed| (owed.timestamp, owed.row)).collect()
+fn pending(store: &Store) -> BTreeSet<(u64, u32)> {
+    store.pending_updates(1000, Duration::ZERO).iter().map(|update| (update.timestamp, update.row)).collect()
 }
 
 fn open(disk: &Arc<SimulatedDisk>) -> Store {
@@ -35,40 +35,40 @@ fn open(disk: &Arc<SimulatedDisk>) -> Store {
 }
 
 #[test]
-fn a_row_is_owed_until_it_is_settled_over_starts() {
-    let disk = SimulatedDisk::new(1, Fate::default());
+fn an_update_is_pending_until_it_is_acknowledged_over_starts() {
+    let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk);
     put(&store, 1, 10, 1).expect("put");
     put(&store, 2, 11, 2).expect("put");
     put(&store, 3, 12, 0).expect("put");
-    assert_eq!(owed(&store), [(10, 1), (11, 2)].into());
-    store.settle(&[(key(1), 10)]);
+    assert_eq!(pending(&store), [(10, 1), (11, 2)].into());
+    store.acknowledge(&[(key(1), 10)]);
     store.checkpoint().expect("a checkpoint");
     put(&store, 4, 13, 4).expect("put");
     drop(store);
-    let disk = disk.after_crash(Fate::default());
+    let disk = disk.after_crash(Faults::default());
     let store = open(&disk);
-    assert_eq!(owed(&store), [(11, 2), (13, 4)].into(), "one from the file, one from the tail");
-    store.settle(&[(key(2), 11), (key(4), 13)]);
+    assert_eq!(pending(&store), [(11, 2), (13, 4)].into(), "one from the file, one from the tail");
+    store.acknowledge(&[(key(2), 11), (key(4), 13)]);
     store.checkpoint().expect("a checkpoint");
     drop(store);
-    let store = open(&disk.after_crash(Fate::default()));
-    assert_eq!(owed(&store), [].into());
+    let store = open(&disk.after_crash(Faults::default()));
+    assert_eq!(pending(&store), [].into());
 }
 
 #[test]
-fn a_newer_row_is_not_settled_by_an_older_one_and_its_object_is_not_forgotten() {
-    let store = open(&SimulatedDisk::new(2, Fate::default()));
+fn a_newer_update_is_not_acknowledged_with_an_older_one_and_its_object_is_not_forgotten() {
+    let store = open(&SimulatedDisk::new(2, Faults::default()));
     put(&store, 1, 10, 1).expect("put");
     put(&store, 1, 20, 2).expect("put");
-    store.settle(&[(key(1), 10)]);
-    assert_eq!(owed(&store), [(20, 3)].into());
+    store.acknowledge(&[(key(1), 10)]);
+    assert_eq!(pending(&store), [(20, 3)].into());
     let id = (key(1).policy, key(1).partition);
     let entry = store.entries(id, key(1).suffix()).expect("entries")[0];
     assert_eq!(store.remove(key(1), entry), Ok(false), "with it its row would be lost");
-    store.settle(&[(key(1), 20)]);
+    store.acknowledge(&[(key(1), 20)]);
     assert_eq!(store.remove(key(1), entry), Ok(true));
-    assert_eq!(store.owed(10, Duration::from_secs(60)), []);
+    assert_eq!(store.pending_updates(10, Duration::from_secs(60)), []);
 }
 
 fn post(store: &Store, timestamp: u64, content_type: Option<(&str, u64)>, row: u32) -> Result<bool, Error> {
@@ -79,67 +79,67 @@ fn post(store: &Store, timestamp: u64, content_type: Option<(&str, u64)>, row: u
         content_type_timestamp: content_type.map_or(0, |(_, at)| at),
         delete_at: 0,
     };
-    wait(store, |done| store.submit_post_owing(key(1), meta, row, done))
+    wait(store, |done| store.submit_post_with_row(key(1), meta, row, done))
 }
 
 #[test]
-fn a_post_does_not_settle_older_data_that_only_this_device_may_have() {
-    let store = open(&SimulatedDisk::new(5, Fate::default()));
+fn a_post_does_not_acknowledge_older_data_that_only_this_device_may_have() {
+    let store = open(&SimulatedDisk::new(5, Faults::default()));
     put(&store, 1, 10, 1).expect("put");
     post(&store, 20, None, 2).expect("posted");
-    store.settle(&[(key(1), 20)]);
-    assert_eq!(owed(&store), [(21, 3)].into(), "whoever brought the POST's row has not seen the data here");
-    store.settle(&[(key(1), 21)]);
-    assert_eq!(owed(&store), [].into(), "the device itself settles what it has brought");
+    store.acknowledge(&[(key(1), 20)]);
+    assert_eq!(pending(&store), [(21, 3)].into(), "whoever brought the POST's row has not seen the data here");
+    store.acknowledge(&[(key(1), 21)]);
+    assert_eq!(pending(&store), [].into(), "the device itself acknowledges what it has brought");
 }
 
 #[test]
-fn a_content_type_that_a_late_post_hands_on_is_owed_beside_the_newer_posts_row() {
-    let store = open(&SimulatedDisk::new(6, Fate::default()));
+fn a_content_type_that_a_late_post_hands_on_is_pending_beside_the_newer_posts_row() {
+    let store = open(&SimulatedDisk::new(6, Faults::default()));
     put(&store, 1, 10, 0).expect("put");
     post(&store, 20, None, 1).expect("posted");
     assert_eq!(post(&store, 15, Some(("text/late", 15)), 2), Err(Error::Superseded(20)));
-    store.settle(&[(key(1), 20)]);
-    assert_eq!(owed(&store), [(21, 3)].into());
+    store.acknowledge(&[(key(1), 20)]);
+    assert_eq!(pending(&store), [(21, 3)].into());
 }
 
 #[test]
 fn data_take_the_place_of_all_that_is_older() {
-    let store = open(&SimulatedDisk::new(7, Fate::default()));
+    let store = open(&SimulatedDisk::new(7, Faults::default()));
     put(&store, 1, 10, 1).expect("put");
     post(&store, 20, None, 2).expect("posted");
     put(&store, 1, 30, 4).expect("put");
-    store.settle(&[(key(1), 30)]);
-    assert_eq!(owed(&store), [].into());
+    store.acknowledge(&[(key(1), 30)]);
+    assert_eq!(pending(&store), [].into());
 }
 
 #[test]
-fn what_is_owed_has_a_name_and_an_age() {
-    let store = open(&SimulatedDisk::new(4, Fate::default()));
-    assert_eq!((store.owed_for(), store.name(&key(1))), (Duration::ZERO, Ok(None)));
+fn a_pending_update_has_a_name_and_an_age() {
+    let store = open(&SimulatedDisk::new(4, Faults::default()));
+    assert_eq!((store.pending_for(), store.name(&key(1))), (Duration::ZERO, Ok(None)));
     put(&store, 1, 10, 1).expect("put");
     std::thread::sleep(Duration::from_millis(2));
-    assert!(store.owed_for() >= Duration::from_millis(2));
+    assert!(store.pending_for() >= Duration::from_millis(2));
     assert_eq!(store.name(&key(1)), Ok(Some(put_meta(10).name)));
-    wait(&store, |done| store.submit_delete_owing(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
+    wait(&store, |done| store.submit_delete_with_row(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
     assert_eq!(store.name(&key(1)), Ok(Some(b"/a/c/o".to_vec())), "a tombstone has one too");
 }
 
 #[test]
-fn a_deletion_owes_its_row_and_a_refused_write_none() {
-    let store = open(&SimulatedDisk::new(3, Fate::default()));
+fn a_deletion_has_a_pending_update_and_a_refused_write_none() {
+    let store = open(&SimulatedDisk::new(3, Faults::default()));
     put(&store, 1, 20, 0).expect("put");
     assert_eq!(put(&store, 1, 10, 1), Err(Error::Superseded(20)));
-    assert_eq!(owed(&store), [].into());
-    wait(&store, |done| store.submit_delete_owing(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
-    assert_eq!(owed(&store), [(30, 1)].into());
+    assert_eq!(pending(&store), [].into());
+    wait(&store, |done| store.submit_delete_with_row(key(1), 30, b"/a/c/o".to_vec(), 1, done)).expect("deleted");
+    assert_eq!(pending(&store), [(30, 1)].into());
 }
 
 #[test]
 fn no_crash_loses_a_row_of_an_acknowledged_write() {
     for seed in 0..400 {
         let mut random = random(seed);
-        let disk = SimulatedDisk::new(seed, Fate { crash_after: Some(40 + random.below(300)), ..Fate::default() });
+        let disk = SimulatedDisk::new(seed, Faults { crash_after: Some(40 + random.below(300)), ..Faults::default() });
         let (mut due, mut clock) = (BTreeSet::new(), 100);
         let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) else { continue };
         for _ in 0..60 {
@@ -150,7 +150,7 @@ fn no_crash_loses_a_row_of_an_acknowledged_write() {
             match random.below(8) {
                 0 => {
                     let some: Vec<u64> = due.iter().copied().filter(|_| random.below(2) == 0).collect();
-                    store.settle(&some.iter().map(|at| (key(*at), *at)).collect::<Vec<_>>());
+                    store.acknowledge(&some.iter().map(|at| (key(*at), *at)).collect::<Vec<_>>());
                     due.retain(|at| !some.contains(at));
                 }
                 1 => drop(store.checkpoint()),
@@ -159,25 +159,25 @@ fn no_crash_loses_a_row_of_an_acknowledged_write() {
             }
         }
         drop(store);
-        let store = open(&disk.after_crash(Fate::default()));
-        let found: BTreeSet<u64> = owed(&store).iter().map(|(timestamp, _)| *timestamp).collect();
+        let store = open(&disk.after_crash(Faults::default()));
+        let found: BTreeSet<u64> = pending(&store).iter().map(|(timestamp, _)| *timestamp).collect();
         assert!(due.is_subset(&found), "seed {seed}: lost {:?}", due.difference(&found));
     }
 }
 
 #[test]
 fn a_damaged_file_is_not_believed() {
-    let disk = SimulatedDisk::new(4, Fate::default());
+    let disk = SimulatedDisk::new(4, Faults::default());
     let store = open(&disk);
     put(&store, 1, 10, 1).expect("put");
     store.checkpoint().expect("a checkpoint");
     put(&store, 2, 11, 1).expect("put");
     drop(store);
-    let disk = disk.after_crash(Fate::default());
+    let disk = disk.after_crash(Faults::default());
     for bit in [0, 70, 300, 500] {
         let copy = disk.copy();
-        copy.flip("owed", bit);
+        copy.flip("pending", bit);
         let store = open(&copy);
-        assert_eq!(owed(&store), [(11, 1)].into(), "what the tail has is owed all the same");
+        assert_eq!(pending(&store), [(11, 1)].into(), "what the tail has is pending all the same");
     }
 }

@@ -1,0 +1,292 @@
+//! The pending container updates of a device: which objects' newest state a container's listing may lack.
+//!
+//! A record names the container replicas that its update is for, so an update is as durable as its write. That it was
+//! acknowledged is not written at once: after a crash some updates are pending again, and a row may be sent twice
+//! without harm. `docs/design/2026-11-21-rows.md` has the reasons, `docs/volumes.md` the file.
+//!
+//! Fault model: the process may die at any instruction, therefore the file is replaced as a whole. If it is lost or
+//! damaged, the updates that were pending before the last checkpoint are lost here; the other replicas of the object
+//! have them, too.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::commit::{Done, Op};
+use crate::device::Device;
+use crate::error::Result;
+use crate::model::{Footer, Key, PostMeta, PutMeta, Timestamp};
+use crate::read;
+use crate::record::{DeviceId, Header, Kind, u32_at, u64_at};
+use crate::store::{Inner, Store};
+
+/// The file.
+const FILE: &str = "pending";
+const MAGIC: [u8; 8] = *b"SWLTPEND";
+const VERSION: u16 = 1;
+const HEAD: usize = 48;
+const ENTRY: usize = 34;
+/// When so many updates are pending, writes that bring another one are refused.
+const MAX_PENDING: usize = 100_000;
+/// The limit of updates that a start reads: the pending ones, and those between two writings of the file.
+const MAX_HELD: usize = 4 * MAX_PENDING;
+/// After so many acknowledged updates, the file is written again.
+const ACKNOWLEDGED_STEP: u64 = 10_000;
+
+#[derive(Clone, Copy)]
+struct Update {
+    timestamp: Timestamp,
+    row: u32,
+    since: Instant,
+    /// Whether the newest version is a POST, or may be one.
+    post: bool,
+}
+
+/// The kind of the version that an update is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// Data or a deletion: its row replaces all older ones.
+    Data,
+    /// Its row changes what older ones say, so those stay pending with it.
+    Post,
+    /// A version that was here already, or was read from the file: its kind is not known.
+    Known,
+}
+
+impl Update {
+    /// Add another version.
+    ///
+    /// Who sends the row of a POST has asked some devices what they hold, and this one may hold more: older data
+    /// that only it has, or another POST's content type. So where a POST is the newest of several versions, the update's
+    /// timestamp is one above it, which no write has: only this device acknowledges it, after sending its own row.
+    fn add(&mut self, timestamp: Timestamp, row: u32, version: Version) {
+        let apart = match version {
+            Version::Data => timestamp < self.timestamp && self.post,
+            Version::Post => timestamp >= self.timestamp || self.post,
+            Version::Known => timestamp > self.timestamp,
+        };
+        if timestamp > self.timestamp {
+            self.post = version != Version::Data;
+        }
+        self.timestamp = self.timestamp.max(timestamp) + u64::from(apart);
+        self.row |= row;
+    }
+}
+
+/// The pending update of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PendingUpdate {
+    /// Which object.
+    pub key: Key,
+    /// The timestamp of the newest record with an update, or one above it; `Store::acknowledge` takes it.
+    pub timestamp: Timestamp,
+    /// Container replicas, as bits.
+    pub row: u32,
+}
+
+/// The pending updates of a device, by object.
+#[derive(Default)]
+pub(crate) struct PendingUpdates {
+    updates: Mutex<HashMap<Key, Update>>,
+    acknowledged: AtomicU64,
+}
+
+impl PendingUpdates {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Update>> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, key: Key, timestamp: Timestamp, row: u32, version: Version) {
+        let mut updates = self.lock();
+        if row == 0 {
+            return;
+        }
+        if let Some(update) = updates.get_mut(&key) {
+            update.add(timestamp, row, version);
+        } else if updates.len() < MAX_HELD {
+            let post = version != Version::Data;
+            updates.insert(key, Update { timestamp, row, since: Instant::now(), post });
+        }
+    }
+
+    /// Add the update of a record that has become durable.
+    pub(crate) fn note(&self, header: &Header) {
+        if header.kind == Kind::Forget {
+            self.lock().remove(&header.key);
+        } else {
+            let version = if header.kind == Kind::Post { Version::Post } else { Version::Data };
+            self.add(header.key, header.timestamp, header.row, version);
+        }
+    }
+
+    /// Whether an update of this object is pending.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.lock().contains_key(key)
+    }
+
+    fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
+        let mut updates = self.lock();
+        let before = updates.len();
+        for (key, timestamp) in versions {
+            // A newer record has an update of its own.
+            if updates.get(key).is_some_and(|update| update.timestamp <= *timestamp) {
+                updates.remove(key);
+            }
+        }
+        self.acknowledged.fetch_add((before - updates.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// The content of the file. An update of a record below `sequence` that is not in it was acknowledged.
+    fn pack(&self, device: &DeviceId, sequence: u64) -> Vec<u8> {
+        let updates = self.lock();
+        let mut raw = Vec::with_capacity(HEAD + updates.len() * ENTRY + 8);
+        raw.extend_from_slice(&MAGIC);
+        raw.extend_from_slice(&VERSION.to_be_bytes());
+        raw.extend_from_slice(&[0; 6]);
+        raw.extend_from_slice(device);
+        raw.extend_from_slice(&sequence.to_be_bytes());
+        raw.extend_from_slice(&(updates.len() as u64).to_be_bytes());
+        for (key, update) in updates.iter() {
+            raw.extend_from_slice(&key.policy.to_be_bytes());
+            raw.extend_from_slice(&key.partition.to_be_bytes());
+            raw.extend_from_slice(&key.digest);
+            raw.extend_from_slice(&update.timestamp.to_be_bytes());
+            raw.extend_from_slice(&update.row.to_be_bytes());
+        }
+        raw.extend_from_slice(&swiftlet_hash::xxh3_64(&raw).to_be_bytes());
+        raw
+    }
+
+    /// Read the file: its updates, and the sequence number below which it has all of them; none if it is not sound.
+    pub(crate) fn load(device: &Device) -> Result<(Self, u64)> {
+        let file = match device.disk.open(FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Self::default(), 0)),
+            other => device.io("open the pending updates", other)?,
+        };
+        let size = device.io("ask for a file's size", file.size())? as usize;
+        if !(HEAD + 8..=HEAD + 8 + MAX_HELD * ENTRY).contains(&size) {
+            return Ok((Self::default(), 0));
+        }
+        let mut raw = vec![0; size];
+        let read = device.io("read the pending updates", file.read_at(&mut raw, 0))?;
+        let body = size - 8;
+        let sound = read == size
+            && raw[..8] == MAGIC
+            && raw[8..10] == VERSION.to_be_bytes()
+            && raw[16..32] == device.id
+            && u64_at(&raw, 40).checked_mul(ENTRY as u64) == Some((body - HEAD) as u64)
+            && swiftlet_hash::xxh3_64(&raw[..body]) == u64_at(&raw, body);
+        let pending = Self::default();
+        if !sound {
+            return Ok((pending, 0));
+        }
+        for entry in raw[HEAD..body].chunks_exact(ENTRY) {
+            let mut digest = [0; 16];
+            digest.copy_from_slice(&entry[6..22]);
+            let key = Key { policy: u16::from_be_bytes([entry[0], entry[1]]), partition: u32_at(entry, 2), digest };
+            pending.add(key, u64_at(entry, 22), u32_at(entry, 30), Version::Known);
+        }
+        Ok((pending, u64_at(&raw, 32)))
+    }
+}
+
+/// Write the file, before a checkpoint that lets older records be skipped.
+pub(crate) fn write(inner: &Inner) -> Result<()> {
+    let raw = {
+        // While this is held nothing is committed: updates of records below the number are in the set, or acknowledged.
+        let log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.pending.acknowledged.store(0, Ordering::Relaxed);
+        inner.pending.pack(&inner.device.id, log.sequence)
+    };
+    let (device, disk) = (&inner.device, &inner.device.disk);
+    let temporary = format!("{FILE}.tmp");
+    match disk.unlink(&temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => device.io("remove an old file of pending updates", other)?,
+    }
+    let file = device.io("create a file of pending updates", disk.create(&temporary))?;
+    device.io("write the pending updates", file.write_at(&[IoSlice::new(&raw)], 0))?;
+    device.sync(&*file)?;
+    disk.reach("pending-written");
+    device.io("replace the pending updates", disk.rename(&temporary, FILE))?;
+    device.sync_directory("")?;
+    disk.reach("pending-placed");
+    Ok(())
+}
+
+/// Write the file if many updates were acknowledged, so that they are not pending again after a crash.
+pub(crate) fn write_if_due(inner: &Inner) -> Result<()> {
+    if inner.pending.acknowledged.load(Ordering::Relaxed) >= ACKNOWLEDGED_STEP { write(inner) } else { Ok(()) }
+}
+
+impl Store {
+    /// `submit_put` with a pending update for these container replicas (bits).
+    pub fn submit_put_with_row(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32, done: Done) {
+        self.check_and_push_put(key, meta, footer, data, row, done);
+    }
+
+    /// `submit_post` with a pending update for these container replicas (bits).
+    pub fn submit_post_with_row(&self, key: Key, meta: PostMeta, row: u32, done: Done) {
+        match self.inner.device.check_room(0) {
+            Ok(()) => self.inner.queue.push(key, Op::Post { meta, row }, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// `submit_delete` with a pending update for these container replicas (bits).
+    pub fn submit_delete_with_row(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, row: u32, done: Done) {
+        self.inner.queue.push(key, Op::Delete { timestamp, name, row }, done);
+    }
+
+    /// Keep an update of a version that was here already: until the next start, and longer if it was pending before.
+    pub fn keep_pending(&self, key: Key, timestamp: Timestamp, row: u32) {
+        self.inner.pending.add(key, timestamp, row, Version::Known);
+    }
+
+    /// Whether so many updates are pending that no write should add another one.
+    #[must_use]
+    pub fn has_too_many_pending(&self) -> bool {
+        self.pending_count() >= MAX_PENDING
+    }
+
+    /// The number of pending updates.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.inner.pending.lock().len()
+    }
+
+    /// For how long the oldest of them has been pending.
+    #[must_use]
+    pub fn pending_for(&self) -> Duration {
+        let updates = self.inner.pending.lock();
+        updates.values().map(|update| update.since.elapsed()).max().unwrap_or_default()
+    }
+
+    /// `/account/container/object` of what is held under a key, a tombstone too; None when nothing is.
+    pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        read::name(&self.inner, key)
+    }
+
+    /// Up to `limit` updates that have been pending for `age`, the oldest first.
+    #[must_use]
+    pub fn pending_updates(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
+        let updates = self.inner.pending.lock();
+        let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= age);
+        let mut old: Vec<(Instant, PendingUpdate)> = old
+            .map(|(key, update)| {
+                (update.since, PendingUpdate { key: *key, timestamp: update.timestamp, row: update.row })
+            })
+            .collect();
+        drop(updates);
+        old.sort_unstable();
+        old.truncate(limit);
+        old.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// Keep these updates no longer, unless a newer record came: their rows are listed, or never will be.
+    pub fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
+        self.inner.pending.acknowledge(versions);
+    }
+}
