@@ -69,7 +69,7 @@ class Connection(RawHandler):
         super().__init__(server, **options)
         self._watcher = watcher
         self._place = place
-        place.waits = self.waits_for_client
+        place.give_to(self.waits_for_client)
         self._begun_with = begun_with
         self._parsed = 0
         self._come: bytes | None = b""

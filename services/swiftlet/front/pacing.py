@@ -36,8 +36,15 @@ class Place:
         """Taken until `ends`, in the loop's time."""
         self._pace = pace
         self.ends = ends
-        self.waits: Callable[[], bool] = lambda: False
-        """Whether nothing is to be done for it until its client does something; whoever takes it over says so."""
+        self._waits: Callable[[], bool] | None = None
+
+    def give_to(self, waits: Callable[[], bool]) -> None:
+        """A connection has it, and says whether nothing is to be done for it until its client does something."""
+        self._waits = waits
+
+    def waits(self) -> bool:
+        """Whether the place's connection waits for its client; never before there is a connection."""
+        return self._waits is not None and self._waits()
 
     def leave(self) -> None:
         """Free the place, if it is not free yet."""

@@ -104,10 +104,8 @@ class ListingStore:
         self.limits = limits or Limits()
         self.hash_path = hash_path
         self._followers: list[Committed] = []
-        self.forgotten_before = ZERO
-        """Markers older than this were reclaimed here; replicas don't bring them back."""
-        self.refused_policies: frozenset[int] = frozenset()
-        """Storage policies that no container is created with, but for those of hidden accounts."""
+        self._forgotten_before = ZERO
+        self._refused_policies: frozenset[int] = frozenset()
         self._has_room = True
         self._room_known_until_s = 0.0
         self._removals = 0
@@ -142,7 +140,7 @@ class ListingStore:
         bounds: MetadataBounds | None = None,
     ) -> bool:
         """Create or update a container; see `ListingTransport.put_container`."""
-        refused = frozenset() if account.startswith(".") else self.refused_policies
+        refused = frozenset() if account.startswith(".") else self._refused_policies
 
         def put(database: ContainerDb) -> bool:
             return database.put(timestamp, metadata, policy, default_policy, bounds, refused)
@@ -433,6 +431,19 @@ class ListingStore:
         for id in idle[:surplus]:
             self._close_soon(self._handles.pop(id))
         metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
+
+    @property
+    def forgotten_before(self) -> Timestamp:
+        """Markers older than this were reclaimed here; replicas don't bring them back."""
+        return self._forgotten_before
+
+    def forget_before(self, before: Timestamp) -> None:
+        """Take back no marker older than this from now on."""
+        self._forgotten_before = before
+
+    def refuse_policies(self, indexes: frozenset[int]) -> None:
+        """Create no container with these storage policies from now on, but for those of hidden accounts."""
+        self._refused_policies = indexes
 
     def follow(self, follower: Committed) -> None:
         """Tell `follower` of every commit to a container's database from now on, after those that follow already."""

@@ -53,7 +53,7 @@ class ListingUpkeep:
         """Reclaim everywhere; how many rows went."""
         total, before = 0, self.boundary()
         for device, store in self._stores.items():
-            store.forgotten_before = before
+            store.forget_before(before)
             try:
                 total += await _reclaim_device(store, before)
             except SwiftletError as error:

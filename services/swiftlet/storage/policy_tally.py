@@ -116,7 +116,7 @@ class PolicyTally:
                 del found[index]
         refused = frozenset(index for index, seen_s in self._seen_s.items() if now_s >= seen_s + self._grace_s)
         for store in self._stores.values():
-            store.refused_policies = refused
+            store.refuse_policies(refused)
         return refused
 
     async def walk(self) -> None:

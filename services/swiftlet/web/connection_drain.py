@@ -59,7 +59,7 @@ class ConnectionDrain:
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._lingering: set[_Lingering] = set()
-        server.on_connection = self._met
+        server.follow(self._met)
         for handler in server.connections:
             self._met(handler)
 

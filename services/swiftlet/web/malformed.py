@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
@@ -35,13 +34,14 @@ def log_without_bytes() -> None:
     logging.getLogger(_LOGGER).addFilter(_FILTER)
 
 
-def answer_without_target(server: web.Server) -> None:
-    """Take requests without a target for some of `/`, so that they are answered: nothing is there."""
-    make: Any = server.request_factory
+def answered_without_target(make: Any) -> Any:
+    """A factory of requests like `make` that takes those without a target for some of `/`, so that they are answered:
+    nothing is there.
+    """
 
     def with_target(message: Any, *others: Any, **named: Any) -> Any:
         if message.url is None:
             message = message._replace(url=URL("/"), path="/")
         return make(message, *others, **named)
 
-    server.request_factory = with_target
+    return with_target

@@ -106,8 +106,8 @@ class RawHandler(RequestHandler):
         """Tell who wants to know of connections."""
         server = self._manager
         super().connection_made(transport)
-        if isinstance(server, RawServer) and server.on_connection is not None:
-            server.on_connection(self)
+        if isinstance(server, RawServer):
+            server.met(self)
 
     @property
     def awaits_request(self) -> bool:
@@ -155,16 +155,20 @@ class RawHandler(RequestHandler):
 class RawServer(web.Server):
     """A server whose connections are such."""
 
-    on_connection: Callable[[RawHandler], None] | None = None
-    """Called with each new connection."""
+    def __init__(self, handler: Any, **options: Any) -> None:
+        """Make the server as aiohttp does."""
+        super().__init__(handler, **options)
+        self._followers: list[Callable[[RawHandler], None]] = []
+
+    def follow(self, follower: Callable[[RawHandler], None]) -> None:
+        """Tell `follower` of each new connection from now on."""
+        self._followers.append(follower)
+
+    def met(self, connection: RawHandler) -> None:
+        """A connection has been made."""
+        for follower in self._followers:
+            follower(connection)
 
     def __call__(self) -> RequestHandler:
         """A new connection's handler."""
         return RawHandler(self, loop=self._loop, **self._kwargs)
-
-
-def take_raw_heads(server: web.Server) -> RawServer:
-    """Make the server's new connections accept such heads."""
-    server.__class__ = RawServer
-    assert isinstance(server, RawServer)
-    return server

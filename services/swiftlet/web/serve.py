@@ -27,9 +27,9 @@ from swiftlet.web.connection_drain import LINGER_S, ConnectionDrain
 from swiftlet.web.front_listener import FRONT_LISTENER, FrontListener
 from swiftlet.web.health import READINESS
 from swiftlet.web.logs import get_logger, log_loop_errors
-from swiftlet.web.malformed import answer_without_target
+from swiftlet.web.malformed import answered_without_target
 from swiftlet.web.management import MANAGEMENT
-from swiftlet.web.raw_heads import RawServer, take_raw_heads
+from swiftlet.web.raw_heads import RawServer
 from swiftlet.web.sockets import listen
 from swiftlet.web.tls_or_plain import PEER_TLS, TlsOrPlainSite
 
@@ -98,7 +98,7 @@ async def serve(
     app: web.Application, sockets: Sequence[socket.socket], options: ServeOptions, asked: StopRequest
 ) -> None:
     """Serve `app` on listening sockets until asked to end, then drain."""
-    runner = _Runner(
+    runner = ServiceRunner(
         app,
         access_log_class=access_log_for(app[METRICS]),
         shutdown_timeout=options.drain_s,
@@ -116,9 +116,7 @@ async def serve(
     try:
         await runner.setup()
         assert runner.server is not None
-        answer_without_target(runner.server)
-        server = take_raw_heads(runner.server)
-        if front is not None and not _opened(front, server, sockets, options.keepalive_s):
+        if front is not None and not _opened(front, runner.server, sockets, options.keepalive_s):
             front = None
         if front is None:
             peer_tls = app.get(PEER_TLS)
@@ -161,10 +159,21 @@ def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.s
     return True
 
 
-class _Runner(web.AppRunner):
-    """Leaves it to the code that ends it to send `Application.on_shutdown`, before it waits for requests in
-    progress.
+class ServiceRunner(web.AppRunner):
+    """Runs an application on a server that takes raw heads and answers requests without a target.
+
+    It leaves it to the code that ends it to send `Application.on_shutdown`, before it waits for requests in progress.
     """
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return RawServer(
+            made.request_handler,
+            request_factory=answered_without_target(made.request_factory),
+            handler_cancellation=made.handler_cancellation,
+            loop=made._loop,
+            **made._kwargs,
+        )
 
     async def shutdown(self) -> None:
         """Do nothing: the site is already stopped by then."""

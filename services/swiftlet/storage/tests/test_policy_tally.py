@@ -135,7 +135,7 @@ async def test_nothing_is_empty_before_the_policy_is_refused_and_then_from_the_f
     server.clock.now_s += 60.0
     assert (await server.used())["emptySince"] == since
     # One that another server gave to this one.
-    store.refused_policies = frozenset()
+    store.refuse_policies(frozenset())
     await put(store, "AUTH_a", "one", 3)
     assert (await server.used())["emptySince"] is None
 

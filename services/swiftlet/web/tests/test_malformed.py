@@ -8,18 +8,16 @@ import pytest
 from aiohttp import web
 
 from swiftlet.web.app import create_base_app
-from swiftlet.web.malformed import answer_without_target
+from swiftlet.web.serve import ServiceRunner
 
 
 @pytest.mark.parametrize(
     "sent", [b"CONNECT  \r\nHost: x\r\n\r\n", b"CONNECT    \r\n\r\n", b"GET / HTTP/1.1\r\nSecret\x00: x\r\n\r\n"]
 )
 async def test_an_answer_comes_and_the_log_stays_clean(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    runner = web.AppRunner(create_base_app("proxy", trust_request_ids=False))
+    runner = ServiceRunner(create_base_app("proxy", trust_request_ids=False))
     await runner.setup()
     try:
-        assert runner.server is not None
-        answer_without_target(runner.server)
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])

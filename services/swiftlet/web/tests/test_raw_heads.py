@@ -11,7 +11,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.web.raw_heads import MAX_BODY, Boundary, encoded, plain_name, take_raw_heads
+from swiftlet.web.raw_heads import MAX_BODY, Boundary, encoded, plain_name
+from swiftlet.web.serve import ServiceRunner
 
 UTF8 = "ä€".encode()
 
@@ -93,10 +94,8 @@ async def _echo(request: web.Request) -> web.Response:
 async def port() -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", _echo)
-    runner = web.AppRunner(app)
+    runner = ServiceRunner(app)
     await runner.setup()
-    assert runner.server is not None
-    take_raw_heads(runner.server)
     listening = socket.create_server(("127.0.0.1", 0))
     await web.SockSite(runner, listening).start()
     yield listening.getsockname()[1]
