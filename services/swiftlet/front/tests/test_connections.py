@@ -282,6 +282,10 @@ async def test_logged_and_counted(fronted: FrontedProxy, raw: Raw, caplog: pytes
     with caplog.at_level(logging.INFO):
         for _ in range(10):
             await raw.ask()
+        # The front notes an answer after it has sent it.
+        async with asyncio.timeout(PATIENCE_S):
+            while fronted.answered - answered < 10:  # noqa: ASYNC110 - another thread makes it true
+                await asyncio.sleep(0.01)
     assert fronted.answered - answered == 10
     assert counted() - before == 10
 
