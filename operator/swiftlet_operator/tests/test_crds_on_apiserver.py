@@ -101,31 +101,34 @@ TOO_FEW_CONTAINER_SERVERS = (
 )
 NO_PROXY = "nothing would serve the API: set proxy.replicas to 1 or more, or give a pool the role proxy"
 SAME_SET = (
-    "a pool is called like another pool and its zone, POOL-ZONE: their StatefulSets would share a name; rename the new "
-    "one of the two"
+    "the name of a pool begins with POOL-ZONE, the name of another pool and one of its zones: their StatefulSets "
+    "could have the same name; choose another name for the new pool"
 )
 RESERVED = (
-    "container, metadata, proxy, redis, storage and container-... are names of the cluster's other parts; call the "
-    "pool something else"
+    "a pool can't be named container, metadata, proxy, redis, storage or container-...: these are the names of "
+    "other parts of the cluster; choose another name"
 )
-TINY = "a volume of less than 100Mi can't hold a store; ask for more"
+TINY = "size must be at least 100Mi: a smaller volume can't hold a store"
 NO_RESOURCE = (
     "rdma.mode required needs rdma.resource, the name of the device plugin's resource such as rdma/hca_shared_devices_a"
 )
 FAST = {"mode": "auto", "resource": "rdma/hca_shared_devices_a"}
 NOT_BOTH = (
-    "encryption transport and RDMA exclude each other, as nothing encrypts what goes by RDMA: set rdma.mode to "
-    "disabled wherever a resource is named, or encryption to none"
+    "encryption: transport can't be used together with RDMA, which is not encrypted: set rdma.mode to disabled "
+    "wherever rdma.resource is set, or set encryption to none"
 )
 QUANTITY = r"should match '^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$'"
-WITHOUT_OBJECT = "the pods of a pool hold objects: roles must have object in it, alone or with proxy"
-POLICY_INDEX = "policyIndex says whose objects a ring of type object places: set it there and only there"
+WITHOUT_OBJECT = "roles must contain object, alone or together with proxy: the pods of a pool store objects"
+POLICY_INDEX = (
+    "policyIndex names the storage policy of a ring of type object: set it for that type, remove it for others"
+)
 WITH_A_ZONE = POOL | {"zones": ["b"]}
 NOT_YOUR_LABELS = (
     "app.kubernetes.io/name, instance, component and managed-by, controller-revision-hash, pod-template-hash, and "
-    "labels of swiftlet.io, apps.kubernetes.io and statefulset.kubernetes.io are not yours to set; take another key"
+    "labels of swiftlet.io, apps.kubernetes.io and statefulset.kubernetes.io are set by the operator or "
+    "Kubernetes; use another key"
 )
-NOT_YOUR_ANNOTATIONS = "annotations of swiftlet.io are the operator's own; take another key"
+NOT_YOUR_ANNOTATIONS = "annotations of swiftlet.io are reserved for the operator; use another key"
 LABELLED = ("podDefaults.podLabels", "serviceDefaults.labels", "proxy.podLabels", "proxy.service.labels")
 ANNOTATED = ("podDefaults.podAnnotations", "serviceDefaults.annotations", "redis.podAnnotations")
 ISSUER = {"issuerRef": {"name": "ours"}}
@@ -134,18 +137,21 @@ ONE_OF_TWO = (
     "other"
 )
 NO_NAME = (
-    "the certificate would be for no name: set tls.certManager.serviceNames to true, or name some in "
-    "tls.certManager.dnsNames, proxy.ingress.hosts or proxy.route.hostnames"
+    "tls.certManager would ask for a certificate without names: set tls.certManager.serviceNames to true, or add "
+    "names to tls.certManager.dnsNames, proxy.ingress.hosts or proxy.route.hostnames"
 )
 RENEWED_ALL_THE_TIME = (
     "tls.certManager.renewBefore must be less than duration (2160h where that is not set), or the certificate would be "
     "renewed all the time"
 )
 
-NOBODY_MEANT = "name addresses by ipBlock alone, or pods by namespaceSelector, podSelector or both"
-VALUES = "values are for the operators In and NotIn, which need at least one"
-LETS_OUT_ALL = "a rule without to and ports would let out everything; to mean that, set policies to ingress"
-LAST_PORT = "endPort is the last of the ports that begin with port; raise it or leave it out"
+NOBODY_MEANT = "set ipBlock alone, or namespaceSelector, podSelector or both of them"
+VALUES = "values must have at least one item for the operators In and NotIn, and none for Exists and DoesNotExist"
+LETS_OUT_ALL = (
+    "a rule without to and ports would allow all outgoing connections: add to or ports, or, if you want that, set "
+    "network.policies to ingress"
+)
+LAST_PORT = "endPort must be at least port, as it is the last port of a range that begins there; raise it or remove it"
 NO_VALUES = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}
 
 BAD: list[tuple[str, Changes, str, str]] = [
@@ -238,7 +244,7 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "StorageCluster",
         {"proxy.service.nodePort": 30080},
         "spec.proxy.service",
-        "service.nodePort is for the types NodePort and LoadBalancer",
+        "service.nodePort applies only to the types NodePort and LoadBalancer: remove it, or change service.type",
     ),
     ("StorageCluster", {"rdma.mode": "required"}, "spec.rdma", NO_RESOURCE),
     ("StorageCluster", {"pools.0.rdma": {"mode": "required"}}, "spec.pools[0].rdma", NO_RESOURCE),
@@ -255,19 +261,20 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "StorageCluster",
         {"redis.address": "redis:6379"},
         "spec.redis",
-        "redis.address and redis.passwordSecretRef are for redis.mode external; remove them or set it",
+        "redis.address and redis.passwordSecretRef apply only to redis.mode external: remove them, or set that mode",
     ),
     (
         "StorageCluster",
         {"redis.tls": {"enabled": True}},
         "spec.redis",
-        "redis.tls is for redis.mode external; the embedded Redis speaks TLS where spec.tls is set",
+        "redis.tls applies only to redis.mode external: remove it (the embedded Redis uses TLS if spec.tls is "
+        "set), or set that mode",
     ),
     (
         "StorageCluster",
         {"redis": {"mode": "external", "address": "redis:6379", "tls": {"caSecretRef": {"name": "ca"}}}},
         "spec.redis",
-        "redis.tls.caSecretRef is for redis.tls.enabled true; remove it or set it",
+        "redis.tls.caSecretRef has no effect without TLS: remove it, or set redis.tls.enabled to true",
     ),
     (
         "StorageCluster",
@@ -427,8 +434,8 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "StorageQuota",
         {"levels.0.name": "L1"},
         "spec",
-        "levels must have one named default: it counts for accounts without an assignment; leave its limits out to set "
-        "none",
+        "levels must have one named default, which applies to accounts without an assignment; leave its limits "
+        "out to set none",
     ),
     (
         "StorageQuota",
@@ -457,7 +464,11 @@ BAD_NAMES = [
     ("StorageCluster", "my.photos", CLUSTER_NAME),
     ("StorageCluster", "a" * 41, CLUSTER_NAME),
     *(
-        (kind, "a" * 64, f"the name of a {kind} may have 63 characters at most: it becomes the value of a label")
+        (
+            kind,
+            "a" * 64,
+            "metadata.name may have at most 63 characters, as it becomes the value of a label; choose a shorter one",
+        )
         for kind in ("Ring", "StoragePolicy", "StorageQuota", "StorageUser")
     ),
 ]
@@ -503,8 +514,8 @@ def test_a_misspelt_field_is_refused_not_dropped(apiserver: ApiServer, kind: str
 # --- refused later ---------------------------------------------------------------------------------------------------
 
 SAME_ZONING = (
-    "a pool can't change between having zones and having none, its pods would all be replaced; add another pool and "
-    "drain this one by weight 0"
+    "zones can't change between some zones and none, as all pods of the pool would be replaced; add another pool "
+    "and drain this one by weight 0"
 )
 SAME_PART_POWER = "partPower can't change: it decides where every object is"
 SAME_CLUSTER = "clusterRef can't change: delete this object and create another one"
@@ -526,7 +537,7 @@ FIXED: list[tuple[str, Changes, Changes, str, str]] = [
         {},
         {"container.zones": ["a"]},
         "spec.container",
-        "container can't change between having zones and having none, all databases would be on the pods that go",
+        "container.zones can't change between some zones and none: all databases are on the pods that would be removed",
     ),
     ("StorageCluster", {}, {"pools.0.replicas": 2}, "spec", TOO_FEW_DEVICES),
     (
