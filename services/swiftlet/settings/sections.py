@@ -157,7 +157,7 @@ class ClusterSection(Section):
     @model_validator(mode="after")
     def _rdma_is_not_encrypted(self) -> ClusterSection:
         if self.rdma == "required" and self.encryption != "none":
-            raise ValueError("rdma: required and encryption exclude each other: nothing encrypts what goes by RDMA")
+            raise ValueError("rdma: required can't be used together with encryption: RDMA is not encrypted")
         return self
 
     @property
