@@ -98,7 +98,7 @@ async def report_on(
             tally.ended(error)
         except Exception:
             _log.exception("bulk operation failed", path=call.path.quoted)
-            tally.ended(ApiError(500, "the server failed in the middle of this"))
+            tally.ended(ApiError(500, "the server failed before all names were processed; repeat the request"))
         return render_report(media_type, tally.fields(nothing), tally.failures, root)
 
     return await report_alive(call, 200, media_type, reported)

@@ -176,7 +176,9 @@ class Hold:
             for part in self._parts:
                 self._api.usage.end(part.name, self._id, stored=error is None or unknown)
         elif unknown:
-            _log.info("a write's outcome is unknown; its claims end by their time", row=self._row, life_s=self._life_s)
+            _log.info(
+                "a write's outcome is unknown; its claims expire by themselves", row=self._row, life_s=self._life_s
+            )
         elif self._at is None:
             await self._give_back(self._parts)
         else:
@@ -353,7 +355,7 @@ async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, M
     except Unavailable:
         if quotas.precise:
             raise
-        _log.warning("an account could not be asked; limits by its headers do not count now", account=account)
+        _log.warning("an account could not be read; limits set by its headers are not applied now", account=account)
         metadata = {}
     return quotas.limits_of(account.removeprefix(RESELLER_PREFIX), metadata.get(ACCOUNT_LEVEL)), metadata
 

@@ -134,7 +134,7 @@ class Expirer:
                 if put_off == len(ours):
                     raise
                 report.failed += 1
-                _log.warning("queue put off", container=container, error=str(error))
+                _log.warning("an expirer queue is skipped until the next round", container=container, error=str(error))
         report.seconds = time.monotonic() - began_s
         LAST_ROUND.set_to_current_time()
         LAG.set(report.lag_s)

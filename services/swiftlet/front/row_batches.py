@@ -161,7 +161,12 @@ class RowBatches:
             if not is_listed:
                 await self._undo(stored)
         except SwiftletError as error:
-            _log.info("writes are done again", container=stored.container, writes=len(tokens), error=str(error))
+            _log.info(
+                "rows of writes were not listed; Python repeats the writes",
+                container=stored.container,
+                writes=len(tokens),
+                error=str(error),
+            )
         finally:
             self._listing -= len(tokens)
             self._front.listed(tokens, is_listed)

@@ -91,7 +91,7 @@ def _in_background(app: web.Application, run_once: Callable[[], Awaitable[int]],
                 state["wrongRows"] = await run_once()
                 state["lastPass"] = time.time()
             except Unavailable as error:
-                _log.info("the listing audit waits", error=str(error))
+                _log.info("the listing audit can't run now", error=str(error))
             except SwiftletError as error:
                 _log.warning("a pass of the listing audit ended early", error=str(error))
 

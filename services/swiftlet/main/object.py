@@ -193,7 +193,7 @@ def open_stores(section: ObjectSection) -> tuple[dict[str, Store], dict[str, str
         try:
             stores[name] = _open(section, name)
         except (DeviceFailed, StoreFormatError) as error:
-            _log.error("device left out", device=name, error=str(error))
+            _log.error("a device can't be opened and is not served", device=name, error=str(error))
             failures[name] = error
     if not stores:
         raise next(iter(failures.values()))

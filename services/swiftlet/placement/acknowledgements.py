@@ -122,7 +122,12 @@ class Acknowledgements:
             await self._transport.acknowledge(device, versions)
             outcome = "acknowledged"
         except SwiftletError as error:
-            _log.info("updates not acknowledged", device=device.name, rows=len(versions), error=str(error))
+            _log.info(
+                "an acknowledgement of container updates failed",
+                device=device.name,
+                rows=len(versions),
+                error=str(error),
+            )
         finally:
             self._waiting -= len(versions)
             ACKNOWLEDGED.labels(outcome).inc(len(versions))

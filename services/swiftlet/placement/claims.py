@@ -133,7 +133,7 @@ class ClusterClaims:
                 async with asyncio.timeout(self._confirm_wait_s + _LATE_S):
                     return await call(device)
             except (SwiftletError, TimeoutError) as error:
-                _log.info("a claim could not be ended; its time will", device=device.name, error=str(error))
+                _log.info("a claim could not be ended; it expires by itself", device=device.name, error=str(error))
                 return None
 
         if not devices:

@@ -206,9 +206,9 @@ class RowDelivery:
         if isinstance(error, NotFound):
             answer = Answer.REFUSED
         elif isinstance(error, SwiftletError):
-            _log.info("container replica untold", replica=replica, error=str(error))
+            _log.info("a row did not reach a container replica", replica=replica, error=str(error))
         elif error is not None:
-            _log.error("container replica untold", replica=replica, exc_info=error)
+            _log.error("a row did not reach a container replica", replica=replica, exc_info=error)
         elif not future.cancelled():
             durable = future.result()
             answer = Answer.LISTED if durable is None else Answer.TAKEN

@@ -48,7 +48,7 @@ class PolicyRoutes:
             try:
                 head: Head = await store.read(id, lambda database: database.head)
             except SwiftletError as error:
-                _log.info("a database is passed over", database=str(id), error=str(error))
+                _log.info("a database can't be read and is skipped", database=str(id), error=str(error))
                 continue
             if head.policy == policy and head.exists and is_counted(head):
                 name, whole = wire.name_to_wire(head.name), head.whole

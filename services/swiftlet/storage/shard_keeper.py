@@ -140,7 +140,7 @@ class ShardKeeper:
                     self._idle_until[id] = self._now_s() + self._settings.idle_s
             except SwiftletError as error:
                 left += 1
-                _log.info("a container's shards wait", database=str(id), error=str(error))
+                _log.info("a container's split can't go on", database=str(id), error=str(error))
         UNDER_WAY.labels(self._replicas.device).set(len(self._moving_since))
         OLDEST.labels(self._replicas.device).set(self._oldest_s())
         return left

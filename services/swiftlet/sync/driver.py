@@ -203,7 +203,7 @@ class Driver:
         try:
             return await self._look_up(own, effect)
         except SwiftletError as error:
-            _log.warning("local device not readable", device=own.device.name, error=str(error))
+            _log.warning("the local device can't be read", device=own.device.name, error=str(error))
             raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
 
     async def _look_up(self, own: DevicePartitions, effect: Effect) -> object:

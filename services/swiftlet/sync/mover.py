@@ -120,7 +120,12 @@ class Mover:
         except NodeBusy:
             raise
         except SwiftletError as error:
-            _log.info("objects go one by one", source=source.name, target=target.name, reason=str(error))
+            _log.info(
+                "a batch of objects failed, so they are sent one by one",
+                source=source.name,
+                target=target.name,
+                reason=str(error),
+            )
             work.alone += range(start, start + len(batch))
             return
         sizes = [outcome for outcome in outcomes if isinstance(outcome, int)]

@@ -105,7 +105,7 @@ class Proving:
             pending = await self._judge(mine[0].device, Verdict(whole=whole, epoch=epoch)) if mine else None
             left = left or pending is not None
             if whole:
-                _log.info("device proved", device=mine[0].device.name, seconds=round(took_s, 3))
+                _log.info("a device is proved equal to its peers", device=mine[0].device.name, seconds=round(took_s, 3))
         self._not_before_s = self._clock() + max(_PAUSE_S, 2 * took_s) if left else 0.0
 
 

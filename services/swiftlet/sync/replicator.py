@@ -195,7 +195,7 @@ class Replicator:
             ring = self._rings(policy)
         except Unavailable as error:
             report.failed += 1
-            _log.info("policy put off", policy=policy, reason=str(error))
+            _log.info("the round of a policy is skipped", policy=policy, reason=str(error))
             return []
         devices = self._local(ring)
         self.neighbours.know(policy, ring.devices)
@@ -214,7 +214,7 @@ class Replicator:
         except SwiftletError as error:
             report.failed += 1
             self.standings.unreadable(device.name, policy, assigned)
-            _log.warning("local device not readable", device=device.name, error=str(error))
+            _log.warning("the local device can't be read", device=device.name, error=str(error))
             return None
         standing = self.standings.of(device.name, policy)
         own = DevicePartitions(
@@ -243,6 +243,6 @@ class Replicator:
         except SwiftletError as error:
             report.failed += 1
             own.standing.empty_since_s = None
-            _log.warning("local device not readable", device=own.device.name, error=str(error))
+            _log.warning("the local device can't be read", device=own.device.name, error=str(error))
             return
         own.standing.end(own.ring, began_s, len(held), own.misplaced(held), self._now_s())

@@ -148,7 +148,7 @@ class Round:
             await self._driver.read_roots(own, partitions)
         except SwiftletError as error:
             # Sessions ask again, each for its own.
-            _log.warning("local device not readable", device=own.device.name, error=str(error))
+            _log.warning("the local device can't be read", device=own.device.name, error=str(error))
 
     async def _prove_all(self, ledger: PartitionLedger, by_peer: Mapping[int, frozenset[int]]) -> None:
         own = ledger.own
@@ -185,7 +185,7 @@ class Round:
             proofs.tries += 1
             unreachable = isinstance(result.error, NodeUnreachable)
             if result.error and not knocking and not isinstance(result.error, Outdated):
-                _log.info("peer gave no proof", peer=peer.name, reason=str(result.error))
+                _log.info("a comparison with a peer failed", peer=peer.name, reason=str(result.error))
             if proofs.tries >= min(MAX_TRIES, len(asked)) or not (unreachable or knocking):
                 break
         proofs.out = self._neighbours.skips(node_of(peer))
@@ -476,7 +476,9 @@ class Round:
             whole &= peer_id not in result.troubled
             self._report.count("failed" if failed else "differs" if result.pushed[peer_id] else "equal")
         if result.error is not None and not isinstance(result.error, Outdated):
-            _log.info("handoff kept", device=own.device.name, partition=handoff.partition, error=str(result.error))
+            _log.info(
+                "a handoff's copy is kept", device=own.device.name, partition=handoff.partition, error=str(result.error)
+            )
         self._progress.done(own, handoff.partition, whole)
         if self._selection.peers is None:
             unsent = sum(result.unsent.values())

@@ -139,7 +139,7 @@ class Workers:
                     other.sock.close()
             self._work(worker.sock)
         except SwiftletError as error:
-            _log.error("worker can't run", worker=worker.number, error=str(error))
+            _log.error("a worker can't start", worker=worker.number, error=str(error))
             return os.EX_CONFIG
         except BaseException:
             traceback.print_exc()

@@ -175,9 +175,9 @@ class RedisTable:
 
     def _stands(self, problem: Problem | None) -> None:
         if problem is None and not self.is_up:
-            _log.info("redis answers", url=self._options.url)
+            _log.info("Redis can be used again", url=self._options.url)
         elif problem is not None and (not self._asked or self._reason != problem.reason):
-            message = "redis is away; this observer goes by its own exceptions"
+            message = "Redis can't be used; this replicator relies on its own exceptions alone"
             _log.warning(message, reason=problem.reason, problem=problem.message)
         self._asked, self._problem = True, problem
         UP.set(problem is None)
