@@ -48,7 +48,7 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """All of them."""
+    """Yield the rows of all tables."""
     data: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(DATA.read_text())
     for section, kinds in data.items():
         for kind, entries in kinds.items():
@@ -95,7 +95,7 @@ def shows(test: str) -> str | None:
 
 
 def render() -> str:
-    """The tables."""
+    """Return the tables as Markdown."""
     lines: list[str] = []
     section = ""
     for row in rows():

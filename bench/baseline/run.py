@@ -134,7 +134,6 @@ def md5_rate() -> float:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=10, help="length of each small-object run (default 10)")
     parser.add_argument("--runs", type=int, default=5, help="large-object runs, the median counts (default 5)")

@@ -145,7 +145,6 @@ def measure(store: Store, where: str, rounds: int, mib: int) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", type=Path, nargs="+", help="where stores' data goes; seven times an object")
     parser.add_argument("--mib", type=int, default=1024, help="size of the largest objects (default 1024)")

@@ -32,7 +32,6 @@ def store(directory: Path, front: bool, workers: int) -> Iterator[Store]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the stores' data goes; about 4 GB")
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")

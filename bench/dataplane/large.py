@@ -44,7 +44,7 @@ class Transfer:
     """One way of moving the object's bytes."""
 
     rate: float
-    """Bytes per second."""
+    """The bytes that the client receives or sends in a second."""
     cpu_s: dict[str, float]
     """Processor seconds per GB, by kind of process; of the client, too."""
 
@@ -223,7 +223,6 @@ def report(where: str, found: dict[str, list[Transfer]]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", type=Path, nargs="+", help="where stores' data goes; seven times the object")
     parser.add_argument("--mib", type=int, default=1024, help="size of the object (default 1024)")

@@ -85,7 +85,6 @@ class Upload:
     """One connection that sends an object."""
 
     def __init__(self, store: Store, number: int) -> None:
-        """Ask for it."""
         self.connection = store.connect()
         head = store.head("PUT", {"Content-Length": str(store.source.size)})
         self.connection.sendall(head.replace(b"/large/0 ", f"/large/upload-{number} ".encode()))
@@ -144,7 +143,6 @@ def large_files(store: Store) -> int:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the store's data goes")
     parser.add_argument("--uploads", type=int, default=200, help="at once (default 200)")

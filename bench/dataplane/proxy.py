@@ -133,7 +133,6 @@ def ratio(operation: str, http: list[Round], native: list[Round]) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the stores' data goes; about 4 GB")
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")

@@ -54,7 +54,7 @@ async def fill(store: ListingStore, first: int, rows: int, batch: int, writers: 
 
 
 async def measure(root: Path, rows: int) -> None:
-    """Everything, once."""
+    """Fill a container with `rows` rows, then measure updates and listings, and print the figures."""
     store = ListingStore(root / "device", HashPath(b"bench"))
     await store.put_container(*PLACE, Timestamp(1), {}, None, 0)
     await fill(store, 0, rows, BATCH, 4, f"fill with {rows} rows, {BATCH} in an update, 4 at a time")

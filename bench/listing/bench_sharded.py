@@ -149,7 +149,7 @@ async def timed(label: str, work: Callable[[], Awaitable[object]], repeat: int =
 
 
 async def measure(root: Path, rows: int, above: int, parts: int, writers: int) -> None:
-    """Everything, once."""
+    """Fill a container, split it while others write, and print the figures."""
     async with AsyncExitStack() as stack:
         store = ListingStore(root / "d0", HASH_PATH)
         stack.push_async_callback(store.close)

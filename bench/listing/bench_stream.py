@@ -69,7 +69,7 @@ def prepare(home: Path, port: int) -> Path:
 
 
 class Sender:
-    """One stream."""
+    """A stream of row updates to the container server."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, ring: Ring, containers: list[str], number: int) -> None:
         self._socket = socket
@@ -84,7 +84,7 @@ class Sender:
         self.undurable = 0
 
     def message(self, rows: int, parts: int) -> bytes:
-        """The next message."""
+        """Return the next message: `rows` rows in `parts` updates."""
         updates = []
         for part in range(parts):
             partition, container = self._places[self._updates % len(self._places)]

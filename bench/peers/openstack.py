@@ -161,7 +161,7 @@ class OpenStack:
         self._processes.stop(f"{node}-")
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop all processes of the store."""
         self._processes.stop()
 
     def cpu_s(self) -> float:

@@ -103,7 +103,7 @@ class Swiftlet:
         self._processes.stop(f"{node}-")
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop all processes of the store."""
         self._processes.stop()
 
     def one_pass(self, node: int, wire: Wire) -> Pass:

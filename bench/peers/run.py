@@ -18,7 +18,6 @@ from bench.peers.wire import Wire
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, nargs="*", default=[1000, 10_000], help="sizes for replication")
     parser.add_argument("--working", type=int, default=replication.NODES - 1, help="nodes whose passes are measured")

@@ -18,7 +18,7 @@ HEADER_BYTES = 52
 
 
 def address_of(node: int) -> str:
-    """A node's address."""
+    """Return the address of a node."""
     return f"127.0.1.{node + 1}"
 
 

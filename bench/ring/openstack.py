@@ -41,7 +41,6 @@ def _apply(builder: Any, kind: str, values: Any) -> None:
 
 
 def main() -> None:
-    """Run all steps."""
     directory = sys.argv[1]
     with open(os.path.join(directory, "scenario.json")) as file:
         scenario = json.load(file)

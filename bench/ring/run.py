@@ -228,7 +228,6 @@ def alone(part_power: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--part-power", type=int, default=16, help="of the comparison")
     parser.add_argument("--alone-part-power", type=int, default=18, help="of our own numbers")

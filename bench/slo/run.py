@@ -37,7 +37,7 @@ _ENOUGH_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Download:
-    """One download."""
+    """The time and the processor time that a download took."""
 
     seconds: float
     cpu_s: float
@@ -163,7 +163,6 @@ def measure(store: Store, segments: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--segments", type=int, default=1000)
     parser.add_argument("--kib", type=int, default=1024, help="of a segment")

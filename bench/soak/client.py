@@ -30,7 +30,6 @@ class Client:
 
     @property
     def account(self) -> str:
-        """The account's name."""
         return self.endpoint.rsplit("/", 1)[1]
 
     async def call(

@@ -17,7 +17,7 @@ KEY = "soak-key"
 
 
 def tar_of(files: Mapping[str, bytes]) -> bytes:
-    """An archive."""
+    """Return a tar archive of these files."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name, data in files.items():

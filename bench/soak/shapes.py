@@ -56,7 +56,7 @@ class _Zeros(io.RawIOBase):
         self._left = size
 
     def read(self, size: int = -1) -> bytes:
-        """Zeros."""
+        """Return up to `size` zeros of those that are left."""
         taken = min(size, self._left) if size >= 0 else self._left
         self._left -= taken
         return bytes(taken)

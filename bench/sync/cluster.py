@@ -45,7 +45,6 @@ class Rows:
     """Takes no rows: none is sent."""
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
-        """Refuse."""
         raise NotFound("there are no containers")
 
 
@@ -184,7 +183,7 @@ def generated_hashes(objects: int, part_power: int) -> dict[int, dict[str, bytes
 
 @dataclass
 class Node:
-    """One node."""
+    """A device with its store, and the relay before its server."""
 
     device: Device
     store: Store
@@ -228,7 +227,7 @@ class Cluster:
                 store.remove(key, entry)
 
     def key(self, number: int) -> ObjectKey:
-        """An object's place."""
+        """Return the key of the object with this number."""
         digest = hashlib.md5(str(number).encode()).digest()
         return ObjectKey(0, self.ring.partition_of(digest), digest)
 
@@ -244,7 +243,7 @@ MakeStore = Callable[[Path, Iterable[int]], Store]
 
 
 def native(directory: Path, partitions: Iterable[int]) -> Store:
-    """A real one."""
+    """Return a native store in a directory."""
     return NativeStore(directory, volume_bytes=64 << 20)
 
 

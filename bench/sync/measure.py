@@ -85,12 +85,12 @@ class Recording(HttpObjectTransport):
         self.given: list[tuple[Device, bytes]] = []
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Ask for copies."""
+        """Note what is asked of which device, then ask."""
         self.read.append((device, wanted))
         return await super().read_copies(device, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Give copies."""
+        """Note what is given to which device, then give it."""
         self.given.append((device, copies))
         return await super().take_copies(device, copies)
 

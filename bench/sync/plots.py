@@ -112,14 +112,14 @@ def save(figure: Any, path: Path) -> None:
 
 
 def rows(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """An HTML table."""
+    """Return an HTML table with the head and the lines."""
     cells = "".join(f"<th>{html.escape(text)}</th>" for text in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(str(text))}</td>" for text in one) + "</tr>" for one in lines)
     return f"<table><tr>{cells}</tr>{body}</table>"
 
 
 def table(found: Found) -> str:
-    """All figures."""
+    """Return an HTML table of all figures."""
     order = {name: number for number, name in enumerate((*MODES, *SCENARIOS))}
     cases = sorted(found.items(), key=lambda item: (item[0][2], item[0][1], order[item[0][0]], order[item[0][3]]))
     head = (
@@ -180,7 +180,6 @@ def inline(path: Path) -> str:
 
 
 def main() -> None:
-    """Draw all."""
     source, directory, page = map(Path, sys.argv[1:])
     directory.mkdir(parents=True, exist_ok=True)
     found = load(source)

@@ -22,7 +22,7 @@ SWIFT = Path(sys.executable).with_name("swift")
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """2 GiB."""
+    """Yield a file of 2 GiB."""
     path = tmp_path_factory.mktemp("large") / "large.bin"
     random_file(path, 2 * GIB, 3)
     yield path

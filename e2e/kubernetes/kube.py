@@ -49,7 +49,7 @@ class Namespace:
         return run("kubectl", "--namespace", self.name, *arguments, stdin=stdin)
 
     def apply(self, text: str) -> None:
-        """Manifests, as YAML."""
+        """Apply manifests, given as YAML."""
         self.kubectl("apply", "--filename", "-", stdin=text)
 
     def get(self, what: str, name: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def pools(namespace: Namespace, **fields: Any) -> list[dict[str, Any]]:
 
 
 def storage_pods(namespace: Namespace) -> dict[str, dict[str, Any]]:
-    """By name."""
+    """Return the pods of the storage pools by name."""
     return {one["metadata"]["name"]: one for one in namespace.list("pods", "app.kubernetes.io/component=storage")}
 
 

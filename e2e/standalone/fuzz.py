@@ -193,7 +193,7 @@ def values(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def documents(schema: Mapping[str, Any]) -> st.SearchStrategy[bytes]:
-    """JSON as bytes."""
+    """Return a strategy for values of the schema, as JSON in bytes."""
     return values(schema).map(lambda value: json.dumps(value).encode())
 
 

@@ -131,7 +131,6 @@ class Checks:
         self._rings = {path.stem: load(path) for path in (cluster.data / "rings").glob("*.ring")}
 
     def run(self) -> None:
-        """Run all checks."""
         seen = self._objects()
         self._listings(seen)
         self._totals(seen)

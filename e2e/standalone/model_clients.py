@@ -75,7 +75,6 @@ class Connection:
         self._http.close()
 
     def close(self) -> None:
-        """End it."""
         self._http.close()
 
 
@@ -103,7 +102,7 @@ class Model:
 
     @property
     def containers(self) -> list[str]:
-        """Their names."""
+        """Return the names of all containers with objects of the model."""
         return sorted({path.partition("/")[0] for path in self.histories})
 
 
@@ -115,7 +114,7 @@ def new_model() -> Model:
 
 
 def make_containers(client: Client, model: Model) -> None:
-    """In several policies."""
+    """Create the containers of the model, with all policies in turn."""
     for container, policy in zip(model.containers, itertools.cycle(POLICIES), strict=False):
         assert client.call("PUT", container, {"X-Storage-Policy": policy}).status == 201
 
@@ -139,12 +138,11 @@ class Worker:
         self._paths = list(model.histories)
 
     def close(self) -> None:
-        """End its connections."""
         for connection in self._connections:
             connection.close()
 
     def step(self) -> None:
-        """One operation."""
+        """Make one random operation."""
         does = [self.put, self.post, self.copy, self.delete, self.read]
         self._chooser.choices(does, [10, 6, 4, 3, 4])[0](self._path())
 

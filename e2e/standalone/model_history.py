@@ -48,7 +48,7 @@ class Operation:
     versions: Callable[[], Versions] | None = None
     """Returns the object that a PUT, COPY or DELETE makes; None for a POST."""
     number: str = ""
-    """A POST's metadata."""
+    """The metadata that a POST sets."""
     content_type: str | None = None
     """A POST's content type, if it names one."""
     ended: float = math.inf
@@ -80,7 +80,7 @@ class History:
         self.operations = [Operation(-math.inf, always(version), ended=-math.inf, outcome=Outcome.DONE)]
 
     def begin(self, operation: Operation) -> Operation:
-        """Add it."""
+        """Add an operation that has begun, and return it."""
         self.operations.append(operation)
         return operation
 

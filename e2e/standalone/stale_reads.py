@@ -55,7 +55,6 @@ class Connection:
             return 0, b"", None
 
     def close(self) -> None:
-        """End it."""
         self._http.close()
 
 

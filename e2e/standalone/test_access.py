@@ -96,7 +96,7 @@ def token_of_new_user(cluster: Cluster, login: str, key: str) -> str:
 
 
 def settings_file(cluster: Cluster) -> Path:
-    """The proxy's settings."""
+    """Return the path of the proxy's settings."""
     return next(Path(word) for word in cluster.services["proxy"]["command"] if word.endswith(".yaml"))
 
 

@@ -49,7 +49,6 @@ class Writing:
     """Clients that write until they are told to stop, and remember what was acknowledged."""
 
     def __init__(self, cluster: Cluster, container: str) -> None:
-        """Begin."""
         self._client = Client(cluster.endpoint, cluster.user, cluster.key)
         self._container = container
         self._stop = threading.Event()

@@ -110,7 +110,7 @@ class Writer:
     answers: dict[int, int] = field(default_factory=dict)
 
     def step(self) -> None:
-        """One request."""
+        """Write or delete one object."""
         number = self.randomness.randrange(250)
         name = f"d{number % DIRECTORIES:02}/w{self.number}-{number:04}"
         gone = name in self.listed and self.randomness.random() < 0.45
@@ -172,7 +172,7 @@ class Lister:
         self.refused = 0
 
     def step(self) -> None:
-        """One listing."""
+        """List the container once, page by page, and check what is listed."""
         reverse, limit, marker = self.randomness.random() < 0.5, self.randomness.choice([300, 1000, 10_000]), ""
         seen: list[str] = []
         while True:

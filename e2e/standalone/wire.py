@@ -17,7 +17,6 @@ class _Canned(io.BytesIO):
     """Received bytes in the shape that http.client reads a response from."""
 
     def makefile(self, *_: object, **__: object) -> _Canned:
-        """Itself."""
         return self
 
 

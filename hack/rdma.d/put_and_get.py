@@ -26,10 +26,9 @@ _SAMPLE = re.compile(r'^swiftlet_transport_(lent|fetched|sent|received)_bytes_to
 
 
 class Api:
-    """The proxy's."""
+    """A client of the proxy."""
 
     def __init__(self, host: str) -> None:
-        """No token yet."""
         self._host = host
         self._headers: dict[str, str] = {}
         self._path = ""
@@ -65,7 +64,7 @@ class Api:
         self.ask("PUT", f"{self._path}/things", b"", self._headers)
 
     def put_and_get(self, name: str, data: bytes) -> None:
-        """Store, read, compare."""
+        """Store an object, read it, and compare both."""
         path = f"{self._path}/things/{name}"
         self.ask("PUT", path, data, {**self._headers, "ETag": hashlib.md5(data).hexdigest()})
         if self.ask("GET", path, None, self._headers) != data:

@@ -74,7 +74,7 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
 
 
 def main(folder: Path, storage: str, proxy: str) -> None:
-    """Write it all."""
+    """Write the rings, settings and users of the store."""
     (folder / "rings").mkdir()
     write_ring(folder / "rings" / "account.ring", storage, CONTAINER_PORT, "c0")
     write_ring(folder / "rings" / "container.ring", storage, CONTAINER_PORT, "c0")

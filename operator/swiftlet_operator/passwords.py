@@ -20,10 +20,9 @@ _hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
 class Passwords:
-    """Implements `swiftlet_operator.plan.Fresh`."""
+    """Makes tokens and hashes of secrets, as `swiftlet_operator.plan.Fresh` requires."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
         self._fitting: dict[tuple[str, bytes], None] = {}
 
     def token(self) -> str:

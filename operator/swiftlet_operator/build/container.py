@@ -18,7 +18,7 @@ from swiftlet_operator.manifests import Manifest
 
 
 def build_container(site: Site) -> list[Manifest]:
-    """One per zone."""
+    """Build the StatefulSets of container servers, one for each zone."""
     return [_stateful_set(site, group) for group in container_groups(site.name, site.spec)]
 
 

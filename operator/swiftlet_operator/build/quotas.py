@@ -20,7 +20,7 @@ def build_quotas(site: Site, quota: StorageQuotaSpec | None) -> Manifest:
 
 
 def quotas_name(cluster: str) -> str:
-    """The ConfigMap's name."""
+    """Return the name of the ConfigMap."""
     return f"{cluster}-quotas"
 
 

@@ -67,7 +67,7 @@ class Kubectl:
         return items
 
     def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
-        """Return one object."""
+        """Return the object of this resource and name."""
         answer = self.json("get", resource, name, "--namespace", namespace, "--output=json")
         if not isinstance(answer, dict):
             raise KubectlError(f"kubectl get {resource} {name}: the answer is no object")

@@ -49,7 +49,7 @@ class Seen:
                 yield one, [f"{name_of(one)}-{ordinal}" for ordinal in range(replicas_of(one))]
 
     def deployments(self) -> Iterator[Manifest]:
-        """Yield each Deployment."""
+        """Yield the Deployments among the workloads."""
         return (one for one in self.workloads if one["kind"] == DEPLOYMENT.kind)
 
     def events_of(self, kind: str, name: str, uid: str | None = None) -> list[Manifest]:

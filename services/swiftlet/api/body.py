@@ -22,7 +22,7 @@ async def defer_continue(request: web.Request) -> None:
 
 
 class Body:
-    """One request's body."""
+    """The body of a request, which is read piece by piece."""
 
     def __init__(self, request: web.Request, max_size: int, timeout_s: float) -> None:
         """Check the announcement: 411 without a length or chunked encoding, 413 over `max_size` bytes."""

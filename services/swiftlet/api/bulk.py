@@ -55,7 +55,7 @@ class Tally:
     body: str = ""
 
     def done(self, what: str) -> None:
-        """One more."""
+        """Count one more of `what`."""
         self.counts[what] += 1
 
     def failed(self, name: str, error: SwiftletError | int) -> None:

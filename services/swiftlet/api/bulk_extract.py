@@ -64,14 +64,12 @@ class _Archive:
         self.problem: _BadUpload | None = None
 
     async def next_entry(self) -> TarEntry | None:
-        """See TarStream."""
         try:
             return await self._stream.next_entry()
         except (BadArchive, BadCompression, TooLarge, ApiError) as error:
             raise self._bad(error) from error
 
     async def read(self) -> bytes:
-        """See TarStream."""
         try:
             return await self._stream.read()
         except (BadArchive, BadCompression, TooLarge, ApiError) as error:

@@ -53,7 +53,7 @@ class LinkMark:
 
     target: Path
     etag: str | None = None
-    """Unquoted."""
+    """The entity tag of the target, unquoted."""
     size: int = 0
     """Bytes as a GET of the target shows them."""
     slo_etag: str | None = None

@@ -43,7 +43,7 @@ class Allowance:
 
 
 class _Machine(Protocol):
-    """One compressed stream."""
+    """The decompressor of one stream."""
 
     def feed(self, data: bytes) -> bytes:
         """At most one piece of what comes out; `data` is taken in whole, and none asks for the rest."""

@@ -73,7 +73,7 @@ class _InTurn:
         self.announced = body.announced
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """The body's."""
+        """Yield the pieces of the body, then archive the current version."""
         async for piece in self._body.pieces():
             yield piece
         await self._begin()

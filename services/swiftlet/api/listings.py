@@ -93,7 +93,7 @@ def _accepted(accept: str) -> list[tuple[str, float]]:
 
 
 _LINK_FIELDS = frozenset({"slo_etag", "symlink_path", "symlink_etag", "symlink_bytes", "version_symlink"})
-"""Only in JSON."""
+"""Fields that only listings in JSON have."""
 
 
 def _link_fields(mark: LinkMark) -> dict[str, object]:

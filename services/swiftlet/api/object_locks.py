@@ -37,7 +37,6 @@ class ObjectLock:
     """The right to replace an object."""
 
     def __init__(self, api: SwiftApi, path: Path) -> None:
-        """Not granted yet."""
         self._claims = api.listings.claims
         # Hashed with no secret: the ring's own hash spreads the names, and nobody can have an account of this name.
         self._name = DatabaseName(f".turn-{hashlib.sha256(str(path).encode()).hexdigest()}")

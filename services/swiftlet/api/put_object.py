@@ -31,7 +31,7 @@ from swiftlet.names import Path
 Preparer = Callable[[NewObject], Awaitable[None]]
 
 PREPARERS: tuple[Preparer, ...] = (slo_put.prepare, dlo.prepare, symlinks.prepare)
-"""In this order."""
+"""Called in this order for each PUT."""
 
 _TYPES = mimetypes.MimeTypes(filenames=())
 

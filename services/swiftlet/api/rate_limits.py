@@ -66,7 +66,7 @@ class RateSchedule:
         return True, wait_s
 
     def __len__(self) -> int:
-        """Keys remembered."""
+        """Return the number of keys that are remembered."""
         return len(self._next)
 
 

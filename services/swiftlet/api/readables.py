@@ -164,7 +164,7 @@ class PlainObject:
         self.content_type = self.headers["Content-Type"]
 
     async def open(self, start: int, stop: int) -> Source:
-        """Its bytes."""
+        """Open the bytes from `start` to `stop` of the stored object."""
         return await self._stored.open(start, stop)
 
     async def close(self) -> None:

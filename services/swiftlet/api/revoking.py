@@ -83,7 +83,7 @@ class Revocations:
         return found
 
     async def keep_current(self, interval_s: float) -> None:
-        """Refresh for ever."""
+        """Read the list of revocations again every `interval_s` seconds, for ever."""
         while True:
             await self.refresh()
             await asyncio.sleep(interval_s)

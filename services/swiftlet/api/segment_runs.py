@@ -143,7 +143,7 @@ class Runs:
 
 
 class RunSource:
-    """A batch's bytes."""
+    """The bytes of a batch of segments, read as one run."""
 
     def __init__(self, runs: Runs, batch: Batch, run: ClusterRun) -> None:
         """`run` is of the whole batch."""

@@ -34,19 +34,19 @@ class Source(Protocol):
 
 
 class Bytes:
-    """Bytes at hand."""
+    """A source of bytes that are in memory."""
 
     def __init__(self, data: bytes) -> None:
         """The whole of it."""
         self._data = data
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """In one."""
+        """Yield all bytes as one chunk."""
         if self._data:
             yield self._data
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 class Sized(Protocol):
@@ -54,7 +54,7 @@ class Sized(Protocol):
 
     @property
     def bytes(self) -> int:
-        """How many."""
+        """Return the size in bytes."""
         ...
 
 

@@ -56,7 +56,7 @@ class Piece:
 
     @property
     def bytes(self) -> int:
-        """How many."""
+        """Return the size of the range in bytes."""
         return self.stop - self.start
 
 

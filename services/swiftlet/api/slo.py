@@ -57,7 +57,7 @@ class StaticLargeObject:
         self.content_type = self.headers["Content-Type"]
 
     async def layout(self) -> Layout:
-        """The manifest's segments."""
+        """Return the segments of the manifest, which is read at the first call."""
         if self._layout is None:
             stored = await self._stored.read()
             self._layout = await beside(len(stored), layout_of, stored, self._stored.path.account)
@@ -201,11 +201,11 @@ class RawManifest:
         self.content_type = self.headers["Content-Type"]
 
     async def open(self, start: int, stop: int) -> Source:
-        """Open these bytes."""
+        """Open the bytes from `start` to `stop`, which are in memory."""
         return Bytes(self._data[start:stop])
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 async def raw_manifest(stored: Stored) -> RawManifest:

@@ -48,7 +48,7 @@ class _Outcome:
         self.failures.append((quote(f"/{path.container}/{path.obj}"), text))
 
     def fields(self) -> dict[str, object]:
-        """The report."""
+        """Return the fields of the report."""
         status, body = 200, ""
         if self.failures:
             status = 502 if self.server_failed else 400

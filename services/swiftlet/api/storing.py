@@ -37,15 +37,14 @@ class Incoming(Protocol):
 
 
 class Held:
-    """Bytes at hand."""
+    """The body of an object that is in memory."""
 
     def __init__(self, data: bytes) -> None:
-        """The whole object."""
         self._data = data
         self.announced: int | None = len(data)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """In one."""
+        """Yield all bytes as one piece."""
         if self._data:
             yield self._data
 

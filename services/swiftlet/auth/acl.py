@@ -59,7 +59,7 @@ class Acl:
     referrers: tuple[str, ...] = ()
     """Hosts and domains in order, with `-` before those that are kept out."""
     grantees: frozenset[str] = frozenset()
-    """All other elements."""
+    """The elements of the ACL that are no referrers."""
 
     def admits_referrer(self, referer: str | None) -> bool:
         """Whether a request with this Referer header is let in without a token."""

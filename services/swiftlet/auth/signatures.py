@@ -18,7 +18,7 @@ _MAX_CHARS = 512
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A well-formed signature."""
+    """A signature of a temporary URL or a form that is well formed, and not checked yet."""
 
     digest: str
     """Name of the hash function."""

@@ -39,7 +39,7 @@ class Level(View):
 
 
 class Assignment(View):
-    """An account's level."""
+    """The level that an account is assigned to."""
 
     account: Account
     level: LevelName

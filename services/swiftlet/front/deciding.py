@@ -39,7 +39,6 @@ class Grant:
     """Whoever was asked about may read, or write, every object of a container."""
 
     path: Path
-    """The container's path."""
     policy: int
     valid_s: float
     xxh3_etags: bool = False

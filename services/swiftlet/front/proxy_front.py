@@ -80,7 +80,7 @@ class FrontStatus(TypedDict):
     state: str
     """`on` or `off`, and what of, or why."""
     connections: int
-    """At the front."""
+    """Connections that the front holds."""
     answered: int
     """Requests, by the front."""
     waiting: int
@@ -88,7 +88,7 @@ class FrontStatus(TypedDict):
 
 
 TAKE_S = 0.1
-"""Seconds between looks."""
+"""Seconds after which answers are taken from the front again."""
 
 
 class AccessRecords:
@@ -97,11 +97,11 @@ class AccessRecords:
     """
 
     def __init__(self, front: Front, metrics: HttpMetrics) -> None:
-        """Counts in `metrics`."""
+        """Requests are counted in `metrics`."""
         self._front = front
         self._batch = AccessBatch(metrics)
         self.total = 0
-        """Answers so far."""
+        """The number of answers that were taken so far."""
 
     def take(self) -> int:
         """Write down what was answered since the last time; how many that were."""

@@ -22,7 +22,6 @@ class BackgroundTasks:
     """Tasks that nobody awaits: each is kept until it ends, and its end is told. Used from one event loop."""
 
     def __init__(self) -> None:
-        """Start without tasks."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None], ended: Ended) -> None:

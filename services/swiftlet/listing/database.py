@@ -50,7 +50,7 @@ class Database(RowTables[R]):
     kind: ClassVar[DatabaseKind]
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Read the head."""
+        """Read the head of the database."""
         super().__init__(connection)
         self._items: dict[str, MetadataItem] | None = None
         self._points: list[str] | None = None
@@ -261,7 +261,7 @@ class Database(RowTables[R]):
     # Replicas.
 
     def state(self) -> DatabaseState:
-        """What replicas compare."""
+        """Return the state that replicas compare."""
         head, items = self.head, tuple(self.items().values())
         stamps = (head.created, head.put_timestamp, head.delete_timestamp)
         return DatabaseState(head.name, *stamps, head.policy, items, head.rows_digest)

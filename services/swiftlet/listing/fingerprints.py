@@ -17,7 +17,6 @@ class Fingerprints:
     """16 bytes for each database, by its digest."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
         self._known: dict[DatabaseKind, dict[int, dict[bytes, bytes]]] = {kind: {} for kind in DatabaseKind}
         self._followers: list[Callable[[DatabaseKind, int], None]] = []
 

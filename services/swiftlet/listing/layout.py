@@ -11,7 +11,7 @@ from swiftlet.model import SUFFIX_CHARS, DatabaseId, DatabaseKind
 
 
 def database_path(root: Path, id: DatabaseId) -> Path:
-    """The database's file."""
+    """Return the path of the database's file."""
     name = id.digest.hex()
     return root / id.kind.value / str(id.partition) / name[-SUFFIX_CHARS:] / name / f"{name}.db"
 

@@ -23,9 +23,7 @@ class Named(Protocol):
     """Whatever has a name."""
 
     @property
-    def name(self) -> str:
-        """The row's name."""
-        ...
+    def name(self) -> str: ...
 
 
 R = TypeVar("R", bound=Named)

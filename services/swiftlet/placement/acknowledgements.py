@@ -52,7 +52,6 @@ class Acknowledgements:
     """What devices are to be told, and the tasks that tell them."""
 
     def __init__(self, transport: Acknowledges, interval_s: float = INTERVAL_S, max_waiting: int = MAX_WAITING) -> None:
-        """Nothing waits yet."""
         self._transport = transport
         self._interval_s = interval_s
         self._max_waiting = max_waiting

@@ -71,7 +71,6 @@ class SlotRunner(Generic[T]):
     """Runs one operation per slot of a write plan, replacing devices in trouble by the plan's spares."""
 
     def __init__(self, plan: WritePlan, health: NodeHealth) -> None:
-        """Nothing runs yet."""
         self._spares: Iterator[Device] = iter(plan.spares)
         self._plan = plan
         self._health = health

@@ -70,7 +70,7 @@ class ReadPlan:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All of them."""
+        """Return all devices of the plan, in the order in which they are asked."""
         return (*self.first, *self._rest()[0])
 
     def __iter__(self) -> Iterator[Device]:

@@ -60,7 +60,7 @@ class _Queue:
 
     waiting: deque[_Waiting] = field(default_factory=deque)
     count: int = 0
-    """Rows that wait."""
+    """The number of rows that wait."""
     task: asyncio.Task[None] | None = None
     enough: int = 1
     """Rows that a request which is held back waits for."""

@@ -33,7 +33,7 @@ class Patterns:
         self._topology = topology
         self._plan = plan
         self.mark = [leaf if plan.least[leaf] else topology.parent[leaf] for leaf in topology.leaf]
-        """Per device position."""
+        """By position of the device."""
         self._rooms: dict[tuple[int, ...], Room] = {}
         self._wrong: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._untouched: dict[int, list[int]] = {}

@@ -15,7 +15,7 @@ from swiftlet.model import Usage
 from swiftlet.web.logs import get_logger
 
 LOOK_S = 5.0
-"""Seconds between looks."""
+"""Seconds after which a device's state is determined again."""
 SILENT_S = 30.0
 """Seconds after which a look that has not come back means that the device does not answer."""
 

@@ -27,7 +27,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def json_answer(value: object, status: int = 200) -> web.Response:
-    """A short answer."""
+    """Return a response with a value as JSON."""
     return web.Response(body=json_bytes(value), status=status, content_type=JSON_TYPE)
 
 

@@ -45,7 +45,7 @@ class ShardRoutes:
         return {"entries": [wire.entry_to_wire(entry) for entry in found]}
 
     async def look_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """How it stands."""
+        """Return the state of the shard."""
         return shards_wire.look_to_wire(await shard_access.look(*self._place(request), flag(fields, "middle")))
 
     async def tail_shard(self, request: web.Request, fields: Answer) -> Answer:

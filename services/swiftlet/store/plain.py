@@ -397,7 +397,7 @@ class PlainStore:
         return self._device.usage()
 
     def counters(self) -> Mapping[str, int]:
-        """Nothing is counted."""
+        """Return no counters: this store counts nothing."""
         return {}
 
     def close(self) -> None:

@@ -39,7 +39,6 @@ class Held:
 
     @property
     def names(self) -> set[str]:
-        """The files' names."""
         return set(self.files)
 
     def _newest(self, wanted: FileKind) -> Timestamp | None:

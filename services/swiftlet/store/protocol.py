@@ -61,13 +61,13 @@ class ObjectReader(Protocol):
         ...
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the reader."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the reader."""
         ...
 
 

@@ -68,7 +68,7 @@ class Copy:
 
 
 def wanted_bytes(policy: int, wanted: Iterable[Wanted]) -> bytes:
-    """Encode the question."""
+    """Encode the question for copies of what is wanted."""
     out = bytearray()
     put_varint(out, policy)
     for one in wanted:
@@ -228,7 +228,7 @@ class Giving:
             self._size += len(copy)
 
     def answer(self) -> bytes:
-        """Its bytes."""
+        """Return the answer as bytes."""
         out = bytearray()
         put_varint(out, self._count)
         return bytes(out + self._codes) + copies_bytes(self.policy, self._copies)

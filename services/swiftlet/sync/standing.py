@@ -108,7 +108,7 @@ class Standing:
             self.synced_at_s = began_s
 
     def fields(self) -> dict[str, object]:
-        """The report's fields."""
+        """Return the fields of the status report."""
         return {
             "held": self.held,
             "misplaced": self.misplaced,

@@ -32,7 +32,6 @@ class HttpClaims(ABC):
         """A request to a device and the JSON of its answer."""
 
     def __init__(self) -> None:
-        """Nobody waits yet."""
         self._queues: ClaimQueues[_Place] = ClaimQueues(self._send_claims)
 
     async def _claims(

@@ -161,7 +161,7 @@ class HttpObjectTransport:
         return False
 
     def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
-        """NodeError."""
+        """Raise NodeError: devices are not asked for runs over HTTP."""
         raise NodeError(f"{parts[0].device.address} is not asked for runs over HTTP")
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
@@ -331,7 +331,7 @@ class _Pipe:
         self._more.set()
 
     async def pieces(self) -> AsyncIterator[bytes | memoryview]:
-        """The body."""
+        """Yield the pieces of the body as they come."""
         while True:
             while self._queue:
                 piece = self._queue.popleft()

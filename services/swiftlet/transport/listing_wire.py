@@ -207,7 +207,7 @@ def page_from_wire(data: bytes) -> tuple[dict[str, Any], bytes | None]:
 
 
 def container_info_from_wire(fields: Mapping[str, Any]) -> ContainerInfo:
-    """The same; WireError."""
+    """Parse what the function above encodes; WireError if a field is missing or wrong."""
     return ContainerInfo(
         account=text(fields, "account"),
         container=text(fields, "container"),
@@ -235,7 +235,7 @@ def account_info_to_wire(info: AccountInfo) -> dict[str, Any]:
 
 
 def account_info_from_wire(fields: Mapping[str, Any]) -> AccountInfo:
-    """The same; WireError."""
+    """Parse what the function above encodes; WireError if a field is missing or wrong."""
     return AccountInfo(
         account=text(fields, "account"),
         put_timestamp=timestamp(fields, "put_timestamp"),
@@ -411,7 +411,7 @@ def page_digest_to_wire(upto: str, digest: bytes) -> list[str]:
 
 
 def page_digest_from_wire(value: object) -> tuple[str, bytes]:
-    """The same; WireError."""
+    """Parse what the function above encodes; WireError if a field is missing or wrong."""
     upto, digest, *_ = _fields(value, (str, str))
     return _encodable(upto, "the end of a page"), digest_from_wire({"digest": digest}, "digest")
 

@@ -38,7 +38,7 @@ class Cursor:
         return self._at
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next `size` bytes; WireError if there are fewer."""
         end = self._at + size
         if end > len(self._data):
             raise WireError(f"{self._what} ends early")

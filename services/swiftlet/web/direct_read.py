@@ -229,7 +229,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Also."""
+        """Tell the handler that it may write again."""
         self._handler.resume_writing()
 
 

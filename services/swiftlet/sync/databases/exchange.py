@@ -50,7 +50,7 @@ class Exchange:
 
     transport: ListingSyncTransport
     near: Device
-    """This side's device."""
+    """The device on this side."""
     far: Device
     id: DatabaseId
     one_way: bool = False

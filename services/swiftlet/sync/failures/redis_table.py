@@ -59,7 +59,6 @@ class Notices:
     """What this observer tells the others, until it is sent. Neighbours and the table share it."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
         self._waiting: deque[Notice] = deque(maxlen=_MAX_PENDING)
         self._wake = asyncio.Event()
 

@@ -15,13 +15,13 @@ class Lazy(Sequence[T]):
     __slots__ = ("_count", "_values")
 
     def __init__(self, count: int) -> None:
-        """So many."""
+        """`count` is the number of values."""
         self._count = count
         self._values: tuple[T, ...] | None = None
 
     @abstractmethod
     def _make(self) -> tuple[T, ...]:
-        """All of them."""
+        """Return all values."""
 
     @property
     def values(self) -> tuple[T, ...]:

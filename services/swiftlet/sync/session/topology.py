@@ -18,7 +18,7 @@ class First(Enum):
     BATCH = "batch"
     """One hash over the roots of many partitions."""
     ROOT = "root"
-    """One partition's root."""
+    """The root of one partition."""
     SUFFIXES = "suffixes"
     """Nothing: the answer is all of one partition's suffix hashes."""
 

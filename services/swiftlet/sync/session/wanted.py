@@ -78,5 +78,5 @@ def sizes_of(wanted: Sequence[Wanted]) -> Sequence[int]:
 
 
 def partitions_of(wanted: Sequence[Wanted]) -> Sequence[int]:
-    """The partitions."""
+    """Return the partition of each item, in order."""
     return wanted.partitions if isinstance(wanted, PackedWanted) else [one.partition for one in wanted]

@@ -43,7 +43,7 @@ class Counts:
     rounds: int = 0
     messages: int = 0
     rows: int = 0
-    """Changes of rows."""
+    """The number of changes of rows."""
     proved: int = 0
     """Names whose rows were those of the objects, without an audit."""
     unproved: int = 0

@@ -29,7 +29,6 @@ _PROGRESS = 10_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
     options = _parse(arguments)
     began_s = time.monotonic()
     seeds = range(options.seed, options.seed + options.seeds)

@@ -25,7 +25,7 @@ class Timeline:
         """At second 0, nothing to come."""
         self.now_s = 0.0
         self.ran = 0
-        """Events so far."""
+        """The number of events so far."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
@@ -72,7 +72,7 @@ class Network:
         self.parts: dict[int, int] = {}
         """In which part of a network that fell apart an endpoint is; those not named are in part 0, proxies in all."""
         self.messages = 0
-        """Messages sent."""
+        """The number of messages sent."""
         self.bytes = 0
         """Bytes of sync messages sent."""
         self.lost = 0

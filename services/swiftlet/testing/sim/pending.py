@@ -30,7 +30,6 @@ class PendingSet:
     """One device's; `now_s` is simulated time."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        """Nothing is pending."""
         self._now_s = now_s
         self._updates: dict[bytes, PendingUpdate] = {}
 

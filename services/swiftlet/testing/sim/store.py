@@ -47,7 +47,6 @@ class SimStore:
     """One device. `now_s` is simulated time, for `Held.changed_s`."""
 
     def __init__(self, now_s: Callable[[], float], watch: Watch) -> None:
-        """Empty and healthy."""
         self.failing = False
         self.full = False
         self.pending = PendingSet(now_s)
@@ -74,7 +73,7 @@ class SimStore:
         return sorted(self._sums)
 
     def root(self, partition: int) -> bytes:
-        """A partition's root."""
+        """Return the root of a partition."""
         self._check()
         if partition not in self._sums:
             return EMPTY_ROOT

@@ -126,7 +126,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Op], list[Op]]:
 
 
 class StoreConformance(ABC):
-    """The suite."""
+    """The checks that every `Store` passes."""
 
     @abstractmethod
     def fresh(self) -> AbstractContextManager[Store]:
@@ -142,7 +142,7 @@ class StoreConformance(ABC):
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
-        """An empty store."""
+        """Yield an empty store."""
         with self.fresh() as store:
             yield store
 

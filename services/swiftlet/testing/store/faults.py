@@ -89,7 +89,7 @@ class FaultyStore(Store, Protocol):
 
     @property
     def faults(self) -> Faults:
-        """What ails it."""
+        """Return the faults that the store asks before each operation."""
         ...
 
     def flip_data(self, key: ObjectKey) -> None:

@@ -55,7 +55,7 @@ class FaultyNativeStore(NativeStore):
     """A native store that asks `faults` before each operation; its directory goes when it is closed."""
 
     def __init__(self) -> None:
-        """A new one."""
+        """Create an empty store in a temporary directory."""
         self.faults = Faults()
         self.root = Path(tempfile.mkdtemp(prefix="swiftlet-native-", dir=RAM))
         super().__init__(self.root, volume_bytes=_VOLUME_BYTES)
@@ -121,7 +121,6 @@ class FaultyNativeStore(NativeStore):
         return super().partitions(policy)
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hashes."""
         self.faults.reach("scan")
         return super().suffix_hashes(policy, partition)
 

@@ -37,7 +37,7 @@ class _Version:
 
     @classmethod
     def of(cls, record: PutRecord, footer: PutFooter, data: bytes) -> Self:
-        """A sound version."""
+        """Return a version whose checksum fits its data."""
         return cls(record, footer, data, _check(record, footer))
 
     @property
@@ -121,7 +121,7 @@ class MemoryWriter:
 
 
 class MemoryReader:
-    """One version, held."""
+    """A reader that holds one version."""
 
     def __init__(self, faults: Faults, info: ObjectInfo, data: bytes) -> None:
         """`data` are all the object's bytes."""
@@ -131,7 +131,7 @@ class MemoryReader:
 
     @property
     def info(self) -> ObjectInfo:
-        """The merged object."""
+        """Return the object's description, merged with the newest POST."""
         return self._info
 
     def read(self, offset: int, length: int) -> bytes:
@@ -143,7 +143,6 @@ class MemoryReader:
         """Nothing to let go of."""
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
     def __exit__(
@@ -370,7 +369,7 @@ class MemoryStore:
         return Usage(self._total_bytes, 0 if self.faults.full else self._total_bytes - used, len(self._visible))
 
     def counters(self) -> Mapping[str, int]:
-        """Nothing is counted."""
+        """Return no counters: this store counts nothing."""
         return {}
 
     def close(self) -> None:

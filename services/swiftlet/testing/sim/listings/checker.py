@@ -40,7 +40,7 @@ class ListingChecker(Witness):
 
     @property
     def counts(self) -> Counts:
-        """The world's."""
+        """Return the counts of the whole world."""
         return self._checker.counts
 
     def say(self, text: str) -> None:

@@ -32,7 +32,7 @@ RowWatch = Callable[[DatabaseId, ObjectRow | None, ObjectRow | None, str], None]
 
 @dataclass(slots=True)
 class Database:
-    """One container's replica."""
+    """A replica of a container's database."""
 
     name: DatabaseName
     rows: dict[str, ObjectRow] = field(default_factory=dict)
@@ -47,7 +47,6 @@ class ListingStore:
     """One device. `now_s` is simulated time; `after` lets something happen later."""
 
     def __init__(self, after: Callable[[float, Callable[[], None]], None], watch: RowWatch) -> None:
-        """Empty and healthy."""
         self.failing = False
         self.full = False
         self.forgotten = ZERO
@@ -87,7 +86,7 @@ class ListingStore:
         return sorted({id.partition for id in self._databases})
 
     def root(self, partition: int) -> bytes:
-        """A partition's root."""
+        """Return the root of a partition."""
         hashes = self.suffix_hashes(partition)
         return entry_sethash.root(hashes) if hashes else EMPTY_ROOT
 
@@ -244,7 +243,7 @@ class ListingStore:
         return None if database is None else entry_of(id.digest, sethash.fingerprint(_state(database)))
 
     def all(self) -> Mapping[DatabaseId, Database]:
-        """Everything."""
+        """Return all databases."""
         return self._databases
 
 
