@@ -125,7 +125,7 @@ def large(client: Client, runs: int) -> list[str]:
 
 
 def md5_rate() -> float:
-    """What MD5 alone reaches here on one core, in MB/s: the bound of a single stream with an ETag."""
+    """The speed that MD5 alone reaches here on one core, in MB/s: the bound of a single stream with an ETag."""
     data = os.urandom(1 << 20)
     began = time.perf_counter()
     for _ in range(200):

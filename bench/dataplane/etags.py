@@ -36,7 +36,7 @@ _KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Cost:
-    """What one PUT took, in seconds."""
+    """Return the seconds that one PUT took."""
 
     wall: float
     proxy: float

@@ -37,7 +37,7 @@ Buckets = Mapping[tuple[str, str, float], float]
 
 @dataclass
 class Cost:
-    """What a shape costs at the most, in seconds."""
+    """The limit of what a shape may cost, in seconds."""
 
     runs: int = 0
     statuses: set[int] = field(default_factory=set)

@@ -82,7 +82,7 @@ class ClientPod:
     name: str
 
     def python(self, *arguments: str) -> str:
-        """What a Python program in the pod writes; Failed with its errors."""
+        """Return what a Python program in the pod writes; Failed with its errors if it fails."""
         return self.namespace.kubectl("exec", self.name, "--", "python3", *arguments)
 
     @contextmanager

@@ -111,7 +111,7 @@ def store(operator: Namespace) -> Iterator[Store]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """What the operator logged, beside what failed."""
+    """Add what the operator logged to the report of a failed test."""
     report = yield
     if call.excinfo is not None and call.when != "teardown":
         try:

@@ -22,7 +22,7 @@ class Failed(Exception):
 
 
 def run(*command: str, stdin: str | None = None) -> str:
-    """What a command writes; Failed with its errors."""
+    """Return what a command writes; Failed with its errors if it fails."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=_COMMAND_WITHIN_S)
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")

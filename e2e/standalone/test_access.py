@@ -57,7 +57,7 @@ def container(client: Client) -> Iterator[str]:
 
 
 def swift(cluster: Cluster, *arguments: str) -> str:
-    """What the `swift` command prints."""
+    """Return what the `swift` command prints."""
     environment = {**os.environ, "ST_AUTH": cluster.auth_url, "ST_USER": cluster.user, "ST_KEY": cluster.key}
     command = [str(Path(sys.executable).with_name("swift")), *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout

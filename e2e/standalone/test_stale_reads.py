@@ -25,7 +25,7 @@ AWAY_S = 1.5
 
 
 def unproved(cluster: Cluster, service: str) -> list[object]:
-    """What a server says of its devices in its status report."""
+    """Return what a server says of its devices in its status report."""
     with urllib.request.urlopen(cluster.management_url(service) + "/statusz", timeout=30) as answer:
         return [device["unproved"] for device in json.load(answer)["devices"].values()]
 

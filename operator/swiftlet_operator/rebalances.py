@@ -50,7 +50,7 @@ class Rebalances:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rebalance")
 
     def of(self, key: Key) -> Rebalancer:
-        """What a cluster's reconcile asks."""
+        """Return the rebalancer that the reconciles of a cluster use."""
         return lambda due: self._take_or_order(key, due)
 
     def close(self) -> None:

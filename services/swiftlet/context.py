@@ -1,4 +1,4 @@
-"""What travels with a request through every function and hop without being passed: its id."""
+"""The id of a request, which every function and hop knows without being given it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container needs for RDMA: the device plugin's resource, the right to lock memory, and the setting."""
+"""The parts of a container that RDMA needs: the device plugin's resource, the right to lock memory, and the setting."""
 
 from __future__ import annotations
 

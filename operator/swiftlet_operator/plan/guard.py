@@ -47,7 +47,7 @@ def looked_for(cluster: str, rings: Iterable[str]) -> Iterator[tuple[Kind, Itera
 
 
 def let_go(world: World, states: Sequence[RingState]) -> list[Patch]:
-    """What takes the finalizer from deleted objects that can be made again."""
+    """Return patches that take the finalizer from deleted objects that can be made again."""
     if world.cluster.meta.deleting:
         return []
     known = {state.task.ring for state in states if state.before is not None and not state.problem}
@@ -68,7 +68,7 @@ def let_go(world: World, states: Sequence[RingState]) -> list[Patch]:
 
 
 def unguard_all(world: World) -> list[Patch]:
-    """What takes the finalizer from everything, for a cluster that goes."""
+    """Return patches that take the finalizer from all objects of a cluster that is deleted."""
     return [unguarded(one) for one in _guarded(world)]
 
 

@@ -29,7 +29,7 @@ from swiftlet_operator.world import World
 
 
 def mended(world: World, site: Site) -> list[Patch]:
-    """What gives a Secret that somebody restored by hand its labels, its finalizer and lost entries back."""
+    """Return patches that give a Secret restored by hand its labels, its finalizer and lost entries back."""
     live, copy = keys_of(world), copy_of(world)
     if live is None or is_going(live):
         return []

@@ -75,7 +75,7 @@ class KeyPlan:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What the Secret says."""
+    """The state of the keys as the Secret has it."""
 
     secret: Manifest
     keys: tuple[bytes, ...]
@@ -191,7 +191,7 @@ def _advanced(state: _State, phase: Phase, new: bytes) -> KeyPlan:
 
 
 def _ordered(phase: Phase, keys: tuple[bytes, ...], new: bytes) -> tuple[bytes, ...]:
-    """What the Secret holds in a phase."""
+    """Return the keys in the order that the Secret has in a phase."""
     old = tuple(key for key in keys if key != new)
     return {"accept": (*old, new), "sign": (new, *old), "forget": (new,)}[phase]
 

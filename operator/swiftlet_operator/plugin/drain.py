@@ -74,7 +74,7 @@ def write(kubectl: Kubectl, cluster: Object, targets: Sequence[str], undo: bool)
 
 
 def remaining(picture: Picture, targets: Sequence[str]) -> list[Place]:
-    """Where targets still hold, or may hold, something."""
+    """Return the places where targets still hold data, or may hold some."""
     return [place for place in places(picture) if _named(place.device, targets) and not place.empty]
 
 

@@ -1,4 +1,4 @@
-"""Where pods and volumes may be placed: compares labels of nodes with the requirements of a volume or a pod."""
+"""Places of pods and volumes: labels of nodes are compared with the requirements of a pod or a volume."""
 
 from __future__ import annotations
 

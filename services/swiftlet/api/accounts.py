@@ -60,7 +60,7 @@ def _by_policy(call: Call, info: AccountInfo) -> dict[str, str]:
 
 
 def new_metadata(call: Call) -> dict[str, str]:
-    """What a PUT or POST changes of an account's metadata, its ACL included; "" removes an item."""
+    """Return what a PUT or POST changes of an account's metadata, with its ACL; "" removes an item."""
     items = collect(call.request.headers, ACCOUNT_META, call.api.options.limits)
     return unprivileged(items | account_acl(call.request.headers), call.owner) | account_quota(call, items)
 

@@ -1,4 +1,4 @@
-"""What a proxy process remembers for a while: a bounded number of answers, the longest known ones go first."""
+"""A cache of a bounded number of answers, of which the oldest is dropped first."""
 
 from __future__ import annotations
 

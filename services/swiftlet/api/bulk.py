@@ -41,7 +41,7 @@ def require_somebody(call: Call) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the names so far."""
+    """The outcomes of the names that were processed so far."""
 
     success: int
     """The status when nothing failed."""
@@ -51,7 +51,7 @@ class Tally:
     failures: list[tuple[str, str]] = field(default_factory=list)
     server_failed: bool = False
     status: int | None = None
-    """What ended the work before its end."""
+    """The status of the error that ended the request early; None without one."""
     body: str = ""
 
     def done(self, what: str) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What the conditions make of a request."""
+    """The outcome of a request's conditions."""
 
     GO = 200
     NOT_MODIFIED = 304

@@ -25,7 +25,7 @@ _LINK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SloMark:
-    """What a manifest's content type tells of the large object: size in bytes and entity tag, unquoted."""
+    """The size in bytes and the entity tag (unquoted) of a large object, which its manifest's content type carries."""
 
     size: int
     etag: str
@@ -49,7 +49,7 @@ def with_mark(content_type: str, mark: SloMark) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkMark:
-    """What a link's content type tells of its target; all but the path only of static links."""
+    """The description of a link's target that the link's content type carries; of a static link more than the path."""
 
     target: Path
     etag: str | None = None

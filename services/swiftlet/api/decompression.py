@@ -29,7 +29,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much may come out."""
+    """The limits of what a body may decompress to: in bytes, and as a multiple of what was sent."""
 
     total_bytes: int
     ratio: float
@@ -56,7 +56,7 @@ class _Machine(Protocol):
 
     @property
     def rest(self) -> bytes:
-        """What came behind its end."""
+        """The bytes behind the end of the stream."""
         ...
 
     @property

@@ -34,7 +34,7 @@ async def get(call: Call) -> web.StreamResponse:
 
 
 async def _find(call: Call, specs: list[RangeSpec] | None) -> Stored:
-    """What the request names, behind all links, unless it asks for a link itself; `specs` None for a HEAD."""
+    """Find what the request names, behind all links unless it asks for a link itself; `specs` is None for a HEAD."""
     if call.query.get("version-id"):
         stored = await find_version(call, call.path, call.query["version-id"])
         return await followed(call, stored, call.flag("X-Newest"))

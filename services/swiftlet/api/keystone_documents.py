@@ -110,7 +110,7 @@ def access_v2(token: Token, text: str, account: str, base: str) -> dict[str, Any
 
 
 def versions(base: str) -> Mapping[str, dict[str, Any]]:
-    """What either version says of itself."""
+    """Return the description of each version of the protocol."""
 
     def one(number: str, name: str, status: str) -> dict[str, Any]:
         kind = f"application/vnd.openstack.identity-{name}+json"

@@ -74,7 +74,7 @@ class Logins:
 
 
 def client_address(request: web.Request, trusted: Sequence[Network]) -> str:
-    """Where a request comes from: the connection's other end, or the last address that a trusted proxy vouches for."""
+    """Return the address of a client: the connection's other end, or the last one that a trusted proxy vouches for."""
     address = request.remote or "unknown"
     forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
     for before in reversed(forwarded.split(",")):

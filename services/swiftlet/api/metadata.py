@@ -16,7 +16,7 @@ OBJECT_META = "X-Object-Meta-"
 CONTAINER_META = "X-Container-Meta-"
 ACCOUNT_META = "X-Account-Meta-"
 CONTAINER_SYSMETA = "X-Container-Sysmeta-"
-"""What the names of the proxy's own metadata of containers begin with; clients neither see nor set them."""
+"""The prefix of the proxy's own metadata of containers, which clients neither see nor set."""
 
 OBJECT_HEADERS = frozenset(
     {

@@ -12,7 +12,7 @@ from swiftlet.api.sending import Span, copy_to, cut_on_error, length_of
 
 
 def part_heads(readable: Readable, spans: list[Span], boundary: str) -> list[bytes]:
-    """What stands before each range, its boundary included."""
+    """Return the text before each range, its boundary included."""
     return [
         (
             f"--{boundary}\r\nContent-Type: {readable.content_type}\r\n"

@@ -19,7 +19,7 @@ PRIVILEGED = frozenset({ACCOUNT_ACL, CONTAINER_READ, CONTAINER_WRITE, SYNC_KEY, 
 
 
 def unprivileged(items: Mapping[str, str], owner: bool) -> dict[str, str]:
-    """What of these headers, in canonical spelling, the sender of a request sees or sets."""
+    """Return those headers, in canonical spelling, that the sender of a request may see or set."""
     return {name: value for name, value in items.items() if owner or name not in PRIVILEGED}
 
 

@@ -81,7 +81,7 @@ async def resolve_asked(call: Call, stored: Stored) -> Readable:
 
 
 async def current(reader: Reader, stored: Stored) -> Readable:
-    """What a write replaces: a version that the proxy's own link leads to, but a client's link itself."""
+    """Return what a write replaces: the version that the proxy's own link leads to, but a client's link itself."""
     link = Link.of(stored.info)
     if link is None or link.version is not None:
         return await resolve(reader, stored)

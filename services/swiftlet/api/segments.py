@@ -83,7 +83,7 @@ class Layout:
         return self._ends[index] - self.segments[index].length, self._ends[index]
 
     def since(self, start: int) -> tuple[int, Iterable[Segment]]:
-        """Where the segment begins that holds byte `start`, and that one and all behind it."""
+        """Return where the segment that holds byte `start` begins, and the segments from that one on."""
         index = bisect_right(self._ends, start)
         return (self._ends[index - 1] if index else 0), map(self.segments.__getitem__, range(index, len(self.segments)))
 

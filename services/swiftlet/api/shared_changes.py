@@ -30,11 +30,11 @@ class SharedChanges:
         return hash(names) % self._slots
 
     def of_account(self, account: str) -> int:
-        """Where the counter of an account's own metadata stands."""
+        """Return the counter of an account's own metadata."""
         return self.counters.seen(self._slot(account))
 
     def of_container(self, account: str, container: str) -> int:
-        """Where the counter of a container stands."""
+        """Return the counter of a container."""
         return self.counters.seen(self._slot(account, container))
 
     def of_grants(self, account: str) -> tuple[int, int]:

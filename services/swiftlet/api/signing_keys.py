@@ -24,7 +24,7 @@ async def access_by(
 
 
 async def _keys_for(api: SwiftApi, account: str, container: str) -> dict[str, SignedAccess]:
-    """What each key gives access to: an account's key to all of it, a container's to that container."""
+    """Return the access that each key gives: an account's key to all of it, a container's to that container."""
     keys: dict[str, SignedAccess] = {}
     try:
         of_container = (await api.containers.fresh(account, container)).metadata

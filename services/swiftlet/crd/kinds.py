@@ -25,7 +25,7 @@ Spec = TypeVar("Spec", bound=View)
 
 
 class Meta(View):
-    """What a view keeps of a resource's metadata."""
+    """The part of a resource's metadata that a view keeps."""
 
     name: str
     namespace: str = "default"
@@ -68,7 +68,7 @@ class Resource(Generic[Spec]):
 
     @property
     def owner_reference(self) -> dict[str, Any]:
-        """What children carry so that they go with this resource."""
+        """Return the owner reference of children, with which they are deleted when this resource is."""
         return {
             "apiVersion": API_VERSION,
             "kind": self.kind.name,

@@ -80,7 +80,7 @@ class EgressRule(View):
 
 
 class NetworkSpec(View):
-    """What the NetworkPolicies of a cluster allow in addition to the needs of its own parts."""
+    """The connections that NetworkPolicies allow in addition to those between the cluster's own parts."""
 
     policies: Literal["full", "ingress", "disabled"] = "full"
     clients: Annotated[tuple[NetworkPeer, ...], Field(max_length=32)] = ()

@@ -10,7 +10,7 @@ from swiftlet.errors import SettingsError
 MAX_CHARS = 32
 """Characters of a quantity in the CRDs: far more than any real one has."""
 PATTERN = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$"
-"""What the CRDs let through: no sign, no bare point."""
+"""The pattern of quantities in the CRDs: without a sign, and with digits on both sides of a point."""
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:([KMGTPE]i|[numkMGTPE])|[eE]([0-9]{1,2}))?", re.ASCII)
 _FACTORS = {

@@ -30,7 +30,7 @@ PATIENCE_S = 1.0
 
 
 class Place:
-    """What one connection takes."""
+    """The place that a connection takes."""
 
     def __init__(self, pace: Pace, ends: float) -> None:
         """Taken until `ends`, in the loop's time."""

@@ -75,7 +75,7 @@ class FrontSettings:
 
 
 class FrontStatus(TypedDict):
-    """What a status report says."""
+    """The fields of the front in a status report."""
 
     state: str
     """`on` or `off`, and what of, or why."""

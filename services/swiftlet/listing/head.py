@@ -49,7 +49,7 @@ class Head:
     rows_digest: bytes
     reported: Report
     away: Totals = Totals()
-    """What the container's shards hold, by what this replica knows; not in `info`."""
+    """The totals of the container's shards, as far as this replica knows them; `info` does not include them."""
 
     @property
     def whole(self) -> Totals:

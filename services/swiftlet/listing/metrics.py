@@ -1,4 +1,4 @@
-"""What the databases of this process count, for Prometheus."""
+"""Metrics of the databases of this process, for Prometheus."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class RowTables(ABC, Generic[R]):
 
     @abstractmethod
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
-        """What remains of two rows of one name; commutative, associative, idempotent."""
+        """Merge two rows of one name; this is commutative, associative and idempotent."""
 
     @abstractmethod
     def weigh(self, row: Packed) -> tuple[int, int]:

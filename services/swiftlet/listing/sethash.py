@@ -56,7 +56,7 @@ def fingerprint(state: DatabaseState) -> bytes:
 
 
 def fingerprint_text(state: DatabaseState) -> bytes:
-    """What a fingerprint covers behind the rows' set hash."""
+    """Return the text that a fingerprint covers behind the rows' set hash."""
     stamps = (state.created, state.put_timestamp, state.delete_timestamp)
     parts = [",".join([*(str(stamp.value) for stamp in stamps), str(state.policy)]).encode("ascii")]
     for item in state.metadata:

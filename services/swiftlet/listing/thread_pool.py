@@ -27,7 +27,7 @@ from swiftlet.listing.background_tasks import resolve
 
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
-"""What a job returned, or what it raised."""
+"""Called with what a job returned, or what it raised."""
 _Job = tuple[asyncio.AbstractEventLoop, Callable[[], Any], Done]
 
 

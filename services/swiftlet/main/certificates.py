@@ -42,7 +42,7 @@ class Certificates:
         self.expires_at = 0.0
         """When the first certificate of the chain in use expires, in seconds since the epoch."""
         self.context = _context()
-        """What a server listens with: it hands each connection over to the pair in use."""
+        """The context that a server listens with: it gives each connection the pair in use."""
         self.reload()
         # The library wants a certificate here too before it asks for another.
         self._load(self.context)

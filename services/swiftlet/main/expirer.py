@@ -63,7 +63,7 @@ def use_expirer(
 
 
 def nodes_of(rings: RingSet, policies: Policies) -> set[str]:
-    """Where expirers run: beside the devices of all policies, as `host:port`."""
+    """Return the nodes where expirers run, those of all policies' devices, as `host:port`."""
     nodes: set[str] = set()
     for policy in policies:
         try:

@@ -25,7 +25,7 @@ _log = get_logger("reloading")
 
 
 def look_at(paths: Sequence[Path]) -> Look:
-    """What the files look like now, links followed; OSError."""
+    """Return the state of the files, links followed; OSError if one can't be read."""
     stats = [path.stat() for path in paths]
     return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 

@@ -33,7 +33,7 @@ _config = click.option(
 
 
 def _selecting(command: F) -> F:
-    """What a round by hand may be confined to."""
+    """Add the options that limit a round which is started by hand."""
     options = (
         click.option("--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one."),
         click.option("--node", help="Only with peers there: a device's name or address, or a node, or its host."),

@@ -53,7 +53,7 @@ def parse_limit(text: str) -> int | None:
 
 
 def account_bounds(limits: Limits, metadata: Mapping[str, str]) -> Named:
-    """What all containers of an account may hold together."""
+    """Return the limits of all containers of an account together."""
     counts = [(limits.account_object_count, f"account_object_count of level {limits.level}")]
     sizes = [(limits.account_usage_bytes, f"account_usage_bytes of level {limits.level}")]
     return _named(
@@ -62,7 +62,7 @@ def account_bounds(limits: Limits, metadata: Mapping[str, str]) -> Named:
 
 
 def container_bounds(limits: Limits, metadata: Mapping[str, str]) -> Named:
-    """What one container may hold."""
+    """Return the limits of one container."""
     counts = [(limits.object_count, f"object_count of level {limits.level}")]
     sizes = [(limits.container_usage_bytes, f"container_usage_bytes of level {limits.level}")]
     return _named(

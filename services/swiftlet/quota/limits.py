@@ -1,4 +1,4 @@
-"""What an account and its containers may hold."""
+"""The limits of an account and of its containers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _SECRET_FIELDS = frozenset({"key", "hash_path_prefix", "hash_path_suffix"})
 
 
 class Source:
-    """Where each value came from: the settings file unless noted otherwise."""
+    """The source of each value: the settings file unless another one is noted."""
 
     def __init__(self, file: str | None) -> None:
         """`file` is the settings file's path as the operator gave it."""

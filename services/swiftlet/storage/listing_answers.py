@@ -20,7 +20,7 @@ from swiftlet.sync.session.responder import answer_by
 
 
 def databases_placed_by(account: CurrentRing, container: CurrentRing, device: str, is_local: IsLocal) -> PlacedBy:
-    """Where the rings of databases put a server's `device`."""
+    """Return what the rings of databases place on a server's `device`."""
     rings = {DatabaseKind.ACCOUNT: account, DatabaseKind.CONTAINER: container}
     return placed_by(lambda policy: rings[RINGS[policy]](), device, is_local)
 

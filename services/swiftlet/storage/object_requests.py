@@ -21,7 +21,7 @@ from swiftlet.transport.wire import JSON_TYPE, error_to_wire, json_bytes
 _log = logging.getLogger(__name__)
 
 OUTCOME = web.RequestKey("object_outcome", str)
-"""What a streamed answer ended in; its status had gone out before."""
+"""The outcome of a streamed answer, whose status was sent before."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -35,7 +35,7 @@ class ShardRoutes:
         return {}
 
     async def merge_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """What the shard holds then."""
+        """Merge the rows, and return the totals of the shard."""
         return asdict(await shard_access.merge(*self._place(request), _rows(fields)))
 
     async def page_shard(self, request: web.Request, fields: Answer) -> Answer:

@@ -31,7 +31,7 @@ from swiftlet.sync.session.responder import answer_by
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the rings put a device: the ring's version, and by partition a byte, not 0 where it belongs there."""
+    """The partitions that a ring puts on a device: its version, and for each partition a byte, not 0 for those."""
 
     ring_version: int
     belongs: bytes

@@ -40,7 +40,7 @@ class State:
 
 
 NOTHING = State()
-"""What a device holds of an object that it never heard of."""
+"""The state of an object that a device has never held."""
 
 
 def entry_of(digest: bytes, state: State) -> Entry | None:
@@ -109,7 +109,7 @@ def absent(what: str, state: State) -> NotFound:
 
 @dataclass(frozen=True, slots=True)
 class PostMerge:
-    """What a POST leads to: the record to store (None: nothing changes) and whether the POST itself lost."""
+    """The outcome of a POST: the record to store (None: nothing changes), and which newer POST it lost to."""
 
     store: PostRecord | None
     superseded_by: Timestamp | None = None

@@ -42,7 +42,7 @@ class SuffixHashes:
         self._locks = [threading.RLock() for _ in range(_STRIPES)]
 
     def lock(self, policy: int, partition: int) -> threading.RLock:
-        """What to hold while the partition's directories change."""
+        """Return the lock to hold while the partition's directories change."""
         return self._locks[hash((policy, partition)) % _STRIPES]
 
     def change(self, key: ObjectKey, old: Entry | None, new: Entry | None) -> None:

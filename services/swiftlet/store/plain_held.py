@@ -1,4 +1,4 @@
-"""What lies in one object's directory of the plain store, and what it amounts to."""
+"""The files in an object's directory of the plain store, and the state that they stand for."""
 
 from __future__ import annotations
 

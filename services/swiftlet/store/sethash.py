@@ -24,7 +24,7 @@ EMPTY = 0
 
 
 def term(entry: Entry) -> int:
-    """What one entry contributes: xxh3-128 of digest, kind and the three timestamps, all big-endian."""
+    """Return the contribution of an entry: xxh3-128 of digest, kind and the three timestamps, all big-endian."""
     packed = _ENTRY.pack(
         entry.digest,
         entry.kind,

@@ -1,4 +1,4 @@
-"""What may stand between a service's listening sockets and its HTTP server."""
+"""The boundary of a front, which may stand between a service's listening sockets and its HTTP server."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Readiness:
         self.checks[name] = check
 
     async def reasons(self) -> list[str]:
-        """What stands against serving; empty when ready."""
+        """Return the reasons why the service is not ready; none if it is."""
         found = ["draining: the process is about to end"] if self.draining else []
         for name, check in self.checks.items():
             reason = check()

@@ -53,5 +53,5 @@ class Lazy(Sequence[T]):
         return isinstance(other, Sequence) and self.values == tuple(other)
 
     def __hash__(self) -> int:
-        """As of the tuple."""
+        """Return the hash of the tuple."""
         return hash(self.values)

@@ -131,5 +131,5 @@ class PackedEntries(Sequence[Entry]):
         return isinstance(other, tuple) and self._tuple == other
 
     def __hash__(self) -> int:
-        """As of the tuple."""
+        """Return the hash of the tuple."""
         return hash(self._tuple)

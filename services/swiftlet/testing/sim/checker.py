@@ -98,7 +98,7 @@ class Checker(Witness):
         self.counts.moved += count
 
     def watch(self, node: int) -> Watch:
-        """What a device tells of its changes."""
+        """Return the watch that a device tells of its changes."""
 
         def changed(partition: int, digest: bytes, old: Entry | None, new: Entry | None, why: str) -> None:
             if self.trace is not None:

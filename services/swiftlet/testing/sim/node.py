@@ -29,7 +29,7 @@ from swiftlet.testing.sim.store import Parcel, SimStore
 from swiftlet.timestamp import Timestamp
 
 EPOCH_S = 1_700_000_000.0
-"""What a right clock shows when a simulation begins."""
+"""The time on a right clock when a simulation begins."""
 ERROR_LIMIT = 3
 """Failures in a row after which a neighbour counts as failed."""
 ERROR_INTERVAL_S = 60.0
@@ -48,12 +48,12 @@ class WorldTerms:
     reclaim_period_s: float
 
     def terms(self, ring: Ring) -> Terms:
-        """What a session goes by."""
+        """Return the terms of a session."""
         return Terms(0, ring.version, self.mode, self.reclaim_age_s, self.reclaim_period_s, self.limits)
 
 
 class Witness:
-    """What a node tells about itself; the checker listens."""
+    """The events that a node reports to the checker."""
 
     def say(self, text: str) -> None:
         """A line of the trace."""
@@ -107,7 +107,7 @@ class Node:
 
     @property
     def now_s(self) -> float:
-        """What its clock shows."""
+        """Return the time on its clock."""
         return EPOCH_S + self.timeline.now_s + self.offset_s
 
     @property
@@ -159,7 +159,7 @@ class Node:
     # -- rounds ----------------------------------------------------------------------------------------------
 
     def terms(self, ring: Ring) -> Terms:
-        """What a session goes by."""
+        """Return the terms of a session."""
         return self._world_terms.terms(ring)
 
     def round(self) -> None:
@@ -209,7 +209,7 @@ class Node:
         return partition < ring.partition_count and any(d.id == self.id for d in ring.primaries(partition))
 
     def look_up(self, effect: Effect) -> object:
-        """What the local device says."""
+        """Return the local device's answer."""
         store = self.store
         if isinstance(effect, ReadRoots):
             return [store.root(partition) for partition in effect.partitions]

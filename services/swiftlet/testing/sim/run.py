@@ -42,7 +42,7 @@ _QUIET_S = IN_FLIGHT_S + 60.0 + ERROR_INTERVAL_S + 10.0
 
 @dataclass(slots=True)
 class Report:
-    """What became of a seed; `broken` says what did not hold."""
+    """The outcome of a seed; `broken` says what did not hold."""
 
     seed: int
     shape: Shape

@@ -1,4 +1,4 @@
-"""What a seed stands for: the size of a world, its mode, its weather, and how much befalls it."""
+"""The shape of a world, which follows from the seed: its size and mode, and the faults that it has."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a device holds of one object, and when it last changed."""
+    """The state of one object on a device, and when it last changed."""
 
     state: State
     post: PostRecord | None
@@ -88,7 +88,7 @@ class SimStore:
         return {suffix: sethash.to_bytes(total) for suffix, total in self._sums.get(partition, {}).items()}
 
     def entries(self, partition: int, suffixes: tuple[str, ...]) -> list[Entry]:
-        """What some suffixes hold."""
+        """Return the entries of some suffixes."""
         self._check()
         held = self._held.get(partition, {})
         return [h.entry for suffix in suffixes for h in held.get(suffix, {}).values() if h.entry is not None]

@@ -1,1 +1,1 @@
-"""Of `swiftlet.storage`: storage servers in memory as their clients see them, and the suite of object transports."""
+"""Test support for `swiftlet.storage`: storage servers in memory, and the suite of object transports."""

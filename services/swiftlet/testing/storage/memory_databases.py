@@ -29,7 +29,7 @@ class MemoryDatabases(ABC):
 
     @abstractmethod
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
-        """What the device answers."""
+        """Return the device's answer."""
 
     def _index(self, store: ListingStore) -> ListingIndex:
         if store not in self._indexes:

@@ -20,7 +20,7 @@ class MemoryShards(ABC):
 
     @abstractmethod
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
-        """What the device answers."""
+        """Return the device's answer."""
 
     async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
         """See `ShardTransport.shard_found`."""

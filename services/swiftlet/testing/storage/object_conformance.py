@@ -353,7 +353,7 @@ class ObjectTransportConformance(ABC):
         await stream.close()
 
     async def test_comparison(self, peer: Peer) -> None:
-        """What replicators ask: policies, partitions, hashes, entries, removal."""
+        """Replicators can ask for policies, partitions, hashes and entries, and remove versions."""
         await peer.put(key_of(1), 1, b"data")
         await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {}, "x/y", at(2)))
         await peer.transport.delete(peer.device, key_of(257), at(3), NAME, None)

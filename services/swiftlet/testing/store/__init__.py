@@ -1,1 +1,1 @@
-"""Of `swiftlet.store`: the in-memory twin of a device, the faults of a device, and the suite that stores pass."""
+"""Test support for `swiftlet.store`: a device in memory, faults of devices, and the suite that stores pass."""

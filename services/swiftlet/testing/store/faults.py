@@ -69,7 +69,7 @@ class Faults:
             self._planned.clear()
 
     def reach(self, operation: str) -> None:
-        """What the twin calls at the start of each operation."""
+        """Called by the store at the start of each operation."""
         if self.delay_s:
             self.sleep(self.delay_s)
         with self._mutex:

@@ -50,7 +50,7 @@ class ListingChecker(Witness):
     # -- at every change -------------------------------------------------------------------------------------
 
     def watch(self, node: int) -> RowWatch:
-        """What a device tells of its changes."""
+        """Return the watch that a device tells of its changes."""
 
         def changed(id: DatabaseId, old: ObjectRow | None, new: ObjectRow | None, why: str) -> None:
             if self._checker.trace is not None:
@@ -140,7 +140,7 @@ class ListingChecker(Witness):
     # -- at the end ------------------------------------------------------------------------------------------
 
     def truth(self, digest: bytes, nodes: Iterable[Node]) -> ObjectRow | None:
-        """What these devices together hold of an object, as a row."""
+        """Return the row of an object, from what these devices together hold of it."""
         partition = next(iter(self.places.objects.values())).ring.partition_of(digest)
         rows = [self.places.row_of(digest, node.store.held(partition, digest)) for node in nodes]
         known = [row for row in rows if row is not None]

@@ -31,7 +31,7 @@ Serve = Callable[["ListingStore"], Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What an exchange awaits: something done at a device."""
+    """A call to a device, which an exchange awaits."""
 
     device: int
     serve: Serve
@@ -79,7 +79,7 @@ class ListingNode(Node):
     databases: ListingStore
 
     def terms(self, ring: Ring) -> Terms:
-        """What a session about databases goes by."""
+        """Return the terms of a session about databases."""
         return replace(super().terms(ring), transfer_rules=_RULES)
 
     def crash(self) -> None:

@@ -44,7 +44,7 @@ _DEATHS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a PUT stores: data of this size and ETag, of this type."""
+    """The content that a PUT stores: data of this size and ETag, of this type."""
 
     size: int
     etag: str

@@ -40,7 +40,7 @@ class Database:
     objects: int = 0
     size: int = 0
     unsynced: dict[str, ObjectRow | None] = field(default_factory=dict)
-    """What a loss of power would bring back, by name."""
+    """The rows that a loss of power would bring back, by name."""
 
 
 class ListingStore:
@@ -145,7 +145,7 @@ class ListingStore:
         return RowPage(found[:PAGE_ROWS], found[PAGE_ROWS - 1].name)
 
     def page_digests(self, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
-        """Where the next two pages end, and their set hashes; NotFound."""
+        """Return the ends of the next two pages, and their set hashes; NotFound if there is no database."""
         found: list[tuple[str, bytes]] = []
         while len(found) < 2:
             page = self.page(id, after, upto)
