@@ -213,19 +213,19 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
             if number % 3 == 0:
                 await objects.delete(target, key, Timestamp.at(now_s - 100), str(name), None)
 
+        written_s = time.time()
+
         async def all_in_sync() -> bool:
             version = machine.version("object-0")
             standings = [await machine.standing(number) for number in range(COUNT)]
+            # They may all have been in sync before there was anything.
             return all(
-                s.get("ringVersion") == version and s["syncedAt"] and not (s["behind"] or s["misplaced"])
+                s.get("ringVersion") == version
+                and (s["syncedAt"] or 0) >= written_s
+                and not (s["behind"] or s["misplaced"])
                 for s in standings
             )
 
-        async def filled() -> bool:
-            return bool((await machine.standing(0)).get("held"))
-
-        # They may all have been in sync before there was anything.
-        await until(filled)
         await until(all_in_sync)
         before = await machine.standing(0)
         assert before["held"] > 0
@@ -263,9 +263,12 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
             return bool((standing.get("syncedAt") or 0) >= begun)
 
         await until(refilled)
-        held = [await _entries(objects, machine.builders["object-0"].ring.device(number)) for number in range(3)]
-        assert held[0] == held[1] == held[2]
-        assert len(held[0]) == OBJECTS
+
+        async def equal() -> bool:
+            held = [await _entries(objects, machine.builders["object-0"].ring.device(number)) for number in range(3)]
+            return held[0] == held[1] == held[2] and len(held[0]) == OBJECTS
+
+        await until(equal)
 
 
 async def _entries(objects: HttpObjectTransport, device: Device) -> set[tuple[int, str, Any]]:
