@@ -53,7 +53,7 @@ class Source:
     """The bytes of the object, in memory and as a file of which any part can be sent."""
 
     def __init__(self, size: int) -> None:
-        """`size` in bytes."""
+        """The object has `size` bytes."""
         self.size = size
         self.block = random.Random(1).randbytes(min(size, _BLOCK_BYTES))
         self.file = os.memfd_create("large")

@@ -81,7 +81,6 @@ class Wire:
         _run(["nft", "add", "rule", "ip", "peers", "in", "ip", "daddr", address_of(node), "drop"])
 
     def mend(self) -> None:
-        """Stop dropping packets."""
         _run(["nft", "flush", "chain", "ip", "peers", "in"])
 
 

@@ -1,4 +1,4 @@
-"""What the shapes ask about: containers with many rows, large objects of both kinds, links, versions, a web site."""
+"""Prepares what shapes need: containers with many rows, large objects of both kinds, links, versions, a web site."""
 
 from __future__ import annotations
 

@@ -69,7 +69,6 @@ class Relay:
         return self.bytes + self.segments * _SEGMENT_HEADERS
 
     def reset(self) -> None:
-        """Count from nothing."""
         self.bytes = self.messages = self.segments = 0
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What `make clients` takes from other projects' tests, and the list of deviations."""
+"""Tests of how `make clients` reads the outcomes of other projects' tests, and of the list of deviations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the published Swift API promises, against a running cluster: accounts, containers, objects, listings."""
+"""What the Swift API promises is tested against a running cluster: accounts, containers, objects, listings."""
 
 from __future__ import annotations
 

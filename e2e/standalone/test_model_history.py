@@ -1,4 +1,4 @@
-"""What the model of the tests with kills allows to be seen."""
+"""Tests of the model that says what may be seen after kills."""
 
 from __future__ import annotations
 

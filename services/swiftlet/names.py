@@ -14,11 +14,11 @@ from urllib.parse import quote, unquote_to_bytes
 from swiftlet.errors import EmptyName, InvalidName, NameTooLong
 
 MAX_ACCOUNT_NAME = 256
-"""Bytes of UTF-8."""
+"""The limit of an account's name, in bytes of UTF-8."""
 MAX_CONTAINER_NAME = 256
-"""Bytes of UTF-8."""
+"""The limit of a container's name, in bytes of UTF-8."""
 MAX_OBJECT_NAME = 1024
-"""Bytes of UTF-8."""
+"""The limit of an object's name, in bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Path:
     obj: str | None = None
 
     def __str__(self) -> str:
-        """`/account[/container[/object]]`, unquoted."""
+        """Return the path as `/account[/container[/object]]`, unquoted."""
         return "/" + "/".join(part for part in (self.account, self.container, self.obj) if part is not None)
 
     @property

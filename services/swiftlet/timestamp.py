@@ -24,7 +24,7 @@ TICKS_PER_SECOND = 100_000
 NONCE_BITS = 14
 _NONCE_MASK = (1 << NONCE_BITS) - 1
 MAX_VALUE = (10**10 * TICKS_PER_SECOND << NONCE_BITS) - 1
-"""The largest `Timestamp.value`."""
+"""The largest value that a `Timestamp` has."""
 _NS_PER_TICK = 1_000_000_000 // TICKS_PER_SECOND
 _TEXT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,5}))?(?:_([0-9a-f]{4}))?", re.ASCII)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

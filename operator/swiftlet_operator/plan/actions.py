@@ -11,7 +11,7 @@ from swiftlet_operator.manifests import Kind, Manifest
 
 
 class Fresh(Protocol):
-    """Makes new secrets."""
+    """Makes new secrets, and hashes of them."""
 
     def token(self) -> str:
         """32 random bytes as text."""

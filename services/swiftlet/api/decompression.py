@@ -112,7 +112,7 @@ _MACHINES: dict[str, Callable[[], _Machine]] = {"gz": _Gzip, "bz2": _Bzip2}
 
 
 async def decompressed(pieces: AsyncIterator[bytes], kind: str, allowance: Allowance) -> AsyncIterator[bytes]:
-    """What `pieces` hold, by `kind` ("gz", "bz2" or "" for none), also if several streams follow each other.
+    """Yield what `pieces` hold, by `kind` ("gz", "bz2" or "" for none), also if several streams follow each other.
 
     BadCompression, TooLarge.
     """

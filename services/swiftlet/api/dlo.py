@@ -121,7 +121,6 @@ class DynamicLargeObject:
         return await open_segments(self._reader, self._since(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
-        """Close the manifest."""
         await self._stored.close()
 
 

@@ -22,7 +22,7 @@ HTML = "text/html; charset=UTF-8"
 
 
 async def finish(request: web.Request, response: web.StreamResponse) -> None:
-    """The application's `on_response_prepare`."""
+    """Complete the headers of each response; the application calls it as `on_response_prepare`."""
     if response.status == 204:
         # The HTTP library leaves the length out, as RFC 9110 asks; Swift's clients look for it.
         response.headers["Content-Length"] = "0"

@@ -103,7 +103,6 @@ def _access(options: ApiOptions) -> dict[str, object]:
 
 
 async def get(api: SwiftApi, request: web.Request) -> web.Response:
-    """Answer GET /info."""
     return web.json_response(capabilities(api))
 
 

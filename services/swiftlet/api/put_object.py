@@ -37,7 +37,7 @@ _TYPES = mimetypes.MimeTypes(filenames=())
 
 
 async def put(call: Call) -> web.StreamResponse:
-    """PUT /v1/{account}/{container}/{object}: 201."""
+    """Answer PUT /v1/{account}/{container}/{object}: 201 when the object is stored."""
     if call.query.get("version-id") and not is_copy(call):
         return await put_in_place(call, call.query["version-id"])
     return await put_at(call, call.path)
@@ -115,7 +115,7 @@ async def _carry_out(new: NewObject) -> web.Response:
 
 
 async def copy(call: Call) -> web.StreamResponse:
-    """COPY /v1/{account}/{container}/{object}: 201."""
+    """Answer COPY /v1/{account}/{container}/{object}: 201 when the copy is stored."""
     headers = call.request.headers
     if not headers.get("Destination"):
         raise ApiError(412, "Destination header required")

@@ -69,7 +69,6 @@ class StaticLargeObject:
         return await open_segments(self._reader, following(segments), start, stop, self._expand, begins)
 
     async def close(self) -> None:
-        """Close the manifest."""
         await self._stored.close()
 
 
@@ -184,7 +183,6 @@ class Manifest:
         return await self._stored.open(start, stop)
 
     async def close(self) -> None:
-        """Close the manifest."""
         await self._stored.close()
 
 

@@ -35,7 +35,7 @@ class Identity:
     roles: frozenset[Role]
 
     def __str__(self) -> str:
-        """`account:user`."""
+        """Return `account:user`."""
         return f"{self.account}:{self.user}"
 
     @property

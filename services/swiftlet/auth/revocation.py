@@ -72,7 +72,6 @@ class Revoked:
                 self._before[who] = max(one.before, self._before.get(who, 0))
 
     def add(self, revocation: Revocation) -> None:
-        """Add a revocation."""
         self.use([*self._known.values(), revocation])
 
     def of(self, account: str, user: str) -> list[Revocation]:
@@ -103,6 +102,5 @@ class Revoked:
         return [one for one in dict.fromkeys([*covered, *expired]) if one.name != beside.name]
 
     def drop(self, revocations: Iterable[Revocation]) -> None:
-        """Remove these revocations."""
         gone = set(revocations)
         self.use([one for one in self._known.values() if one not in gone])

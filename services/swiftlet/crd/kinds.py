@@ -63,7 +63,7 @@ class Resource(Generic[Spec]):
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """Return `namespace/name`."""
         return f"{self.meta.namespace}/{self.meta.name}"
 
     @property

@@ -79,7 +79,7 @@ class Pace:
         return place
 
     def left(self, place: Place) -> None:
-        """See `Place.leave`."""
+        """Behaves as `Place.leave` requires."""
         if place in self._taken:
             del self._taken[place]
             if not self._taken:

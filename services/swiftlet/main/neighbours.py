@@ -30,7 +30,7 @@ class LocalDevices:
     """Picks the devices of a ring whose addresses are ours."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """`host:port/device` of each."""
+        """`addresses` are those of our devices, each as `host:port/device`."""
         self._addresses = frozenset(addresses)
 
     def __call__(self, ring: Ring) -> Sequence[Device]:

@@ -35,7 +35,7 @@ class Acknowledges(Protocol):
     """The part of `ObjectTransport` that is needed here."""
 
     async def acknowledge(self, device: Device, written: Sequence[Version]) -> None:
-        """See `ObjectTransport.acknowledge`."""
+        """Behaves as `ObjectTransport.acknowledge` requires."""
         ...
 
 

@@ -35,13 +35,12 @@ class NodeHealth:
         self._unproved: dict[int, float] = {}
 
     def failed(self, device: Device) -> None:
-        """Count a failure."""
         entry = self._failures.setdefault(device.id, _Failures(0, 0.0))
         entry.count += 1
         entry.last = self._clock()
 
     def succeeded(self, device: Device) -> None:
-        """Forget earlier failures."""
+        """Reset the count of failures of a device."""
         if self._failures:
             self._failures.pop(device.id, None)
 

@@ -47,7 +47,6 @@ class ClusterRuns:
         return not suppressed and self._transport.runs(device)
 
     def open(self, parts: Sequence[RunPart], marks: Marks) -> ClusterRun:
-        """Begin a run."""
         return ClusterRun(parts, self._transport.open_run(parts, marks), self._health)
 
 

@@ -164,5 +164,4 @@ class Download:
                 self._tried.add(self._device.id)
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._stream.close()

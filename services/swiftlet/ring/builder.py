@@ -38,7 +38,7 @@ _FIRST_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class RebalanceResult:
-    """What one rebalance did.
+    """The outcome of one rebalance.
 
     `version`: of the new ring. `moved`: replicas that went from one device to another; `moved_partitions`:
     partitions with such a replica. `assigned`: replicas that exist for the first time (first layout, more

@@ -211,7 +211,6 @@ class ObjectServer:
     # -- requests --------------------------------------------------------------------------------------------
 
     def routes(self) -> list[web.RouteDef]:
-        """Return all routes."""
         device, target = f"{PREFIX}/{{device}}", f"{PREFIX}/{{device}}/{{policy}}/{{partition}}"
         obj = target + "/{digest}"
         return [

@@ -31,5 +31,5 @@ class Pauses:
         self._pauses[group] = (self._clock() + pause_s, pause_s)
 
     def delivered(self, group: Group) -> None:
-        """Forget earlier failures."""
+        """Forget the failures of a group, to which rows were delivered."""
         self._pauses.pop(group, None)

@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 100
 
 
 class RowSink(Protocol):
-    """Receives listing rows."""
+    """Takes listing rows to the servers of containers."""
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
         """Bring a row to one replica of its container; durable on return. NotFound, NodeError."""

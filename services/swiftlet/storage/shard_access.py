@@ -14,12 +14,12 @@ from swiftlet.timestamp import Timestamp
 
 
 async def found(store: ListingStore, partition: int, name: DatabaseName, whole: bool) -> None:
-    """See `ShardTransport.shard_found`."""
+    """Behaves as `ShardTransport.shard_found` requires."""
     await store.write(store.id_of(partition, name), lambda database: shards.found(database, whole), create=name)
 
 
 async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> RowsChange:
-    """See `ShardTransport.shard_merge`."""
+    """Behaves as `ShardTransport.shard_merge` requires."""
     grows = not all(row.deleted for row in rows)
     change = await store.write(
         store.id_of(partition, name),
@@ -34,25 +34,25 @@ async def merge(store: ListingStore, partition: int, name: DatabaseName, rows: S
 async def page(
     store: ListingStore, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
 ) -> Sequence[ObjectRow | Subdir]:
-    """See `ShardTransport.shard_page`."""
+    """Behaves as `ShardTransport.shard_page` requires."""
     clip = Span(low, high)
     return await store.read(store.id_of(partition, name), lambda database: shards.page(database, query, clip))
 
 
 async def look(store: ListingStore, partition: int, name: DatabaseName, middle: bool) -> ShardLook:
-    """See `ShardTransport.shard_look`."""
+    """Behaves as `ShardTransport.shard_look` requires."""
     return await store.read(store.id_of(partition, name), lambda database: shards.look(database, middle))
 
 
 async def tail(
     store: ListingStore, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
 ) -> Sequence[ObjectRow]:
-    """See `ShardTransport.shard_tail`."""
+    """Behaves as `ShardTransport.shard_tail` requires."""
     return await store.read(store.id_of(partition, name), lambda database: shards.tail(database, low, upto, limit))
 
 
 async def forget(store: ListingStore, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
-    """See `ShardTransport.shard_forget`."""
+    """Behaves as `ShardTransport.shard_forget` requires."""
     id = store.id_of(partition, name)
     await store.write(id, lambda database: shards.forget(database, rows), max(1, len(rows)), grows=False)
 
@@ -60,7 +60,7 @@ async def forget(store: ListingStore, partition: int, name: DatabaseName, rows: 
 async def add_points(
     store: ListingStore, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
 ) -> None:
-    """See `ShardTransport.shard_points`."""
+    """Behaves as `ShardTransport.shard_points` requires."""
 
     def add(database: ContainerDb) -> int:
         if own == shards.is_shard(database.head.name):

@@ -30,12 +30,12 @@ class ShardRoutes:
         self._stores = stores
 
     async def found_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Begin a shard; the answer has no fields."""
         await shard_access.found(*self._place(request), flag(fields, "whole"))
         return {}
 
     async def merge_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """Merge the rows, and return the totals of the shard."""
+        """Merge rows into a shard, and return what that changed."""
         return asdict(await shard_access.merge(*self._place(request), _rows(fields)))
 
     async def page_shard(self, request: web.Request, fields: Answer) -> Answer:
@@ -56,12 +56,12 @@ class ShardRoutes:
         return {"rows": [wire.object_row_to_wire(row) for row in rows]}
 
     async def forget_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Remove rows that are as given; the answer has no fields."""
         await shard_access.forget(*self._place(request), _rows(fields))
         return {}
 
     async def split_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """Nothing."""
+        """Add split points; the answer has no fields."""
         points, own = shards_wire.points_from_wire(fields), flag(fields, "own")
         await shard_access.add_points(*self._place(request), timestamp(fields, "timestamp"), points, own)
         return {}

@@ -131,17 +131,14 @@ class NativeReader:
             return self._reader.read(offset, max(0, length))
 
     def close(self) -> None:
-        """Close the version."""
         self._reader.close()
 
     def __enter__(self) -> Self:
-        """Return this reader."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the reader."""
         self.close()
 
 

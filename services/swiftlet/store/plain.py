@@ -93,7 +93,6 @@ class PlainStore:
             return True
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
-        """Merge POSTed metadata."""
         self._device.check_writable()
         with self._device.errors(), self._lock(key):
             held = self._sound(key)

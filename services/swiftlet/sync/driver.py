@@ -259,7 +259,7 @@ class Driver:
     # Dropping.
 
     async def _drop(self, own: DevicePartitions, partition: int, entries: Sequence[Entry]) -> int:
-        """Remove handoff copies."""
+        """Remove these handoff copies, and return the number of those that were removed."""
         own.roots.pop(partition, None)
         dropped = 0
         for start in range(0, len(entries), MOVES_PER_SLOT):

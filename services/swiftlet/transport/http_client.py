@@ -179,7 +179,6 @@ class NodeClient:
         return url, True if tls is None else tls
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -271,7 +271,6 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
             await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._streams.close()
         await self._client.close()
 

@@ -244,7 +244,6 @@ class HttpObjectTransport:
         return _parse(device, lambda: flag(json_object(answer), "removed"))
 
     async def close(self) -> None:
-        """Close cached connections."""
         await self._streams.close()
         await self._client.close()
 

@@ -83,7 +83,7 @@ class NativeDigester:
 
 
 class NativeBodies:
-    """See `swiftlet.peers.Bodies`."""
+    """Behaves as `swiftlet.peers.Bodies` requires."""
 
     def __init__(self, client: NativeClient) -> None:
         """The client stays its owner's to close."""

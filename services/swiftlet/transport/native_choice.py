@@ -249,7 +249,6 @@ class ChoosingObjectTransport:
         return await self._either(device, lambda way: way.remove(device, key, entry))
 
     async def close(self) -> None:
-        """Close both transports."""
         probing = [peer.probing for peer in self._peers.values() if peer.probing is not None]
         for task in probing:
             task.cancel()

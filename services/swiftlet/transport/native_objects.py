@@ -115,7 +115,6 @@ class NativeObjectTransport:
         return self._client.known(device) is not None
 
     def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
-        """Begin a run."""
         return self._client.open_run(parts, marks)
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
@@ -186,7 +185,7 @@ class NativeObjectTransport:
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """NodeError, as `ask`."""
+        """Raise NodeError, as `ask` does."""
         raise NodeError(f"{device.address} is not told of its partitions over the native transport")
 
     async def ask(self, device: Device, message: bytes) -> bytes:
@@ -194,11 +193,11 @@ class NativeObjectTransport:
         raise NodeError(f"{device.address} is not asked for whole sessions over the native transport")
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """NodeError, as `ask`."""
+        """Raise NodeError, as `ask` does."""
         raise NodeError(f"{device.address} is not asked for copies over the native transport")
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """NodeError, as `ask`."""
+        """Raise NodeError, as `ask` does."""
         raise NodeError(f"{device.address} is not given copies over the native transport")
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
@@ -207,7 +206,6 @@ class NativeObjectTransport:
         return header == b"\x01"
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.close()
 
 

@@ -34,7 +34,7 @@ def run_part(peer: TransportPeer, part: RunPart) -> PartParts:
 
 
 class NativeRun:
-    """See `swiftlet.peers.Run`."""
+    """Behaves as `swiftlet.peers.Run` requires."""
 
     def __init__(self, parts: Sequence[RunPart], settings: NativeSettings, fail: Failure) -> None:
         """Before anything was asked for."""

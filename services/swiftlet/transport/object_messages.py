@@ -127,7 +127,7 @@ def row_name(name: str, row: ContainerUpdate) -> str:
 
 
 def post_json(record: PostRecord, row: ContainerUpdate | None, proved: bool = False) -> dict[str, Any]:
-    """Encode a POST."""
+    """Return the fields of a POST."""
     return {
         "proved": proved,
         "timestamp": record.timestamp.value,
@@ -184,7 +184,7 @@ def doubt_from(fields: dict[str, Any]) -> PendingDoubt | None:
 
 
 def delete_json(moment: Timestamp, name: str, row: ContainerUpdate | None) -> dict[str, Any]:
-    """Encode a DELETE."""
+    """Return the fields of a DELETE."""
     return {"timestamp": moment.value, "name": name, "row": row_json(row)}
 
 

@@ -1,4 +1,4 @@
-"""What a service tells those who run it: `/metrics` for Prometheus and `/statusz`, with the health of the process.
+"""Pages of a service for those who run it: `/metrics` for Prometheus and `/statusz`, with the health of the process.
 
 These pages name servers, keys and rates, and cost more than a small request, so a service whose port clients reach
 answers them on a port of their own, by an application of its own: `MANAGEMENT`, which `serve` puts there.

@@ -81,7 +81,7 @@ class _Carrier:
     async def carry(
         self, own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
     ) -> int:
-        """See `swiftlet.sync.replica_kind.Carry`."""
+        """Behaves as `swiftlet.sync.replica_kind.Carry` requires."""
         peer = target if source is own.device else source
         id, handoffs = database_of(key), key.partition not in own.places.assigned
         if not handoffs and not push.fresh:

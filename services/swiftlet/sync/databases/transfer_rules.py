@@ -17,7 +17,7 @@ from swiftlet.sync.session.compare import Need, Push
 
 
 class DatabaseTransferRules:
-    """See `swiftlet.sync.session.transfer_rules.TransferRules`."""
+    """Behaves as `swiftlet.sync.session.transfer_rules.TransferRules` requires."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
         """Return what the peer lacks, and what differs unless that is fetched."""

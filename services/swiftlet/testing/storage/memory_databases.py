@@ -37,7 +37,7 @@ class MemoryDatabases(ABC):
         return self._indexes[store]
 
     async def knock(self, device: Device) -> None:
-        """See `ListingSyncTransport.knock`."""
+        """Behaves as `ListingSyncTransport.knock` requires."""
 
         async def knock(store: ListingStore) -> None:
             store.require()
@@ -45,12 +45,12 @@ class MemoryDatabases(ABC):
         await self._ask(device, knock)
 
     async def ask_sync(self, device: Device, message: bytes) -> bytes:
-        """See `ListingSyncTransport.ask_sync`."""
+        """Behaves as `ListingSyncTransport.ask_sync` requires."""
         placed = self.placed.get(device.name, nowhere)
         return await self._ask(device, lambda store: answer_databases(self._index(store), message, placed))
 
     async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
-        """See `ListingSyncTransport.held_partitions`."""
+        """Behaves as `ListingSyncTransport.held_partitions` requires."""
 
         async def held(store: ListingStore) -> Sequence[int]:
             await self._index(store).ready(kind)
@@ -59,21 +59,21 @@ class MemoryDatabases(ABC):
         return await self._ask(device, held)
 
     async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
-        """See `ListingSyncTransport.database_state`."""
+        """Behaves as `ListingSyncTransport.database_state` requires."""
         return await self._ask(device, lambda store: replica.state_of(store, id))
 
     async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
-        """See `ListingSyncTransport.page_digests`."""
+        """Behaves as `ListingSyncTransport.page_digests` requires."""
         return await self._ask(device, lambda store: replica.page_digests(store, id, after, upto))
 
     async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
-        """See `ListingSyncTransport.replace_rows`."""
+        """Behaves as `ListingSyncTransport.replace_rows` requires."""
         return await self._ask(device, lambda store: replica.replace_rows(store, id, changes))
 
     async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
-        """See `ListingSyncTransport.find_rows`."""
+        """Behaves as `ListingSyncTransport.find_rows` requires."""
         return await self._ask(device, lambda store: replica.find_rows(store, id, names))
 
     async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
-        """See `ListingSyncTransport.forget_database`."""
+        """Behaves as `ListingSyncTransport.forget_database` requires."""
         return await self._ask(device, lambda store: store.remove(id, fingerprint))

@@ -484,7 +484,6 @@ class MemoryGetStream:
             raise NodeError(f"{self._device.address} ended early: {error}") from error
 
     async def close(self) -> None:
-        """Close the reader."""
         self._reader.close()
 
 
@@ -526,5 +525,4 @@ class MemoryRun:
         return sound and "X-Delete-At" not in info.metadata and not (part.unmarked and marked)
 
     async def close(self) -> None:
-        """Stop the run."""
         self._closed = True

@@ -23,37 +23,37 @@ class MemoryShards(ABC):
         """Return the device's answer."""
 
     async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
-        """See `ShardTransport.shard_found`."""
+        """Behaves as `ShardTransport.shard_found` requires."""
         await self._ask(device, lambda store: shard_access.found(store, partition, name, whole))
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
     ) -> RowsChange:
-        """See `ShardTransport.shard_merge`."""
+        """Behaves as `ShardTransport.shard_merge` requires."""
         return await self._ask(device, lambda store: shard_access.merge(store, partition, name, rows))
 
     async def shard_page(
         self, device: Device, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
     ) -> Sequence[ObjectRow | Subdir]:
-        """See `ShardTransport.shard_page`."""
+        """Behaves as `ShardTransport.shard_page` requires."""
         return await self._ask(device, lambda store: shard_access.page(store, partition, name, query, low, high))
 
     async def shard_look(self, device: Device, partition: int, name: DatabaseName, middle: bool = False) -> ShardLook:
-        """See `ShardTransport.shard_look`."""
+        """Behaves as `ShardTransport.shard_look` requires."""
         return await self._ask(device, lambda store: shard_access.look(store, partition, name, middle))
 
     async def shard_tail(
         self, device: Device, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
     ) -> Sequence[ObjectRow]:
-        """See `ShardTransport.shard_tail`."""
+        """Behaves as `ShardTransport.shard_tail` requires."""
         return await self._ask(device, lambda store: shard_access.tail(store, partition, name, low, upto, limit))
 
     async def shard_forget(self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
-        """See `ShardTransport.shard_forget`."""
+        """Behaves as `ShardTransport.shard_forget` requires."""
         await self._ask(device, lambda store: shard_access.forget(store, partition, name, rows))
 
     async def shard_points(
         self, device: Device, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
     ) -> None:
-        """See `ShardTransport.shard_points`."""
+        """Behaves as `ShardTransport.shard_points` requires."""
         await self._ask(device, lambda store: shard_access.add_points(store, partition, name, at, points, own))

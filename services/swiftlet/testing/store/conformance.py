@@ -1,4 +1,4 @@
-"""What every `Store` promises, as one suite of checks.
+"""One suite of checks for what every `Store` promises.
 
 A test module subclasses `StoreConformance`, says how to make, reopen and damage its store, and pytest runs the
 rest. Needs pytest and hypothesis; nothing in production imports this.

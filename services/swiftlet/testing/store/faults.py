@@ -25,7 +25,7 @@ class _Planned:
 
 
 class Faults:
-    """What ails a device. Set at any time, from any thread; nothing ails it at first.
+    """The faults of a device, which may be set at any time, from any thread; there are none at first.
 
     Operations: create, write, commit, sync, open, read, stat, post, delete, scan (all that compares partitions),
     remove, verify.

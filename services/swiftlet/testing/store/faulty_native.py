@@ -30,7 +30,6 @@ class _Writer(NativeWriter):
     faults: Faults
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes."""
         self.faults.reach("write")
         super().write(data)
 
@@ -89,12 +88,10 @@ class FaultyNativeStore(NativeStore):
         return super().stat(key)
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
-        """Merge POSTed metadata."""
         self.faults.reach("post")
         super().post(key, record)
 
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
-        """Store a tombstone."""
         self.faults.reach("delete")
         super().delete(key, timestamp, name)
 

@@ -90,7 +90,6 @@ class MemoryWriter:
         self._generation = store.generation
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes."""
         try:
             self._store.faults.reach("write")
             self._live().extend(data)
@@ -116,7 +115,6 @@ class MemoryWriter:
             self.abort()
 
     def abort(self) -> None:
-        """Drop everything."""
         self._data = None
 
 
@@ -222,7 +220,6 @@ class MemoryStore:
                 self._apply(key, _Held(version, None, post))
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
-        """Merge POSTed metadata."""
         self.faults.reach("post")
         with self._mutex:
             held = self._visible.get(key, _NOTHING)
@@ -236,7 +233,6 @@ class MemoryStore:
                 raise Superseded(f"{key.hex} has newer metadata", merge.superseded_by)
 
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
-        """Store a tombstone."""
         self.faults.reach("delete")
         with self._mutex:
             held = self._visible.get(key, _NOTHING)

@@ -45,26 +45,26 @@ class ExchangeTransport:
     """The part of `ListingSyncTransport` that an exchange uses."""
 
     async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
-        """See `ListingSyncTransport`."""
+        """Behaves as `ListingSyncTransport` requires."""
         return cast("DatabaseState", await Call(device.id, lambda store: store.state(id)))
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-        """See `ListingSyncTransport`."""
+        """Behaves as `ListingSyncTransport` requires."""
         return cast("DatabaseState", await Call(device.id, lambda store: store.merge_state(id, state)))
 
     async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
-        """See `ListingSyncTransport`."""
+        """Behaves as `ListingSyncTransport` requires."""
         found = await Call(device.id, lambda store: store.page_digests(id, after, upto))
         return cast("list[tuple[str, bytes]]", found)
 
     async def compare_rows(
         self, device: Device, id: DatabaseId, after: str, upto: str, digest: bytes
     ) -> RowPage | None:
-        """See `ListingSyncTransport`."""
+        """Behaves as `ListingSyncTransport` requires."""
         return cast("RowPage | None", await Call(device.id, lambda store: store.compare(id, after, upto, digest)))
 
     async def merge_rows(self, device: Device, id: DatabaseId, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
-        """See `ListingSyncTransport`."""
+        """Behaves as `ListingSyncTransport` requires."""
 
         def serve(store: ListingStore) -> None:
             store.create(id, name)

@@ -243,7 +243,6 @@ class ListingStore:
         return None if database is None else entry_of(id.digest, sethash.fingerprint(_state(database)))
 
     def all(self) -> Mapping[DatabaseId, Database]:
-        """Return all databases."""
         return self._databases
 
 
