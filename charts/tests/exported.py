@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 import swiftlet
 import swiftlet_operator
+from swiftlet_operator.metrics import Clusters
 
 TARGET_LABELS = frozenset(
     {
@@ -31,7 +32,8 @@ def exported() -> dict[str, frozenset[str]]:
     for package in (swiftlet, swiftlet_operator):
         _import_all(package)
     found: dict[str, frozenset[str]] = {}
-    for collector in list(REGISTRY._collector_to_names):
+    # The operator registers the metrics of its clusters when it runs.
+    for collector in [*REGISTRY._collector_to_names, Clusters(lambda: True)]:
         families: list[Metric] = [*collector.collect()]
         for family in families:
             # A metric without its first value shows no sample, and so no label.
@@ -52,5 +54,5 @@ def _series(type_: str) -> list[tuple[str, frozenset[str]]]:
 def _import_all(package: ModuleType) -> None:
     for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         parts = one.name.split(".")
-        if not {"tests", "__main__", "sim"} & set(parts):
+        if not {"tests", "testing", "__main__"} & set(parts):
             importlib.import_module(one.name)
