@@ -466,7 +466,7 @@ async def test_encryption_beside_rdma_is_refused_at_once_and_its_advice_can_be_t
 ) -> None:
     case = await settled(apiserver, kube)
     rdma = {"resource": "rdma/hca_shared_devices_a"}
-    with pytest.raises(KubeInvalid, match=r"set rdma\.mode to disabled wherever a resource is named"):
+    with pytest.raises(KubeInvalid, match=r"set rdma\.mode to disabled wherever rdma\.resource is set"):
         await case.edit({"encryption": "transport", "rdma": rdma})
     await case.edit({"encryption": "transport", "rdma": {**rdma, "mode": "disabled"}})
     await case.cluster.settle()
