@@ -36,7 +36,7 @@ _KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Cost:
-    """Return the seconds that one PUT took."""
+    """The seconds that one PUT took: by the clock, and of processors in the proxy and in all services."""
 
     wall: float
     proxy: float

@@ -24,7 +24,7 @@ _RINGS = ("account", "container", "object-0", "object-1")
 
 @dataclass
 class Used:
-    """What the pods of a cluster report that they use of the published objects.
+    """The versions of published objects that the pods of a cluster say they use.
 
     `rings`: versions by ring. `sealed_keys`: generation of the copy on every device. `users`: the users file's digest.
     """

@@ -30,7 +30,7 @@ spec:
   container: {replicas: 3, storage: {className: fast, size: 1Gi}}
   proxy: {replicas: $proxies}
   metadata: {replicas: 1}
-""")
+$more""")
 _USER = Template("""
 apiVersion: swiftlet.io/v1alpha1
 kind: StorageUser
@@ -39,9 +39,9 @@ spec: {clusterRef: {name: $name}, account: science, user: $user, roles: [admin]}
 """)
 
 
-def cluster_of_three(name: str, proxies: int = 1) -> str:
-    """A StorageCluster of three storage pods and three container pods, as YAML."""
-    return _CLUSTER.substitute(name=name, proxies=proxies)
+def cluster_of_three(name: str, proxies: int = 1, more: str = "") -> str:
+    """A StorageCluster of three storage pods and three container pods, as YAML; `more` is a line of its spec."""
+    return _CLUSTER.substitute(name=name, proxies=proxies, more=f"  {more}\n" if more else "")
 
 
 def administrator(name: str, user: str) -> str:
@@ -49,14 +49,16 @@ def administrator(name: str, user: str) -> str:
     return _USER.substitute(name=name, user=user)
 
 
-LAB = f"{cluster_of_three(NAME, proxies=2)}---{administrator(NAME, 'ann')}"
+def lab(more: str = "") -> str:
+    """The store `lab` and its user `ann`, as YAML; `more` is a line of the cluster's spec."""
+    return f"{cluster_of_three(NAME, 2, more)}---{administrator(NAME, 'ann')}"
 
 
 @contextmanager
-def new_lab(store: str = LAB) -> Iterator[Namespace]:
-    """A namespace with the store `lab` and its user `ann`, both Ready."""
+def new_lab(more: str = "") -> Iterator[Namespace]:
+    """A namespace with what `lab` describes, Ready."""
     with new_namespace() as made:
-        made.apply(store)
+        made.apply(lab(more))
         made.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
         made.wait_until_true("storageuser", "ann", "Ready", READY_WITHIN_S)
         yield made

@@ -16,11 +16,11 @@ from e2e.kubernetes.conftest import READY_WITHIN_S
 from e2e.kubernetes.kube import Failed, Namespace, eventually, run
 from e2e.kubernetes.lab import (
     DONE_WITHIN_S,
-    LAB,
     NAME,
     all_pods,
     conditions,
     is_ready,
+    lab,
     lab_client,
     new_lab,
     settled,
@@ -29,13 +29,13 @@ from e2e.kubernetes.lab import (
 
 LOST_NODE = "n3"
 SMALL, BIG_BYTES = 1000, 100_000_000
-_STORE = LAB.replace("  metadata: {replicas: 1}", "  metadata: {replicas: 1}\n  replaceLostNodesAfterSeconds: 30")
+REPLACING = "replaceLostNodesAfterSeconds: 30"
 
 
 @pytest.fixture(scope="module")
 def namespace(operator: Namespace) -> Iterator[Namespace]:
     """A namespace with a store that is Ready."""
-    with new_lab(_STORE) as made:
+    with new_lab(REPLACING) as made:
         yield made
 
 
@@ -126,7 +126,7 @@ def test_it_is_deleted_and_restored_from_its_volumes(namespace: Namespace, clien
 
     eventually("the deletion", DONE_WITHIN_S, pods_are_gone)
     assert claims(namespace) == before
-    namespace.apply(_STORE)
+    namespace.apply(lab(REPLACING))
     namespace.wait_until_true("storagecluster", NAME, "Ready", READY_WITHIN_S)
     eventually("the objects", DONE_WITHIN_S, lambda: objects_are_back(client))
 

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from typing import Any, Protocol
 
 import aiohttp
@@ -250,20 +251,19 @@ class HttpKube:
         self, method: str, kind: Kind, path: str, call: _Call, *arguments: Any, **named: Any
     ) -> Manifest | None:
         """The answer as data, None for 404. What was not even begun because of too many requests is sent again."""
+        once = partial(self._once, method, kind, path, partial(call, *arguments, **named))
         for _ in range(TRIES - 1):
             try:
-                return await self._once(method, kind, path, call, *arguments, **named)
+                return await once()
             except _TooManyRequests as error:
                 await asyncio.sleep(error.wait_s)
-        return await self._once(method, kind, path, call, *arguments, **named)
+        return await once()
 
-    async def _once(
-        self, method: str, kind: Kind, path: str, call: _Call, *arguments: Any, **named: Any
-    ) -> Manifest | None:
+    async def _once(self, method: str, kind: Kind, path: str, call: _Call) -> Manifest | None:
         what = f"{method} {path}"
         timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
-            response = await call(*arguments, **named, serialize=False, _request_timeout=timeout)
+            response = await call(serialize=False, _request_timeout=timeout)
             async with response:
                 text = await response.read()
         except ApiException as error:
@@ -346,11 +346,10 @@ def _seconds(text: str | None) -> float:
     return min(MAX_WAIT_S, max(0.1, float(text))) if text is not None and text.isdigit() else 1.0
 
 
+@cache
 def _resource(kind: Kind) -> Resource:
-    prefix, group, version = (
-        kind.path.strip("/").split("/") if "/" in kind.api_version else ("api", "", kind.api_version)
-    )
-    return Resource(prefix, group, version, kind.kind, kind.namespaced, name=kind.plural)
+    group, _, version = kind.api_version.rpartition("/")
+    return Resource("apis" if group else "api", group, version, kind.kind, kind.namespaced, name=kind.plural)
 
 
 def _error(status: int, what: str, text: str) -> KubeError:

@@ -458,7 +458,7 @@ class ListingTransport(Protocol):
         ...
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """Cancel a claim."""
+        """End a claim whose write has failed; nothing is counted for it any more."""
         ...
 
     async def close(self) -> None:

@@ -89,15 +89,13 @@ _WAITING = {
     "KeysSealed": {"Pending"},
 }
 """Conditions that only a pod's report, which no event announces, will change."""
-_TROUBLES = {
-    PODS_HEALTHY: {"NotObserved"},
-    FAILURE_TABLE_SHARED: {"NotUsed", "NotObserved"},
-    "VolumesResized": {"ExpansionNotAllowed", "NotObserved"},
-}
-"""Conditions that pods, claims or services mend without an event; and reasons for which they don't."""
+_TROUBLES = frozenset({PODS_HEALTHY, FAILURE_TABLE_SHARED, "VolumesResized"})
+"""Conditions that pods, services or volumes set right without an event."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
 """Conditions that tell what other controllers have done, for their own reasons."""
-_NOBODY = frozenset({"NotWanted", "CertManagerMissing", "GatewayAPIMissing"})
+_NOBODY = frozenset(
+    {"NotWanted", "CertManagerMissing", "GatewayAPIMissing", "NotUsed", "ExpansionNotAllowed", "NotObserved"}
+)
 """Reasons for which nobody does anything that could be waited for."""
 PRUNED = (
     SERVICE,
@@ -421,7 +419,7 @@ def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Seque
 
 
 def _again(
-    states: Iterable[RingState], held: Mapping[str, str], facts: Iterable[Fact], replacing_now: Replacing
+    states: Iterable[RingState], held: Mapping[str, str], facts: Sequence[Fact], replacing_now: Replacing
 ) -> float:
     times = [LOOK_AGAIN_S]
     times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
@@ -429,17 +427,14 @@ def _again(
         times.append(replacing_now.again_in_s)
     if held or replacing_now.force:
         times.append(BUSY_S)
-    return max(1.0, min(*times, _while_waiting(list(facts))))
+    return max(1.0, min(*times, _while_waiting(facts)))
 
 
 def _while_waiting(facts: Sequence[Fact]) -> float:
-    """The time until the next look that these conditions ask for, in seconds."""
+    """Return in how many seconds the cluster has to be looked at again because of these conditions."""
+    open_ = {fact.type for fact in facts if not fact.is_true and fact.reason not in _NOBODY}
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
-    waits |= any(fact.type in _OTHERS and not fact.is_true and fact.reason not in _NOBODY for fact in facts)
-    if waits or not say.ready(facts).is_true:
+    if waits or open_ & _OTHERS or not say.ready(facts).is_true:
         return BUSY_S
-    troubled = any(
-        fact.type in _TROUBLES and not fact.is_true and fact.reason not in _TROUBLES[fact.type] for fact in facts
-    )
-    troubled |= any((fact.type, fact.reason) == ("Degraded", "DeviceFailed") for fact in facts)
-    return TROUBLED_S if troubled else LOOK_AGAIN_S
+    failed = any((fact.type, fact.reason) == ("Degraded", "DeviceFailed") for fact in facts)
+    return TROUBLED_S if failed or open_ & _TROUBLES else LOOK_AGAIN_S

@@ -103,7 +103,6 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
 
 
 async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) -> tuple[PutRecord, PutFooter, Written]:
-    """Behaves as `store` requires."""
     assert new.body is not None
     pieces = new.body.pieces()
     etag = _etag(new, policy)

@@ -39,7 +39,7 @@ class ShardRoutes:
         return asdict(await shard_access.merge(*self._place(request), _rows(fields)))
 
     async def page_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """`entries`."""
+        """Answer with `entries`: those of one page, between two positions."""
         low, high = wire.position_from_wire(fields, "low"), shards_wire.position(fields, "high")
         found = await shard_access.page(*self._place(request), shards_wire.query_from_wire(fields), low, high)
         return {"entries": [wire.entry_to_wire(entry) for entry in found]}

@@ -28,7 +28,7 @@ def management_of(app: web.Application, metrics: HttpMetrics) -> web.Application
 
 
 def add_management_routes(app: web.Application) -> None:
-    """`/metrics` and `/statusz`."""
+    """Serve `/metrics` and `/statusz` in `app`."""
     app.router.add_get("/metrics", _metrics)
     add_status_route(app)
 

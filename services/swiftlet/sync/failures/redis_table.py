@@ -81,15 +81,15 @@ class Notices:
         self._waiting.clear()
 
     def wake(self) -> None:
-        """Let `more` return, also if nothing was told."""
+        """Let `wait_for_more` return, also if nothing was told."""
         self._wake.set()
 
-    def heed(self) -> None:
-        """Those that wait now are being sent: `more` waits for others."""
+    def begin_sending(self) -> None:
+        """Those that wait now are being sent: `wait_for_more` waits for others."""
         self._wake.clear()
 
-    async def more(self) -> None:
-        """Return once something was told, or `wake` was called, since `heed`."""
+    async def wait_for_more(self) -> None:
+        """Return once something was told, or `wake` was called, since `begin_sending`."""
         await self._wake.wait()
 
 
@@ -151,7 +151,7 @@ class RedisTable:
         patience_s = self._options.connect_timeout_s + 3 * self._options.answer_timeout_s
         while True:
             _end_if_cancelled()
-            self.notices.heed()
+            self.notices.begin_sending()
             try:
                 async with asyncio.timeout(patience_s):
                     await self._exchange(client)
@@ -168,7 +168,7 @@ class RedisTable:
             pause_s = self._options.heartbeat_interval_s * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311
             try:
                 async with asyncio.timeout(pause_s):
-                    await self.notices.more()
+                    await self.notices.wait_for_more()
             except TimeoutError:
                 continue
 
