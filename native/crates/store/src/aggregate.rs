@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::MAX_AGGREGATE;
-
+/// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
+pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
 /// Storage policies that can have a limit of their own: an index is one byte.
 const POLICIES: usize = 256;
 

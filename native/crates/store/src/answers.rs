@@ -7,9 +7,8 @@
 //! Fault model: bytes from elsewhere may be anything: what is not understood to its end is not answered here, nothing
 //! is changed, and every count has its limit. What is asked for beyond an answer's limits is left for the next question.
 
-use crate::copies::{Cursor, put_varint};
+use crate::cursor::{Cursor, put_varint};
 use crate::error::Result;
-use crate::index::Partition;
 use crate::model::{Entry, SUFFIXES, Suffix};
 use crate::sethash;
 use crate::store::Store;
@@ -143,18 +142,6 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
         out.extend_from_slice(&entry.meta_timestamp.to_be_bytes());
         out.extend_from_slice(&entry.content_type_timestamp.to_be_bytes());
     }
-}
-
-/// What is held in these suffixes, if that is no more than `limit`.
-pub(crate) fn listed(partition: &Partition, suffixes: &[Suffix], limit: usize) -> Option<Vec<Entry>> {
-    let mut found = Vec::new();
-    for suffix in suffixes {
-        found.extend(partition.in_suffix(*suffix).iter().map(Partition::entry_of));
-        if found.len() > limit {
-            return None;
-        }
-    }
-    Some(found)
 }
 
 fn parse(message: &[u8]) -> Option<(u16, Question)> {

@@ -4,196 +4,25 @@
 //! Decisions are made here, one batch at a time, against an index that holds exactly what is durable. Of one object a
 //! batch holds one record at most: what else is asked of it waits for the next batch. So no decision is ever made
 //! on something that a crash could take back.
-//!
-//! A sync costs far more than a record, and those whose records one has covered mostly ask again at the same time. So a
-//! batch waits a moment for as many as the last one had.
 
-use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::index::Held;
+use crate::inner::{Inner, Log};
 use crate::merge::{self, State};
-use crate::model::{Entry, Key, PostMeta, Timestamp};
-use crate::read;
+use crate::model::{Key, PostMeta};
+use crate::queue::{Done, Op, Pending};
+use crate::reading;
 use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
-use crate::store::Inner;
 use crate::volume::Volume;
-
-/// A batch takes no more once it has this many bytes.
-const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// A batch takes no more records than these.
-const MAX_RECORDS: usize = 1024;
-
-/// Records that are not held back for others.
-const ENOUGH: usize = 64;
-/// How long records are held back for others at most, and as which part of what the last batch took.
-const PATIENCE: Duration = Duration::from_millis(1);
-const PATIENCE_PART: u32 = 4;
 
 /// No object has this key. A forget of it changes nothing, and by standing behind a batch it proves that the batch was
 /// durable: see `scan`.
 const MARK: Key = Key { policy: u16::MAX, partition: u32::MAX, digest: [0xff; 16] };
-
-/// Called once, with whether anything changed.
-pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
-
-/// What is asked of an object.
-pub(crate) enum Op {
-    /// A version; the header lacks its place only.
-    Put { header: Header, metadata: Vec<u8>, data: Vec<u8> },
-    /// A tombstone.
-    Delete { timestamp: Timestamp, name: Vec<u8>, row: u32 },
-    /// Metadata.
-    Post { meta: PostMeta, row: u32 },
-    /// Forget it if this is still its entry.
-    Remove(Entry),
-    /// Forget its tombstone if it and everything else is older.
-    Reclaim { before: Timestamp },
-    /// Forget it if it is still there.
-    Forget { place: Place },
-    /// Prove what was committed before, unless that is proven.
-    Mark,
-}
-
-struct Pending {
-    key: Key,
-    op: Op,
-    done: Done,
-}
-
-#[derive(Default)]
-struct Waiting {
-    ops: VecDeque<Pending>,
-    closed: bool,
-    /// How many have to wait before the thread that commits is woken; nobody waits for any when 0.
-    awaited: usize,
-    pace: Pace,
-}
-
-/// What is held back for more: those whose records a sync has covered are likely to ask for more soon, and a batch is
-/// not much dearer for more records. Who writes alone never waits.
-#[derive(Clone, Copy, Default)]
-struct Pace {
-    /// Records that the next batch waits for.
-    expected: usize,
-    /// For so long at most.
-    patience: Duration,
-}
-
-impl Pace {
-    /// After a batch of so many that took so long, while so many came.
-    fn after(records: usize, took: Duration, came: usize) -> Self {
-        Self { expected: (records + came).min(ENOUGH), patience: (took / PATIENCE_PART).min(PATIENCE) }
-    }
-}
-
-/// What waits to be committed.
-#[derive(Default)]
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    woken: Condvar,
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wait for the next batch; `done` is called from the thread that commits.
-    pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
-        let mut waiting = self.lock();
-        if waiting.closed {
-            drop(waiting);
-            return done(Err(Error::DeviceFailed("the store is closed".into())));
-        }
-        waiting.ops.push_back(Pending { key, op, done });
-        let wake = waiting.awaited > 0 && waiting.ops.len() >= waiting.awaited;
-        drop(waiting);
-        if wake {
-            self.woken.notify_one();
-        }
-    }
-
-    /// Take nothing more.
-    pub(crate) fn close(&self) {
-        self.lock().closed = true;
-        self.woken.notify_all();
-    }
-
-    /// Until something waits, and a moment longer where more is likely to come; false when nothing does and nothing
-    /// will. One thread calls it.
-    pub(crate) fn wait(&self) -> bool {
-        let mut waiting = self.lock();
-        waiting.awaited = 1;
-        while waiting.ops.is_empty() && !waiting.closed {
-            waiting = self.woken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-        let Pace { expected, patience } = waiting.pace;
-        if waiting.ops.len() < expected {
-            waiting.awaited = expected;
-            let more = |waiting: &mut Waiting| waiting.ops.len() < expected && !waiting.closed;
-            waiting = self.woken.wait_timeout_while(waiting, patience, more).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        waiting.awaited = 0;
-        !waiting.ops.is_empty()
-    }
-
-    /// So many records were committed, which took so long.
-    fn committed(&self, records: usize, took: Duration) {
-        let mut waiting = self.lock();
-        waiting.pace = Pace::after(records, took, waiting.ops.len());
-    }
-
-    /// What goes into one batch: no object twice, and nothing that overtakes what was asked of its object before.
-    fn take(&self) -> Vec<Pending> {
-        let mut waiting = self.lock();
-        let mut keys = HashSet::new();
-        let mut bytes = 0;
-        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
-        while let Some(pending) = waiting.ops.pop_front() {
-            if taken.len() >= MAX_RECORDS || bytes >= MAX_BYTES {
-                left.push_back(pending);
-                break;
-            }
-            if keys.insert(pending.key) {
-                if let Op::Put { data, .. } = &pending.op {
-                    bytes += data.len() as u64;
-                }
-                taken.push(pending);
-            } else {
-                left.push_back(pending);
-            }
-        }
-        left.append(&mut waiting.ops);
-        waiting.ops = left;
-        taken
-    }
-}
-
-/// Where the next batch goes.
-#[derive(Default)]
-pub(crate) struct Log {
-    /// The volume that is written to.
-    pub(crate) active: Option<Arc<Volume>>,
-    /// The next record's number.
-    pub(crate) sequence: u64,
-    /// Records of this life with lower numbers have a batch behind them in their volume, or prove themselves nothing.
-    proven: u64,
-    /// The next record's number when it was last asked whether anything is going on.
-    seen: u64,
-}
-
-impl Log {
-    /// Where a life begins.
-    #[must_use]
-    pub(crate) fn at(sequence: u64) -> Self {
-        Self { active: None, sequence, proven: sequence, seen: sequence }
-    }
-}
 
 /// Mark the last batch once nothing has followed it since the last call: damage to it then can't be mistaken for a write
 /// that was never finished.
@@ -208,7 +37,7 @@ pub(crate) fn mark_if_idle(inner: &Inner) -> Result<()> {
 
 /// Mark the last batch, unless it is one.
 pub(crate) fn mark(inner: &Inner) -> Result<()> {
-    match inner.ask(MARK, Op::Mark) {
+    match ask(inner, MARK, Op::Mark) {
         // It proves what is there, and needs no room that there is not.
         Err(Error::DiskFull(_)) => Ok(()),
         other => other.map(|_| ()),
@@ -345,7 +174,7 @@ fn decide_post(
 ) -> Result<Plan> {
     let Some(data) = state.data() else { return Err(Error::NotFound(state.tombstone())) };
     let old = match held.and_then(|held| held.extra.post) {
-        Some(post) => read::post_at(inner, &key, &post)?,
+        Some(post) => reading::post_at(inner, &key, &post)?,
         None => None,
     };
     let merged = merge::merge_post(data, old, new);
@@ -484,77 +313,73 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
     inner.tail.fetch_add(records.iter().map(|record| record.header.record_len()).sum(), Ordering::Relaxed);
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::thread;
+/// One answer on its way from the thread that commits to the one that waits.
+#[derive(Default)]
+struct Answer {
+    value: Mutex<Option<Result<bool>>>,
+    given: Condvar,
+}
 
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn push(queue: &Queue, number: u8) {
-        let key = Key { policy: 0, partition: 0, digest: [number; 16] };
-        queue.push(key, Op::Mark, Box::new(drop));
+impl Answer {
+    fn give(&self, value: Result<bool>) {
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        self.given.notify_one();
     }
 
-    /// A thread that waits once; what it found.
-    fn waiter(queue: &Arc<Queue>) -> mpsc::Receiver<(bool, usize)> {
-        let (tell, told) = mpsc::channel();
-        let queue = Arc::clone(queue);
-        thread::spawn(move || {
-            let found = queue.wait();
-            tell.send((found, queue.take().len())).expect("told");
-        });
-        told
+    fn take(&self) -> Option<Result<bool>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn paced(expected: usize, patience: Duration) -> Arc<Queue> {
-        let queue = Queue::default();
-        queue.lock().pace = Pace { expected, patience };
-        Arc::new(queue)
-    }
-
-    #[test]
-    fn one_that_writes_alone_does_not_wait() {
-        let pace = Pace::after(1, LONG, 0);
-        assert_eq!(pace.expected, 1);
-        let queue = paced(pace.expected, LONG);
-        push(&queue, 1);
-        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
-    }
-
-    #[test]
-    fn as_many_as_last_time_are_waited_for() {
-        assert_eq!(Pace::after(2, LONG, 1).expected, 3);
-        assert_eq!(Pace::after(1000, LONG, 1).expected, ENOUGH);
-        let queue = paced(3, LONG);
-        let told = waiter(&queue);
-        for number in 1..3 {
-            push(&queue, number);
-            assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+    fn wait(&self) -> Result<bool> {
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(value) = value.take() {
+                return value;
+            }
+            value = self.given.wait(value).unwrap_or_else(PoisonError::into_inner);
         }
-        push(&queue, 3);
-        assert_eq!(told.recv_timeout(LONG), Ok((true, 3)));
     }
+}
 
-    #[test]
-    fn but_not_for_long() {
-        assert_eq!(Pace::after(5, LONG, 0).patience, PATIENCE);
-        let short = Duration::from_micros(400);
-        assert_eq!(Pace::after(5, short, 0).patience, short / PATIENCE_PART);
-        let queue = paced(3, Duration::from_millis(1));
-        push(&queue, 1);
-        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+/// Ask and wait for the answer.
+pub(crate) fn ask(inner: &Inner, key: Key, op: Op) -> Result<bool> {
+    wait(inner, |done| inner.queue.push(key, op, done))
+}
+
+/// Wait for what `submit` has put on its way.
+pub(crate) fn wait(inner: &Inner, submit: impl FnOnce(Done)) -> Result<bool> {
+    let answer = Arc::new(Answer::default());
+    let given = Arc::clone(&answer);
+    submit(Box::new(move |value| given.give(value)));
+    answer_of(inner, &answer)
+}
+
+/// Ask for several things at once, so that they share batches; how many of them were done.
+pub(crate) fn ask_all(inner: &Inner, asked: impl Iterator<Item = (Key, Op)>) -> Result<u64> {
+    let answers: Vec<Arc<Answer>> = asked
+        .map(|(key, op)| {
+            let answer = Arc::new(Answer::default());
+            let given = Arc::clone(&answer);
+            inner.queue.push(key, op, Box::new(move |value| given.give(value)));
+            answer
+        })
+        .collect();
+    // All are waited for, so that nothing is under way any more after the first error.
+    let outcomes: Vec<Result<bool>> = answers.iter().map(|answer| answer_of(inner, answer)).collect();
+    outcomes.into_iter().try_fold(0, |done, outcome| Ok(done + u64::from(outcome?)))
+}
+
+fn answer_of(inner: &Inner, answer: &Answer) -> Result<bool> {
+    if inner.config.threads {
+        return answer.wait();
     }
-
-    #[test]
-    fn the_end_is_not_waited_for() {
-        let queue = paced(3, LONG);
-        push(&queue, 1);
-        let told = waiter(&queue);
-        queue.close();
-        assert_eq!(told.recv_timeout(LONG), Ok((true, 1)));
-        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((false, 0)));
+    loop {
+        if let Some(value) = answer.take() {
+            return value;
+        }
+        if !commit_pending(inner) {
+            // Another thread has taken it into its batch.
+            return answer.wait();
+        }
     }
 }

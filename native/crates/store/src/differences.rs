@@ -10,7 +10,7 @@
 pub mod batches;
 
 use crate::answers::{MANY_ENTRIES, MAX_ENTRIES, MAX_PARTITIONS, MAX_SUFFIX_HASHES, POSTED, SUFFIX_HASHES, VERSION};
-use crate::copies::Cursor;
+use crate::cursor::Cursor;
 use crate::model::{Entry, EntryKind, SUFFIXES, Suffix, Timestamp};
 
 /// The highest timestamp: the last moment of a day in the year 2286.

@@ -12,8 +12,10 @@ pub(crate) mod checkpoint;
 mod partition;
 mod room;
 mod search;
+mod slot;
 
-pub(crate) use partition::{Extra, Held, Partition, Post, Record, Slot};
+pub(crate) use partition::{Extra, Held, Partition, Post, Record};
+pub(crate) use slot::Slot;
 
 use crate::model::{Entry, Key, Suffix};
 use crate::record::{ALIGN, Header, Kind, Place};

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use crate::error::Result;
+use crate::inner::Inner;
 use crate::model::{Key, Timestamp};
 use crate::record::{BLOCK, Header, Kind, Place};
 use crate::scan;
-use crate::store::Inner;
 
 /// One volume in numbers.
 #[derive(Clone, Debug, PartialEq)]

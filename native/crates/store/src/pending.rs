@@ -14,13 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::commit::{Done, Op};
 use crate::device::Device;
 use crate::error::Result;
-use crate::model::{Footer, Key, PostMeta, PutMeta, Timestamp};
-use crate::read;
+use crate::model::{Key, Timestamp};
 use crate::record::{DeviceId, Header, Kind, u32_at, u64_at};
-use crate::store::{Inner, Store};
 
 /// The file.
 const FILE: &str = "pending";
@@ -121,12 +118,18 @@ impl PendingUpdates {
         }
     }
 
+    /// Add the update of a version that was here already.
+    pub(crate) fn keep(&self, key: Key, timestamp: Timestamp, row: u32) {
+        self.add(key, timestamp, row, Version::Known);
+    }
+
     /// Whether an update of this object is pending.
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.lock().contains_key(key)
     }
 
-    fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
+    /// Keep these no longer, unless a newer record came.
+    pub(crate) fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
         let mut updates = self.lock();
         let before = updates.len();
         for (key, timestamp) in versions {
@@ -139,7 +142,8 @@ impl PendingUpdates {
     }
 
     /// The content of the file. An update of a record below `sequence` that is not in it was acknowledged.
-    fn pack(&self, device: &DeviceId, sequence: u64) -> Vec<u8> {
+    pub(crate) fn pack(&self, device: &DeviceId, sequence: u64) -> Vec<u8> {
+        self.acknowledged.store(0, Ordering::Relaxed);
         let updates = self.lock();
         let mut raw = Vec::with_capacity(HEAD + updates.len() * ENTRY + 8);
         raw.extend_from_slice(&MAGIC);
@@ -190,89 +194,26 @@ impl PendingUpdates {
         }
         Ok((pending, u64_at(&raw, 32)))
     }
-}
 
-/// Write the file, before a checkpoint that lets older records be skipped.
-pub(crate) fn write(inner: &Inner) -> Result<()> {
-    let raw = {
-        // While this is held nothing is committed: updates of records below the number are in the set, or acknowledged.
-        let log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.pending.acknowledged.store(0, Ordering::Relaxed);
-        inner.pending.pack(&inner.device.id, log.sequence)
-    };
-    let (device, disk) = (&inner.device, &inner.device.disk);
-    let temporary = format!("{FILE}.tmp");
-    match disk.unlink(&temporary) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => device.io("remove an old file of pending updates", other)?,
-    }
-    let file = device.io("create a file of pending updates", disk.create(&temporary))?;
-    device.io("write the pending updates", file.write_at(&[IoSlice::new(&raw)], 0))?;
-    device.sync(&*file)?;
-    disk.reach("pending-written");
-    device.io("replace the pending updates", disk.rename(&temporary, FILE))?;
-    device.sync_directory("")?;
-    disk.reach("pending-placed");
-    Ok(())
-}
-
-/// Write the file if many updates were acknowledged, so that they are not pending again after a crash.
-pub(crate) fn write_if_due(inner: &Inner) -> Result<()> {
-    if inner.pending.acknowledged.load(Ordering::Relaxed) >= ACKNOWLEDGED_STEP { write(inner) } else { Ok(()) }
-}
-
-impl Store {
-    /// `submit_put` with a pending update for these container replicas (bits).
-    pub fn submit_put_with_row(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32, done: Done) {
-        self.check_and_push_put(key, meta, footer, data, row, done);
+    /// Whether so many are pending that no write should add another one.
+    pub(crate) fn are_too_many(&self) -> bool {
+        self.count() >= MAX_PENDING
     }
 
-    /// `submit_post` with a pending update for these container replicas (bits).
-    pub fn submit_post_with_row(&self, key: Key, meta: PostMeta, row: u32, done: Done) {
-        match self.inner.device.check_room(0) {
-            Ok(()) => self.inner.queue.push(key, Op::Post { meta, row }, done),
-            Err(error) => done(Err(error)),
-        }
-    }
-
-    /// `submit_delete` with a pending update for these container replicas (bits).
-    pub fn submit_delete_with_row(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, row: u32, done: Done) {
-        self.inner.queue.push(key, Op::Delete { timestamp, name, row }, done);
-    }
-
-    /// Keep an update of a version that was here already: until the next start, and longer if it was pending before.
-    pub fn keep_pending(&self, key: Key, timestamp: Timestamp, row: u32) {
-        self.inner.pending.add(key, timestamp, row, Version::Known);
-    }
-
-    /// Whether so many updates are pending that no write should add another one.
-    #[must_use]
-    pub fn has_too_many_pending(&self) -> bool {
-        self.pending_count() >= MAX_PENDING
-    }
-
-    /// The number of pending updates.
-    #[must_use]
-    pub fn pending_count(&self) -> usize {
-        self.inner.pending.lock().len()
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
     }
 
     /// For how long the oldest of them has been pending.
-    #[must_use]
-    pub fn pending_for(&self) -> Duration {
-        let updates = self.inner.pending.lock();
+    pub(crate) fn pending_for(&self) -> Duration {
+        let updates = self.lock();
         updates.values().map(|update| update.since.elapsed()).max().unwrap_or_default()
     }
 
-    /// `/account/container/object` of what is held under a key, a tombstone too; None when nothing is.
-    pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        read::name(&self.inner, key)
-    }
-
-    /// Up to `limit` updates that have been pending for `age`, the oldest first.
-    #[must_use]
-    pub fn pending_updates(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
-        let updates = self.inner.pending.lock();
+    /// Up to `limit` of them that have been pending for `age`, the oldest first.
+    pub(crate) fn oldest(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
+        let updates = self.lock();
         let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= age);
         let mut old: Vec<(Instant, PendingUpdate)> = old
             .map(|(key, update)| {
@@ -285,8 +226,27 @@ impl Store {
         old.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Keep these updates no longer, unless a newer record came: their rows are listed, or never will be.
-    pub fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
-        self.inner.pending.acknowledge(versions);
+    /// Whether so many were acknowledged that the file should be written, so that they are not pending again after a
+    /// crash.
+    pub(crate) fn is_file_due(&self) -> bool {
+        self.acknowledged.load(Ordering::Relaxed) >= ACKNOWLEDGED_STEP
     }
+}
+
+/// Replace the file by what was packed.
+pub(crate) fn write(device: &Device, raw: &[u8]) -> Result<()> {
+    let disk = &device.disk;
+    let temporary = format!("{FILE}.tmp");
+    match disk.unlink(&temporary) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => device.io("remove an old file of pending updates", other)?,
+    }
+    let file = device.io("create a file of pending updates", disk.create(&temporary))?;
+    device.io("write the pending updates", file.write_at(&[IoSlice::new(raw)], 0))?;
+    device.sync(&*file)?;
+    disk.reach("pending-written");
+    device.io("replace the pending updates", disk.rename(&temporary, FILE))?;
+    device.sync_directory("")?;
+    disk.reach("pending-placed");
+    Ok(())
 }

@@ -9,52 +9,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::commit::Op;
+use crate::aggregate::MAX_AGGREGATE;
 use crate::disk::File;
 use crate::error::{Error, Result};
 use crate::index::{Held, Post};
+use crate::inner::Inner;
 use crate::large;
 use crate::merge;
-use crate::model::{Footer, Info, Key, PostMeta, PutMeta};
-use crate::quarantine;
-use crate::record::{
-    ALIGN, CHUNK, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone, u64_at,
-};
+use crate::model::{Info, Key};
+use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, put_of, read_record};
+use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, parse_tombstone, u64_at};
 use crate::scan;
-use crate::store::{Inner, MAX_AGGREGATE};
+use crate::unsound;
 use crate::volume::Pinned;
 
 pub use into::Got;
 pub(crate) use into::get as get_into;
-
-/// Bytes read at once where the data is not wanted: header and, nearly always, the metadata.
-const HEAD_BYTES: u64 = 2048;
-
-/// Why a version can't be read.
-enum Trouble {
-    /// It is not what it was, at this place.
-    Unsound(Place, &'static str),
-    /// Something else.
-    Other(Error),
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-/// A record as it was read.
-struct Raw {
-    header: Header,
-    bytes: Vec<u8>,
-}
-
-impl Raw {
-    fn metadata(&self) -> &[u8] {
-        &self.bytes[HEADER..HEADER + self.header.metadata_len as usize]
-    }
-}
 
 enum Body {
     /// Checked as a whole; the data begins at this offset.
@@ -158,7 +128,7 @@ impl Object {
         if whole && chunks.all(|(chunk, sum)| swiftlet_hash::xxh3_64(chunk) == *sum) {
             return Ok(());
         }
-        quarantine::set_aside(&self.inner, &self.key, self.place)?;
+        unsound::set_aside(&self.inner, &self.key, self.place)?;
         Err(Error::ChecksumMismatch("a chunk is damaged; the object was moved to quarantine".into()))
     }
 }
@@ -184,58 +154,6 @@ fn find(inner: &Inner, key: &Key) -> Result<Option<Found>> {
     }
 }
 
-/// Read a record's header and metadata, and whatever lies behind them up to `want` bytes in all.
-fn read_record(inner: &Inner, key: &Key, file: &dyn File, place: Place, len: u64, want: u64) -> Result<Raw, Trouble> {
-    let unsound = |what| Trouble::Unsound(place, what);
-    let mut bytes = Vec::new();
-    let read = |bytes: &mut Vec<u8>, count: usize| {
-        let at = place.offset() + bytes.len() as u64;
-        inner.device.io("read a volume", file.append_at(bytes, count, at))
-    };
-    read(&mut bytes, want.min(len) as usize)?;
-    let Parsed::Sound(header) = Header::parse(&bytes, place, &inner.device.id) else {
-        return Err(unsound("its header is damaged"));
-    };
-    if header.key != *key || header.record_len() != len {
-        return Err(unsound("another record is in its place"));
-    }
-    let need = HEADER + header.metadata_len as usize;
-    if bytes.len() < need {
-        let missing = need - bytes.len();
-        if read(&mut bytes, missing)? < missing {
-            return Err(unsound("it is cut off"));
-        }
-    }
-    let raw = Raw { header, bytes };
-    if swiftlet_hash::xxh3_64(raw.metadata()) != header.metadata_xxh3 {
-        return Err(unsound("its metadata is damaged"));
-    }
-    Ok(raw)
-}
-
-fn put_of(raw: &Raw) -> Result<(PutMeta, Footer), Trouble> {
-    parse_put(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(raw.header.place, "its metadata is malformed"))
-}
-
-fn load_post(inner: &Inner, key: &Key, post: &Post, file: &dyn File) -> Result<PostMeta, Trouble> {
-    let len = u64::from(post.units) * ALIGN;
-    let raw = read_record(inner, key, file, post.place, len, len)?;
-    parse_post(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(post.place, "its metadata is malformed"))
-}
-
-/// The POST that is held, for merging; a damaged one is set aside and does not count.
-pub(crate) fn post_at(inner: &Inner, key: &Key, post: &Post) -> Result<Option<PostMeta>> {
-    let Some(volume) = inner.volumes.get(post.place.volume()) else { return Ok(None) };
-    match load_post(inner, key, post, &*volume.file) {
-        Ok(meta) => Ok(Some(meta)),
-        Err(Trouble::Unsound(place, _)) => {
-            quarantine::set_post_aside(inner, key, place)?;
-            Ok(None)
-        }
-        Err(Trouble::Other(error)) => Err(error),
-    }
-}
-
 /// Try until what is found is sound, or nothing is.
 fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<Option<T>> {
     inner.device.check()?;
@@ -243,7 +161,7 @@ fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T
         let Some(found) = find(inner, key)? else { return Ok(None) };
         match attempt(found) {
             Ok(value) => return Ok(Some(value)),
-            Err(Trouble::Unsound(place, _)) => quarantine::unless_moved(inner, key, place)?,
+            Err(Trouble::Unsound(place, _)) => unsound::unless_moved(inner, key, place)?,
             Err(Trouble::Other(error)) => return Err(error),
         }
     }
@@ -379,7 +297,7 @@ pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Re
             Err(Trouble::Other(error)) => return Err(error),
             Err(Trouble::Unsound(place, what)) => {
                 if is_held(inner, key, place) {
-                    quarantine::unless_moved(inner, key, place)?;
+                    unsound::unless_moved(inner, key, place)?;
                     return Err(Error::ChecksumMismatch(format!("{what}; moved to quarantine")));
                 }
             }
@@ -423,9 +341,4 @@ fn check_all(inner: &Inner, key: &Key, found: &Found, rest: &dyn Fn(u64) -> bool
     }
     rest(slot.bytes());
     Ok(bytes)
-}
-
-/// Ask that an object be forgotten if it is still at this place.
-pub(crate) fn forget(inner: &Inner, key: &Key, place: Place) -> Result<bool> {
-    inner.ask(*key, Op::Forget { place })
 }

@@ -1,202 +1,31 @@
 //! The store: what a server calls.
 
+mod pending;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::aggregate::AggregateLimits;
-use crate::answers::listed;
-use crate::commit::{self, Done, Log, Op, Queue};
-use crate::device::Device;
+use crate::aggregate::{AggregateLimits, MAX_AGGREGATE};
+use crate::commit;
 use crate::disk::{Disk, RealDisk};
 use crate::error::{Error, Result};
-use crate::index::{Index, PartitionId};
+use crate::index::PartitionId;
+use crate::inner::{Config, Counters, Inner, Log, Stop};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
-use crate::pending::PendingUpdates;
+use crate::queue::{Done, Op, Queue};
 use crate::read::{self, Got, Object};
-use crate::record::{self, Header, Kind};
 use crate::recover::{self, Recovery};
-use crate::upkeep::{self, Upkeep};
-use crate::volume::Volumes;
-use crate::writer::Writer;
+use crate::upkeep;
+use crate::writer::{Writer, check_footer, put_op};
 
-/// How a store is run.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Free bytes that new data leaves alone.
-    pub reserve_bytes: u64,
-    /// Size at which a volume is full.
-    pub volume_bytes: u64,
-    /// Objects up to this size lie in volumes where neither their writer nor their policy says otherwise; 4 MiB at most.
-    pub aggregate_below: u64,
-    /// A volume of which less than this share is held is rewritten.
-    pub live_share: f64,
-    /// Bytes of records after which a checkpoint is written; more when the index is large.
-    pub checkpoint_bytes: u64,
-    /// Bytes that compaction copies in a second when the store does it by itself, 0 for as many as the device takes.
-    pub compact_bytes_per_s: u64,
-    /// Bytes that the auditor reads in a second, 0 to leave auditing to `audit`.
-    pub audit_bytes_per_s: u64,
-    /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and upkeep is called.
-    pub threads: bool,
-}
-
-/// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
-pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
 /// The auditor begins anew after this time at the soonest.
 const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 /// Tombstones that are forgotten in a batch of their own; writers that wait meanwhile come next.
 const RECLAIMED_AT_ONCE: usize = 256;
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            reserve_bytes: 0,
-            volume_bytes: 1024 * 1024 * 1024,
-            aggregate_below: 1024 * 1024,
-            live_share: 0.5,
-            checkpoint_bytes: 256 * 1024 * 1024,
-            compact_bytes_per_s: 0,
-            audit_bytes_per_s: 0,
-            threads: true,
-        }
-    }
-}
-
-/// What is counted since the store was opened.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Batches committed, marks not among them.
-    pub batches: AtomicU64,
-    /// Records found damaged and taken out of service.
-    pub quarantined: AtomicU64,
-    /// Checkpoints written.
-    pub checkpoints: AtomicU64,
-    /// Volumes rewritten.
-    pub compacted: AtomicU64,
-    /// Bytes given back by holes.
-    pub punched_bytes: AtomicU64,
-    /// Bytes that compaction has copied.
-    pub copied_bytes: AtomicU64,
-    /// Bytes that were read to be checked.
-    pub audited_bytes: AtomicU64,
-    /// Times that the auditor has been through everything.
-    pub audits: AtomicU64,
-}
-
-/// Everything that the store's threads share.
-pub(crate) struct Inner {
-    pub(crate) aggregate: AggregateLimits,
-    pub(crate) config: Config,
-    pub(crate) device: Device,
-    pub(crate) volumes: Volumes,
-    pub(crate) index: Index,
-    pub(crate) queue: Queue,
-    pub(crate) log: Mutex<Log>,
-    pub(crate) upkeep: Mutex<Upkeep>,
-    /// Where the auditor goes on.
-    pub(crate) audited: Mutex<Option<Key>>,
-    pub(crate) large: large::Numbers,
-    pub(crate) counters: Counters,
-    pub(crate) pending: PendingUpdates,
-    /// Bytes of records since the last checkpoint.
-    pub(crate) tail: AtomicU64,
-    /// Whether a life before this one has left records that no checkpoint covers.
-    pub(crate) needs_checkpoint: AtomicBool,
-    stopped: Mutex<bool>,
-    stopping: Condvar,
-}
-
-/// One answer on its way from the thread that commits to the one that waits.
-#[derive(Default)]
-struct Answer {
-    value: Mutex<Option<Result<bool>>>,
-    given: Condvar,
-}
-
-impl Answer {
-    fn give(&self, value: Result<bool>) {
-        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-        self.given.notify_one();
-    }
-
-    fn take(&self) -> Option<Result<bool>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn wait(&self) -> Result<bool> {
-        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(value) = value.take() {
-                return value;
-            }
-            value = self.given.wait(value).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Inner {
-    /// Ask and wait for the answer.
-    pub(crate) fn ask(&self, key: Key, op: Op) -> Result<bool> {
-        self.wait(|done| self.queue.push(key, op, done))
-    }
-
-    /// Wait for what `submit` has put on its way.
-    pub(crate) fn wait(&self, submit: impl FnOnce(Done)) -> Result<bool> {
-        let answer = Arc::new(Answer::default());
-        let given = Arc::clone(&answer);
-        submit(Box::new(move |value| given.give(value)));
-        self.answer(&answer)
-    }
-
-    /// Ask for several things at once, so that they share batches; how many of them were done.
-    fn ask_all(&self, asked: impl Iterator<Item = (Key, Op)>) -> Result<u64> {
-        let answers: Vec<Arc<Answer>> = asked
-            .map(|(key, op)| {
-                let answer = Arc::new(Answer::default());
-                let given = Arc::clone(&answer);
-                self.queue.push(key, op, Box::new(move |value| given.give(value)));
-                answer
-            })
-            .collect();
-        // All are waited for, so that nothing is under way any more after the first error.
-        let outcomes: Vec<Result<bool>> = answers.iter().map(|answer| self.answer(answer)).collect();
-        outcomes.into_iter().try_fold(0, |done, outcome| Ok(done + u64::from(outcome?)))
-    }
-
-    /// Rest, so that work beside everything else keeps to its rate; false once the store is being closed.
-    pub(crate) fn pause(&self, pause: Duration) -> bool {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.stopping.wait_timeout_while(stopped, pause, |stopped| !*stopped);
-        !*waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn answer(&self, answer: &Answer) -> Result<bool> {
-        if self.config.threads {
-            return answer.wait();
-        }
-        loop {
-            if let Some(value) = answer.take() {
-                return value;
-            }
-            if !commit::commit_pending(self) {
-                // Another thread has taken it into its batch.
-                return answer.wait();
-            }
-        }
-    }
-
-    /// Remove large files that nothing refers to; what can't be removed now goes at the next start.
-    pub(crate) fn remove_large(&self, numbers: &[u64]) {
-        for number in numbers.iter().filter(|number| **number != 0) {
-            self.device.disk.reach("large-unlink");
-            let _ = self.device.disk.unlink(&large::path_of(*number));
-        }
-    }
-}
 
 /// All objects of all storage policies on one device. Safe to use from many threads.
 pub struct Store {
@@ -242,8 +71,7 @@ impl Store {
             pending: recovered.pending,
             tail: AtomicU64::new(recovered.tail_bytes),
             needs_checkpoint: AtomicBool::new(recovered.recovery.records > 0),
-            stopped: Mutex::new(false),
-            stopping: Condvar::new(),
+            stop: Stop::default(),
         });
         let mut threads = Vec::new();
         if threaded {
@@ -260,7 +88,7 @@ impl Store {
         let store = Self { inner, recovery: recovered.recovery, threads: Mutex::new(threads) };
         for (key, place) in &recovered.forget {
             store.inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
-            store.inner.ask(*key, Op::Forget { place: *place })?;
+            commit::ask(&store.inner, *key, Op::Forget { place: *place })?;
         }
         Ok(store)
     }
@@ -312,15 +140,7 @@ impl Store {
         self.check_and_push_put(key, meta, footer, data, 0, done);
     }
 
-    pub(crate) fn check_and_push_put(
-        &self,
-        key: Key,
-        meta: &PutMeta,
-        footer: &Footer,
-        data: Vec<u8>,
-        row: u32,
-        done: Done,
-    ) {
+    fn check_and_push_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32, done: Done) {
         if let Err(error) = self.inner.device.check().and_then(|()| self.inner.device.check_room(data.len() as u64)) {
             return done(Err(error));
         }
@@ -335,7 +155,7 @@ impl Store {
 
     /// Store a small object; false when the same version was here.
     pub fn put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>) -> Result<bool> {
-        self.inner.wait(|done| self.submit_put(key, meta, footer, data, done))
+        commit::wait(&self.inner, |done| self.submit_put(key, meta, footer, data, done))
     }
 
     /// Merge POSTed metadata; `done` is called once it is durable, or not.
@@ -345,7 +165,7 @@ impl Store {
 
     /// Merge POSTed metadata.
     pub fn post(&self, key: Key, meta: PostMeta) -> Result<bool> {
-        self.inner.wait(|done| self.submit_post(key, meta, done))
+        commit::wait(&self.inner, |done| self.submit_post(key, meta, done))
     }
 
     /// Store a tombstone; goes on at the reserve. `done` is called once it is durable, or not.
@@ -355,12 +175,12 @@ impl Store {
 
     /// Store a tombstone; `NotFound` once it is durable when there was nothing to delete.
     pub fn delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>) -> Result<bool> {
-        self.inner.wait(|done| self.submit_delete(key, timestamp, name, done))
+        commit::wait(&self.inner, |done| self.submit_delete(key, timestamp, name, done))
     }
 
     /// Forget a copy without a tombstone, unless it changed since `entry` was read; whether it went.
     pub fn remove(&self, key: Key, entry: Entry) -> Result<bool> {
-        self.inner.ask(key, Op::Remove(entry))
+        commit::ask(&self.inner, key, Op::Remove(entry))
     }
 
     // -- reading
@@ -415,7 +235,7 @@ impl Store {
     /// What is held in some suffixes, which ascend, by suffix and digest; None when that is more than `limit`.
     pub(crate) fn entries_of(&self, id: PartitionId, suffixes: &[Suffix], limit: usize) -> Result<Option<Vec<Entry>>> {
         self.inner.device.check()?;
-        let found = self.inner.index.partition(id, |partition| listed(partition, suffixes, limit));
+        let found = self.inner.index.partition(id, |partition| partition.listed(suffixes, limit));
         Ok(found.unwrap_or_else(|| Some(Vec::new())))
     }
 
@@ -443,7 +263,7 @@ impl Store {
             });
             for some in old.unwrap_or_default().chunks(RECLAIMED_AT_ONCE) {
                 let keys = some.iter().map(|digest| Key { policy, partition, digest: *digest });
-                gone += self.inner.ask_all(keys.map(|key| (key, Op::Reclaim { before })))?;
+                gone += commit::ask_all(&self.inner, keys.map(|key| (key, Op::Reclaim { before })))?;
             }
         }
         Ok(gone)
@@ -503,8 +323,7 @@ impl Store {
     pub fn close(&self) -> Result<()> {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         self.inner.queue.close();
-        *self.inner.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.inner.stopping.notify_all();
+        self.inner.stop.stop();
         let threaded = !threads.is_empty();
         for thread in threads {
             if thread.join().is_err() {
@@ -538,7 +357,7 @@ fn spawn(name: &str, inner: &Arc<Inner>, work: impl Fn(&Inner) + Send + 'static)
 
 /// What is done beside everything else, a little every second. What fails has failed the device, and shows there.
 fn upkeep_loop(inner: &Inner) {
-    while inner.pause(Duration::from_secs(1)) {
+    while inner.stop.pause(Duration::from_secs(1)) {
         if inner.device.check().is_ok() {
             let _ = upkeep::turn(inner);
         }
@@ -552,7 +371,7 @@ fn audit_loop(inner: &Inner) {
         (counters.audits.load(Ordering::Relaxed), counters.audited_bytes.load(Ordering::Relaxed))
     };
     let (mut began, mut before) = (Instant::now(), counted());
-    while inner.pause(Duration::from_secs(1)) {
+    while inner.stop.pause(Duration::from_secs(1)) {
         if inner.device.check().is_err() || upkeep::paced_audit(inner).is_err() {
             continue;
         }
@@ -560,34 +379,10 @@ fn audit_loop(inner: &Inner) {
         if now.0 != before.0 {
             // What is soon read is not read all the time.
             let rest = if now.1 == before.1 { Duration::ZERO } else { SHORTEST_AUDIT.saturating_sub(began.elapsed()) };
-            if !inner.pause(rest) {
+            if !inner.stop.pause(rest) {
                 return;
             }
             (began, before) = (Instant::now(), counted());
         }
     }
-}
-
-/// What a version of a small object asks for.
-pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32) -> Op {
-    let header = Header {
-        size: footer.size,
-        delete_at: meta.delete_at,
-        data_xxh3: footer.xxh3,
-        row,
-        ..Header::new(Kind::Put, key, meta.timestamp)
-    };
-    Op::Put { header, metadata: record::pack_put(meta, &footer.etag), data }
-}
-
-/// Whether what came is what was announced.
-pub(crate) fn check_footer(footer: &Footer, size: u64, xxh3: u64) -> Result<()> {
-    if size != footer.size {
-        return Err(Error::SizeMismatch(format!("{size} bytes arrived, {} were announced", footer.size)));
-    }
-    if xxh3 != footer.xxh3 {
-        let text = "the bytes that arrived have another checksum than those that were sent";
-        return Err(Error::ChecksumMismatch(text.into()));
-    }
-    Ok(())
 }

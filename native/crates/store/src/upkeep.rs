@@ -1,7 +1,6 @@
 //! What is done beside everything else: checkpoints, compaction, holes, the auditor.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -11,14 +10,14 @@ use crate::commit;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::index::checkpoint::{self, Reach};
+use crate::inner::{Inner, Upkeep};
 use crate::merge::State;
 use crate::model::{Key, Timestamp};
 use crate::pending;
-use crate::quarantine;
 use crate::read;
 use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Place};
 use crate::scan;
-use crate::store::Inner;
+use crate::unsound;
 use crate::volume::{self, Volume};
 
 /// The directory of checkpoints.
@@ -35,20 +34,13 @@ const SHORTEST_REST: Duration = Duration::from_millis(50);
 /// The auditor looks for changes of the index's partitions after so many seconds' worth of bytes.
 const AUDIT_S: u64 = 60;
 
-/// Where upkeep is. Held while one kind of it runs, so that they never run at once.
-#[derive(Default)]
-pub(crate) struct Upkeep {
-    target: Option<Arc<Volume>>,
-    checkpoint_bytes: u64,
-    /// Up to where this process's last checkpoint has each volume.
-    covered: HashMap<u32, u64>,
-}
-
 /// Do whatever is due.
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
     checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
     commit::mark_if_idle(inner)?;
-    pending::write_if_due(inner)?;
+    if inner.pending.is_file_due() {
+        write_pending(inner)?;
+    }
     punch(inner)?;
     compact_at(inner, inner.config.compact_bytes_per_s)?;
     Ok(())
@@ -75,7 +67,7 @@ pub(crate) fn paced_audit(inner: &Inner) -> Result<()> {
             return true;
         }
         unpaid.set(0);
-        inner.pause(pause)
+        inner.stop.pause(pause)
     };
     audit_with(inner, rate.saturating_mul(AUDIT_S), &rest).map(|_| ())
 }
@@ -130,7 +122,7 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     disk.reach("checkpoint-written");
     inner.device.sync(&*file)?;
     disk.reach("checkpoint-synced");
-    pending::write(inner)?;
+    write_pending(inner)?;
     inner.device.io("place a checkpoint", disk.rename(&temporary, &path))?;
     disk.reach("checkpoint-renamed");
     inner.device.sync_directory(DIRECTORY)?;
@@ -146,6 +138,16 @@ fn write_checkpoint(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     upkeep.covered = reach.positions.iter().map(|position| (position.volume, position.offset)).collect();
     inner.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
     Ok(())
+}
+
+/// Write the file of pending updates, before a checkpoint that lets older records be skipped.
+fn write_pending(inner: &Inner) -> Result<()> {
+    let raw = {
+        // While this is held nothing is committed: updates of records below the number are in the set, or acknowledged.
+        let log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.pending.pack(&inner.device.id, log.sequence)
+    };
+    pending::write(&inner.device, &raw)
 }
 
 /// Punch holes into what is dead and large; bytes given back.
@@ -203,7 +205,7 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Re
         if bytes >= COPY_BYTES {
             outcome = copy(inner, upkeep, source, &std::mem::take(&mut waiting), bytes)
                 .and_then(|()| checkpoint_if_due(inner, upkeep))
-                .map(|()| rate == 0 || inner.pause(pause_of(bytes, rate)));
+                .map(|()| rate == 0 || inner.stop.pause(pause_of(bytes, rate)));
             bytes = 0;
         }
     })?;
@@ -213,7 +215,7 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Re
     copy(inner, upkeep, source, &waiting, bytes)?;
     // What is held and could not be found is damaged.
     for (key, place) in held_in(inner, source.id) {
-        quarantine::unless_moved(inner, &key, place)?;
+        unsound::unless_moved(inner, &key, place)?;
     }
     // A copy that is damaged later, in the last batch of its volume, looks as if it was never finished. A checkpoint
     // knows better; without the source nothing else would.

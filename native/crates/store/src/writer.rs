@@ -10,13 +10,14 @@ use std::thread::JoinHandle;
 
 use swiftlet_hash::{Digests, Hasher};
 
-use crate::commit::{Done, Op};
+use crate::commit;
 use crate::disk::File;
 use crate::error::{Error, Result};
+use crate::inner::Inner;
 use crate::large;
 use crate::model::{Footer, Key, PutMeta};
+use crate::queue::{Done, Op};
 use crate::record::{self, CHUNK, Header, Kind};
-use crate::store::{Inner, check_footer, put_op};
 
 /// After this many bytes a large upload starts its data on the way to the disk and looks at the reserve.
 const STEP_BYTES: u64 = 256 * 1024 * 1024;
@@ -188,7 +189,7 @@ impl Writer {
     /// Make the version durable and visible; false when the same version was here.
     pub fn commit(mut self, meta: &PutMeta, footer: &Footer) -> Result<bool> {
         let inner = Arc::clone(&self.inner);
-        inner.wait(|done| self.submit(meta, footer, done))
+        commit::wait(&inner, |done| self.submit(meta, footer, done))
     }
 
     /// As `commit`; `done` is called once it is durable, or not. The data of a large one is synced before this returns.
@@ -260,4 +261,28 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.abort();
     }
+}
+
+/// What a version of a small object asks for.
+pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32) -> Op {
+    let header = Header {
+        size: footer.size,
+        delete_at: meta.delete_at,
+        data_xxh3: footer.xxh3,
+        row,
+        ..Header::new(Kind::Put, key, meta.timestamp)
+    };
+    Op::Put { header, metadata: record::pack_put(meta, &footer.etag), data }
+}
+
+/// Whether what came is what was announced.
+pub(crate) fn check_footer(footer: &Footer, size: u64, xxh3: u64) -> Result<()> {
+    if size != footer.size {
+        return Err(Error::SizeMismatch(format!("{size} bytes arrived, {} were announced", footer.size)));
+    }
+    if xxh3 != footer.xxh3 {
+        let text = "the bytes that arrived have another checksum than those that were sent";
+        return Err(Error::ChecksumMismatch(text.into()));
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::{Entry, Many, Need, differing, in_order, listings, newer, suffix_hashes};
 use crate::answers::{ascending, put_ascending};
-use crate::copies::{Cursor, put_varint};
+use crate::cursor::{Cursor, put_varint};
 use crate::model::{EntryKind, SUFFIXES, Suffix};
 
 /// Suffixes that differ.

@@ -9,58 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::room::{LEAF, Slots};
 use super::search::search;
+use super::slot::{Slot, joined};
 use crate::merge::State;
-use crate::model::{Entry, EntryKind, Suffix, Timestamp};
-use crate::record::{ALIGN, Kind, Place};
+use crate::model::{Entry, Suffix, Timestamp};
+use crate::record::{Kind, Place};
 use crate::sethash;
 
 /// To how many slots a leaf is filled when slots come in order.
 const FILLED: usize = 48;
-
-/// What is held of one object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    order: [u64; 2],
-    /// Of data or tombstone.
-    pub timestamp: Timestamp,
-    /// Where its record is.
-    pub place: Place,
-    /// The record's size in units of `ALIGN`.
-    pub units: u32,
-    /// Put, Large or Tombstone.
-    pub kind: Kind,
-    extra: bool,
-}
-
-impl Slot {
-    /// What stands where none is.
-    pub(super) const NONE: Self =
-        Self { order: [0; 2], timestamp: 0, place: Place(0), units: 0, kind: Kind::Put, extra: false };
-
-    /// The name's digest.
-    #[must_use]
-    pub(crate) fn digest(&self) -> [u8; 16] {
-        self.order().rotate_left(12).to_be_bytes()
-    }
-
-    fn order(&self) -> u128 {
-        joined(self.order)
-    }
-
-    fn suffix(&self) -> Suffix {
-        (self.order[0] >> 52) as Suffix
-    }
-
-    fn entry_kind(&self) -> EntryKind {
-        if self.kind == Kind::Tombstone { EntryKind::Tombstone } else { EntryKind::Data }
-    }
-
-    /// Bytes of the record.
-    #[must_use]
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.units) * ALIGN
-    }
-}
 
 /// A POST on top of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,10 +113,6 @@ impl Leaf {
     fn first(&self) -> u128 {
         joined(self.first)
     }
-}
-
-fn joined(halves: [u64; 2]) -> u128 {
-    (u128::from(halves[0]) << 64) | u128::from(halves[1])
 }
 
 /// One partition.
@@ -387,6 +339,18 @@ impl Partition {
             }
         }
         found
+    }
+
+    /// What is held in these suffixes, if that is no more than `limit`.
+    pub(crate) fn listed(&self, suffixes: &[Suffix], limit: usize) -> Option<Vec<Entry>> {
+        let mut found = Vec::new();
+        for suffix in suffixes {
+            found.extend(self.in_suffix(*suffix).iter().map(Held::entry));
+            if found.len() > limit {
+                return None;
+            }
+        }
+        Some(found)
     }
 
     /// Everything, by suffix, then digest.

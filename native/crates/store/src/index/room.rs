@@ -8,7 +8,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-use super::partition::Slot;
+use super::slot::Slot;
 
 /// Slots in a leaf before it is split.
 pub(super) const LEAF: usize = 64;

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use swiftlet_hash::{Digests, Hasher};
 
-use super::{HEAD_BYTES, Object, Raw, Trouble, found_object, large_file, merged, read_record, readable};
+use super::{Object, found_object, large_file, merged, readable};
+use crate::aggregate::MAX_AGGREGATE;
 use crate::disk::File;
 use crate::error::Result;
+use crate::inner::Inner;
 use crate::model::{Info, Key};
+use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
 use crate::record::{CHUNK, HEADER, Kind};
-use crate::store::{Inner, MAX_AGGREGATE};
 
 /// Up to here a copy costs less than reading the data by itself.
 const WORTH_BYTES: u64 = 64 << 10;

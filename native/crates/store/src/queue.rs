@@ -1,0 +1,235 @@
+//! What waits to be committed.
+//!
+//! A sync costs far more than a record, and those whose records one has covered mostly ask again at the same time. So a
+//! batch waits a moment for as many as the last one had.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::model::{Entry, Key, PostMeta, Timestamp};
+use crate::record::{Header, Place};
+
+/// A batch takes no more once it has this many bytes.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// A batch takes no more records than these.
+const MAX_RECORDS: usize = 1024;
+
+/// Records that are not held back for others.
+const ENOUGH: usize = 64;
+/// How long records are held back for others at most, and as which part of what the last batch took.
+const PATIENCE: Duration = Duration::from_millis(1);
+const PATIENCE_PART: u32 = 4;
+
+/// Called once, with whether anything changed.
+pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
+
+/// What is asked of an object.
+pub(crate) enum Op {
+    /// A version; the header lacks its place only.
+    Put { header: Header, metadata: Vec<u8>, data: Vec<u8> },
+    /// A tombstone.
+    Delete { timestamp: Timestamp, name: Vec<u8>, row: u32 },
+    /// Metadata.
+    Post { meta: PostMeta, row: u32 },
+    /// Forget it if this is still its entry.
+    Remove(Entry),
+    /// Forget its tombstone if it and everything else is older.
+    Reclaim { before: Timestamp },
+    /// Forget it if it is still there.
+    Forget { place: Place },
+    /// Prove what was committed before, unless that is proven.
+    Mark,
+}
+
+/// One request, and whom to tell.
+pub(crate) struct Pending {
+    pub(crate) key: Key,
+    pub(crate) op: Op,
+    pub(crate) done: Done,
+}
+
+#[derive(Default)]
+struct Waiting {
+    ops: VecDeque<Pending>,
+    closed: bool,
+    /// How many have to wait before the thread that commits is woken; nobody waits for any when 0.
+    awaited: usize,
+    pace: Pace,
+}
+
+/// What is held back for more: those whose records a sync has covered are likely to ask for more soon, and a batch is
+/// not much dearer for more records. Who writes alone never waits.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// Records that the next batch waits for.
+    expected: usize,
+    /// For so long at most.
+    patience: Duration,
+}
+
+impl Pace {
+    /// After a batch of so many that took so long, while so many came.
+    fn after(records: usize, took: Duration, came: usize) -> Self {
+        Self { expected: (records + came).min(ENOUGH), patience: (took / PATIENCE_PART).min(PATIENCE) }
+    }
+}
+
+/// What waits to be committed.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    woken: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wait for the next batch; `done` is called from the thread that commits.
+    pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            drop(waiting);
+            return done(Err(Error::DeviceFailed("the store is closed".into())));
+        }
+        waiting.ops.push_back(Pending { key, op, done });
+        let wake = waiting.awaited > 0 && waiting.ops.len() >= waiting.awaited;
+        drop(waiting);
+        if wake {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Take nothing more.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.woken.notify_all();
+    }
+
+    /// Until something waits, and a moment longer where more is likely to come; false when nothing does and nothing
+    /// will. One thread calls it.
+    pub(crate) fn wait(&self) -> bool {
+        let mut waiting = self.lock();
+        waiting.awaited = 1;
+        while waiting.ops.is_empty() && !waiting.closed {
+            waiting = self.woken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let Pace { expected, patience } = waiting.pace;
+        if waiting.ops.len() < expected {
+            waiting.awaited = expected;
+            let more = |waiting: &mut Waiting| waiting.ops.len() < expected && !waiting.closed;
+            waiting = self.woken.wait_timeout_while(waiting, patience, more).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiting.awaited = 0;
+        !waiting.ops.is_empty()
+    }
+
+    /// So many records were committed, which took so long.
+    pub(crate) fn committed(&self, records: usize, took: Duration) {
+        let mut waiting = self.lock();
+        waiting.pace = Pace::after(records, took, waiting.ops.len());
+    }
+
+    /// What goes into one batch: no object twice, and nothing that overtakes what was asked of its object before.
+    pub(crate) fn take(&self) -> Vec<Pending> {
+        let mut waiting = self.lock();
+        let mut keys = HashSet::new();
+        let mut bytes = 0;
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        while let Some(pending) = waiting.ops.pop_front() {
+            if taken.len() >= MAX_RECORDS || bytes >= MAX_BYTES {
+                left.push_back(pending);
+                break;
+            }
+            if keys.insert(pending.key) {
+                if let Op::Put { data, .. } = &pending.op {
+                    bytes += data.len() as u64;
+                }
+                taken.push(pending);
+            } else {
+                left.push_back(pending);
+            }
+        }
+        left.append(&mut waiting.ops);
+        waiting.ops = left;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn push(queue: &Queue, number: u8) {
+        let key = Key { policy: 0, partition: 0, digest: [number; 16] };
+        queue.push(key, Op::Mark, Box::new(drop));
+    }
+
+    /// A thread that waits once; what it found.
+    fn waiter(queue: &Arc<Queue>) -> mpsc::Receiver<(bool, usize)> {
+        let (tell, told) = mpsc::channel();
+        let queue = Arc::clone(queue);
+        thread::spawn(move || {
+            let found = queue.wait();
+            tell.send((found, queue.take().len())).expect("told");
+        });
+        told
+    }
+
+    fn paced(expected: usize, patience: Duration) -> Arc<Queue> {
+        let queue = Queue::default();
+        queue.lock().pace = Pace { expected, patience };
+        Arc::new(queue)
+    }
+
+    #[test]
+    fn one_that_writes_alone_does_not_wait() {
+        let pace = Pace::after(1, LONG, 0);
+        assert_eq!(pace.expected, 1);
+        let queue = paced(pace.expected, LONG);
+        push(&queue, 1);
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+    }
+
+    #[test]
+    fn as_many_as_last_time_are_waited_for() {
+        assert_eq!(Pace::after(2, LONG, 1).expected, 3);
+        assert_eq!(Pace::after(1000, LONG, 1).expected, ENOUGH);
+        let queue = paced(3, LONG);
+        let told = waiter(&queue);
+        for number in 1..3 {
+            push(&queue, number);
+            assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+        }
+        push(&queue, 3);
+        assert_eq!(told.recv_timeout(LONG), Ok((true, 3)));
+    }
+
+    #[test]
+    fn but_not_for_long() {
+        assert_eq!(Pace::after(5, LONG, 0).patience, PATIENCE);
+        let short = Duration::from_micros(400);
+        assert_eq!(Pace::after(5, short, 0).patience, short / PATIENCE_PART);
+        let queue = paced(3, Duration::from_millis(1));
+        push(&queue, 1);
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+    }
+
+    #[test]
+    fn the_end_is_not_waited_for() {
+        let queue = paced(3, LONG);
+        push(&queue, 1);
+        let told = waiter(&queue);
+        queue.close();
+        assert_eq!(told.recv_timeout(LONG), Ok((true, 1)));
+        assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((false, 0)));
+    }
+}

@@ -1,0 +1,69 @@
+//! Writes that bring a container update, and what is asked about those that are pending.
+
+use std::time::Duration;
+
+use super::Store;
+use crate::error::Result;
+use crate::model::{Footer, Key, PostMeta, PutMeta, Timestamp};
+use crate::pending::PendingUpdate;
+use crate::queue::{Done, Op};
+use crate::read;
+
+impl Store {
+    /// `submit_put` with a pending update for these container replicas (bits).
+    pub fn submit_put_with_row(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32, done: Done) {
+        self.check_and_push_put(key, meta, footer, data, row, done);
+    }
+
+    /// `submit_post` with a pending update for these container replicas (bits).
+    pub fn submit_post_with_row(&self, key: Key, meta: PostMeta, row: u32, done: Done) {
+        match self.inner.device.check_room(0) {
+            Ok(()) => self.inner.queue.push(key, Op::Post { meta, row }, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// `submit_delete` with a pending update for these container replicas (bits).
+    pub fn submit_delete_with_row(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, row: u32, done: Done) {
+        self.inner.queue.push(key, Op::Delete { timestamp, name, row }, done);
+    }
+
+    /// Keep an update of a version that was here already: until the next start, and longer if it was pending before.
+    pub fn keep_pending(&self, key: Key, timestamp: Timestamp, row: u32) {
+        self.inner.pending.keep(key, timestamp, row);
+    }
+
+    /// Whether so many updates are pending that no write should add another one.
+    #[must_use]
+    pub fn has_too_many_pending(&self) -> bool {
+        self.inner.pending.are_too_many()
+    }
+
+    /// The number of pending updates.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.inner.pending.count()
+    }
+
+    /// For how long the oldest of them has been pending.
+    #[must_use]
+    pub fn pending_for(&self) -> Duration {
+        self.inner.pending.pending_for()
+    }
+
+    /// `/account/container/object` of what is held under a key, a tombstone too; None when nothing is.
+    pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        read::name(&self.inner, key)
+    }
+
+    /// Up to `limit` updates that have been pending for `age`, the oldest first.
+    #[must_use]
+    pub fn pending_updates(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
+        self.inner.pending.oldest(limit, age)
+    }
+
+    /// Keep these updates no longer, unless a newer record came: their rows are listed, or never will be.
+    pub fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
+        self.inner.pending.acknowledge(versions);
+    }
+}

@@ -1,0 +1,43 @@
+//! Taking objects that are damaged out of service: a copy for people, then a record that it does not count.
+
+use std::sync::atomic::Ordering;
+
+use crate::commit;
+use crate::error::Result;
+use crate::inner::Inner;
+use crate::large;
+use crate::model::Key;
+use crate::quarantine::{self, DIRECTORY};
+use crate::queue::Op;
+use crate::record::Place;
+
+/// A version or POST was found unsound at a place; unless it has been replaced meanwhile it goes.
+pub(crate) fn unless_moved(inner: &Inner, key: &Key, place: Place) -> Result<()> {
+    let Some(held) = inner.index.get(key) else { return Ok(()) };
+    if held.slot.place == place {
+        return set_aside(inner, key, place);
+    }
+    if held.extra.post.is_some_and(|post| post.place == place) {
+        quarantine::set_post_aside(inner, key, place)?;
+    }
+    Ok(())
+}
+
+/// Copy a record, move its large file, and forget the object.
+pub(crate) fn set_aside(inner: &Inner, key: &Key, place: Place) -> Result<()> {
+    let Some(held) = inner.index.get(key).filter(|held| held.slot.place == place) else { return Ok(()) };
+    quarantine::copy(inner, place, held.slot.bytes())?;
+    inner.device.disk.reach("quarantine-copied");
+    if held.extra.large != 0 {
+        let target = format!("{DIRECTORY}/large-{:016x}", held.extra.large);
+        match inner.device.disk.rename(&large::path_of(held.extra.large), &target) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => inner.device.io("move a damaged file", other)?,
+        }
+    }
+    if commit::ask(inner, *key, Op::Forget { place })? {
+        inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+    }
+    inner.device.disk.reach("quarantine-forgotten");
+    Ok(())
+}
