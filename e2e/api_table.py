@@ -25,7 +25,7 @@ FOLDERS = (
     "services/swiftlet/auth/tests",
     "services/swiftlet/quota/tests",
     "services/swiftlet/expiry/tests",
-    "services/swiftlet/storage/tests",
+    "services/swiftlet/servers/tests",
     "services/swiftlet/web/tests",
     "e2e/standalone",
     "e2e/clients",

@@ -24,8 +24,8 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.model import Device
-from swiftlet.storage.container_server import ContainerServer, add_container_routes
-from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.servers.containers.container_server import ContainerServer, add_container_routes
+from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport

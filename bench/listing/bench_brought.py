@@ -25,13 +25,13 @@ from contextlib import ExitStack
 from pathlib import Path as Directory
 
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
+from swiftlet.boundaries.objects import UpdateOutcome, WriteReply
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import UpdateOutcome, WriteReply
 from swiftlet.placement import metrics
-from swiftlet.placement.acknowledgements import Acknowledgements
-from swiftlet.placement.row_queues import RowQueues
-from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp, TimestampClock

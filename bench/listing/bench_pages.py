@@ -24,12 +24,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
-from swiftlet.api.listings import json_row
+from swiftlet.api.http.listings import json_row
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.schema import stored
 from swiftlet.model import DatabaseName, ListingQuery
-from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient

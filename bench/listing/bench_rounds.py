@@ -31,7 +31,7 @@ from swiftlet.model import DatabaseId, DatabaseKind
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.container_server import ContainerServer, add_container_routes
+from swiftlet.servers.containers.container_server import ContainerServer, add_container_routes
 from swiftlet.sync.databases.entries import POLICIES
 from swiftlet.sync.databases.replica_kind import database_replicas
 from swiftlet.sync.replicator import Replicator

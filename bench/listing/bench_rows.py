@@ -23,13 +23,14 @@ import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from swiftlet.boundaries.listings import ListingTransport
+from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
-from swiftlet.peers import ContainerUpdate, ListingTransport, UpdateOutcome
-from swiftlet.placement.row_queues import RowQueues
+from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.container_server import ContainerServer, add_container_routes
+from swiftlet.servers.containers.container_server import ContainerServer, add_container_routes
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient

@@ -31,10 +31,10 @@ from swiftlet.model import DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.container_server import ContainerServer, add_container_routes
-from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
-from swiftlet.storage.shard_moves import ShardMover
-from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.servers.containers.container_server import ContainerServer, add_container_routes
+from swiftlet.sharding.shard_keeper import ShardKeeper, ShardSettings
+from swiftlet.sharding.shard_moves import ShardMover
+from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.timestamp import Timestamp, TimestampClock
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport

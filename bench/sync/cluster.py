@@ -25,9 +25,9 @@ from swiftlet.errors import NotFound
 from swiftlet.model import Entry, ObjectKey, ObjectRow, PutFooter, PutRecord
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
-from swiftlet.storage.object_server import ObjectServer, add_object_routes
-from swiftlet.storage.outbox import Outbox
-from swiftlet.storage.sync_answers import placed_by
+from swiftlet.servers.objects.object_server import ObjectServer, add_object_routes
+from swiftlet.servers.objects.outbox import Outbox
+from swiftlet.servers.shared.sync_answers import placed_by
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
 from swiftlet.testing.store.memory import MemoryStore

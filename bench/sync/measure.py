@@ -20,10 +20,10 @@ from pathlib import Path
 from bench.sync.cluster import KEY, Cluster, Node
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.copies_wire import copies_from
-from swiftlet.sync.mover import MOVES_PER_SLOT
+from swiftlet.sync.moving.copies_wire import copies_from
+from swiftlet.sync.moving.mover import MOVES_PER_SLOT
+from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.replicator import Replicator
-from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.transport.http_client import HttpSettings
 from swiftlet.transport.http_objects import HttpObjectTransport

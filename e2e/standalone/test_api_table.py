@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from e2e.api_table import PAGE, ROOT, Row, page, rows, shows, sources
-from swiftlet.api.metadata import CONTAINER_SYSMETA
+from swiftlet.api.http.metadata import CONTAINER_SYSMETA
 from swiftlet.api.tests.openapi import document, operations
 
 EVERY = list(rows())

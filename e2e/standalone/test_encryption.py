@@ -20,7 +20,7 @@ from swiftclient.client import Connection
 
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.test_keys import User
-from swiftlet.main.standalone.plan import NATIVE_PORT_OFFSET
+from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
 
 MODE = "SWIFTLET_CLUSTER__ENCRYPTION"
 _ALL_PROTOCOLS = 3

@@ -197,7 +197,7 @@ class TestPlugin:
         names = plugin.sources()
         assert {"swiftlet", "swiftlet.ring.codec", "swiftlet_operator.plugin.main"} <= set(names)
         assert not any(
-            name.startswith(("swiftlet.api", "swiftlet.storage", "swiftlet_operator.kube")) for name in names
+            name.startswith(("swiftlet.api", "swiftlet.servers", "swiftlet_operator.kube")) for name in names
         )
 
     def test_what_it_depends_on_is_what_it_imports(self) -> None:

@@ -1,7 +1,7 @@
 """Domain errors: what can go wrong in Swiftlet, free of any framework's classes.
 
 Stores, listings and transports raise these on either side of the wire; the HTTP front end turns them into
-status codes in one place (`swiftlet.api`), storage servers in another (`swiftlet.storage`). Every message
+status codes in one place (`swiftlet.api`), storage servers in another (`swiftlet.servers`). Every message
 says what is wrong and, where somebody can act on it, what to do.
 """
 

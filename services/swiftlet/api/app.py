@@ -8,31 +8,28 @@ from dataclasses import replace
 import structlog
 from aiohttp import hdrs, web
 
-from swiftlet.api import (
+from swiftlet.api.context import cors
+from swiftlet.api.context.access import Access, SignedAccess, TokenAccess
+from swiftlet.api.context.core import Call, SwiftApi, parse_query
+from swiftlet.api.context.deleted_accounts import refuse_deleted
+from swiftlet.api.context.reports import ManyProblems
+from swiftlet.api.http.body import defer_continue
+from swiftlet.api.http.finishing import finish, finish_with
+from swiftlet.api.http.problems import ApiError, answer, status_of
+from swiftlet.api.login import keystone, temp_url, tokens
+from swiftlet.api.reading import get_object, static_web
+from swiftlet.api.requests import (
     accounts,
     bulk,
     bulk_delete,
     bulk_extract,
     containers,
-    cors,
     delete_object,
     form_post,
-    get_object,
     info,
-    keystone,
     objects,
     put_object,
-    static_web,
-    temp_url,
-    tokens,
 )
-from swiftlet.api.access import Access, SignedAccess, TokenAccess
-from swiftlet.api.body import defer_continue
-from swiftlet.api.core import Call, SwiftApi, parse_query
-from swiftlet.api.deleted_accounts import refuse_deleted
-from swiftlet.api.finishing import finish, finish_with
-from swiftlet.api.problems import ApiError, answer, status_of
-from swiftlet.api.reports import ManyProblems
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path, parse_path
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swiftlet.api.access import TokenAccess
-from swiftlet.api.core import SwiftApi
-from swiftlet.api.expiry_changes import has_expiring
-from swiftlet.api.fresh_cache import FRESH_S
-from swiftlet.api.quota_checks import is_unlimited
-from swiftlet.api.static_web import site_of
-from swiftlet.api.versioning import archive_of, has_versions
+from swiftlet.api.context.access import TokenAccess
+from swiftlet.api.context.core import SwiftApi
+from swiftlet.api.context.fresh_cache import FRESH_S
+from swiftlet.api.reading.static_web import site_of
+from swiftlet.api.reading.versioning import archive_of, has_versions
+from swiftlet.api.writing.expiry_changes import has_expiring
+from swiftlet.api.writing.quota_checks import is_unlimited
 from swiftlet.auth.identity import Identity, authorize
 from swiftlet.errors import Forbidden, SwiftletError
 from swiftlet.names import Path, parse_path

@@ -21,7 +21,7 @@ from typing import TypedDict
 from aiohttp import web
 from swiftlet_native import Front
 
-from swiftlet.api.core import SwiftApi
+from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.front.routes import Peers, Routes
@@ -30,7 +30,7 @@ from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows import share
+from swiftlet.placement.rows.row_updates import share
 from swiftlet.timestamp import NONCE_BITS
 from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 import structlog
 from swiftlet_native import Front
 
-from swiftlet.api.core import SwiftApi
+from swiftlet.api.context.core import SwiftApi
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path
 from swiftlet.native_values import EncodedRows, Place, key_at, replicas_of, text
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows import StoredRows
+from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp

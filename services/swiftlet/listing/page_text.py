@@ -7,11 +7,11 @@ types begins with `;swift_`). For all others there is no text, and the rows are 
 
 from __future__ import annotations
 
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.query import Span, span_of
 from swiftlet.listing.schema import TICKS_BELOW_ZERO
 from swiftlet.model import ListingQuery
-from swiftlet.peers import PageForm
 from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
 
 _MODIFIED = "max(timestamp, ifnull(meta_timestamp, timestamp))"

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
@@ -53,7 +54,6 @@ from swiftlet.model import (
     Usage,
 )
 from swiftlet.names import HashPath
-from swiftlet.peers import PageForm
 from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
+from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
-from swiftlet.peers import ObjectTransport
-from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.row_queues import RowQueues
-from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.lagging import Lagging
+from swiftlet.placement.rows.row_delivery import RowWaits
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 

@@ -14,8 +14,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from swiftlet.errors import Unauthorized
 from swiftlet.main.keys import use_keys
+from swiftlet.servers.shared.json_requests import refusal
 from swiftlet.settings import ClusterSection
-from swiftlet.storage.json_requests import refusal
 from swiftlet.transport.tls import PeerTls
 from swiftlet.web.statusz import STATUS
 from swiftlet.web.tls_or_plain import PEER_TLS, Contexts

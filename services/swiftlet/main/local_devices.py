@@ -6,9 +6,9 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from swiftlet.ring.holders import IsLocal
 from swiftlet.ring.model import Device
 from swiftlet.settings import ContainerSection, ObjectSection
-from swiftlet.storage.local_devices import IsLocal
 
 _ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from swiftlet.servers.shared.sealed_keys import DIRECTORY, read_copies
 from swiftlet.settings import ClusterSection, ContainerSection, ObjectSection, ServiceSettings
-from swiftlet.storage.sealed_keys import DIRECTORY, read_copies
 
 
 def device_roots(settings: ServiceSettings) -> dict[str, Path]:

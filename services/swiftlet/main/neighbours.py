@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 from aiohttp import web
 
+from swiftlet.boundaries.objects import SyncTransport
 from swiftlet.errors import SettingsError
-from swiftlet.peers import SyncTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
@@ -18,7 +18,7 @@ from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.redis_link import RedisOptions
 from swiftlet.sync.failures.redis_table import Notices, RedisTable
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.progress import Progress
+from swiftlet.sync.planning.progress import Progress
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.web.statusz import STATUS
 

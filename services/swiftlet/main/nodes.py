@@ -8,10 +8,11 @@ from typing import Protocol
 
 from aiohttp import web
 
+from swiftlet.boundaries.bodies import Bodies
+from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.encryption import use_encryption
 from swiftlet.main.keys import use_keys
-from swiftlet.peers import Bodies, ObjectTransport
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient, TlsOf

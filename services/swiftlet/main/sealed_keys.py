@@ -19,8 +19,8 @@ from pathlib import Path
 from aiohttp import web
 
 from swiftlet.main.background import in_background
+from swiftlet.servers.shared.sealed_keys import DIRECTORY, SealedCopy, keep_copy, newest, read_copies
 from swiftlet.settings import ClusterSection
-from swiftlet.storage.sealed_keys import DIRECTORY, SealedCopy, keep_copy, newest, read_copies
 from swiftlet.web.logs import get_logger
 from swiftlet.web.statusz import STATUS
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 from prometheus_client import Counter
 
-from swiftlet.api.core import SwiftApi
+from swiftlet.api.context.core import SwiftApi
 from swiftlet.auth.users import Users
 from swiftlet.main.background import in_background
 from swiftlet.main.reloading import keep_current

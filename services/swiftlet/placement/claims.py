@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import structlog
 
+from swiftlet.boundaries.listings import ListingTransport
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.names import HashPath
-from swiftlet.peers import ListingTransport
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import write_quorum

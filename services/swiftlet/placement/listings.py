@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from swiftlet.boundaries.listings import ListingTransport, PageForm
 from swiftlet.errors import NotFound
 from swiftlet.model import AccountInfo, ContainerInfo, ContainerRow, ListingQuery, MetadataBounds, ObjectRow, Subdir
 from swiftlet.names import HashPath
-from swiftlet.peers import ListingTransport, PageForm
 from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.outcomes import refusal
 from swiftlet.placement.plan import plan_read, plan_write
 from swiftlet.placement.rings import Rings
+from swiftlet.placement.rows.lagging import Lagging
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp

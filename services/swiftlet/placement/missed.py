@@ -17,8 +17,8 @@ import asyncio
 
 import structlog
 
+from swiftlet.boundaries.objects import MAX_PLACES, DoubtTransport, Verdict
 from swiftlet.errors import SwiftletError
-from swiftlet.peers import MAX_PLACES, DoubtTransport, Verdict
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.metrics import MISSED, MISSED_TOLD
 from swiftlet.ring.model import Device

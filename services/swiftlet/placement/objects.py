@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from swiftlet.boundaries.objects import ContainerUpdate, GetStream, ObjectTransport, PutStream, WriteReply
 from swiftlet.errors import NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import ContainerUpdate, GetStream, ObjectTransport, PutStream, WriteReply
 from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.metrics import NEWEST_READS
@@ -23,7 +23,7 @@ from swiftlet.placement.missed import Missed
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows import RowRouter, StoredRows
+from swiftlet.placement.rows.row_updates import RowRouter, StoredRows
 from swiftlet.placement.runs import ClusterRuns
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.ring.model import Device

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from swiftlet.boundaries.objects import WriteReply
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import ObjectRow, PutFooter, PutRecord
 from swiftlet.names import Path
-from swiftlet.peers import WriteReply
 from swiftlet.placement.fanout import Outcome
 
 T = TypeVar("T")

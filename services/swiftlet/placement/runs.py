@@ -13,9 +13,9 @@ import functools
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from swiftlet.boundaries.objects import Marks, ObjectTransport, Run, RunEnd, RunPart
 from swiftlet.errors import Unproved
 from swiftlet.model import ObjectKey
-from swiftlet.peers import Marks, ObjectTransport, Run, RunEnd, RunPart
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.rings import Rings

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from swiftlet.boundaries.objects import GetStream, PutStream, WriteReply
 from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
-from swiftlet.peers import GetStream, PutStream, WriteReply
 from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal
-from swiftlet.placement.row_delivery import RowDelivery
+from swiftlet.placement.rows.row_delivery import RowDelivery
 from swiftlet.ring.model import Device
 
 

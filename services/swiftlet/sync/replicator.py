@@ -13,7 +13,7 @@ logged, and compared again in the next round; the round goes on. A node that can
 not have (it is damaged at its source, or the device is full) does not keep those behind it from going there. A new
 ring ends the round of its policy; peers may have an older or a newer one, and say what they take themselves for. A
 replicator may be killed at any point: it keeps no state but a hint of what it need not do first
-(`swiftlet.sync.progress`).
+(`swiftlet.sync.planning.progress`).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from swiftlet.boundaries.objects import ObjectTransport, SyncTransport
 from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavailable
-from swiftlet.peers import ObjectTransport, SyncTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.device_partitions import DevicePartitions, Places
-from swiftlet.sync.driver import Driver
+from swiftlet.sync.asking.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.pacing import Pace
-from swiftlet.sync.progress import Progress
-from swiftlet.sync.proving import Proving
-from swiftlet.sync.replica_kind import ReplicaKind, object_replicas
-from swiftlet.sync.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
+from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.moving.replica_kind import ReplicaKind, object_replicas
+from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
+from swiftlet.sync.planning.progress import Progress
+from swiftlet.sync.planning.proving import Proving
+from swiftlet.sync.planning.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
+from swiftlet.sync.planning.standing import Standings
+from swiftlet.sync.planning.tasks import EVERYTHING, Selection
 from swiftlet.sync.rounds import Round
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
-from swiftlet.sync.standing import Standings
-from swiftlet.sync.tasks import EVERYTHING, Selection
 
 _log = structlog.get_logger("replicator")
 

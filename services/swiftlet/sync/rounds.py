@@ -5,7 +5,7 @@ with it. What is left is worked on in sessions of many partitions with one peer 
 a time, so that nothing is fetched twice: with the first peer it may get everything, and be found equal to the others.
 What came from one peer is new to the others that were compared before: those are compared once more.
 
-What comes next is said by `swiftlet.sync.task_queue`.
+What comes next is said by `swiftlet.sync.planning.task_queue`.
 
 Fault model: a session may fail for any reason, with anything done or not done. What it has not told of is tried again
 in sessions of an eighth of the size, down to single partitions, which then count as failed: one partition that is in
@@ -23,21 +23,21 @@ import structlog
 
 from swiftlet.errors import NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
-from swiftlet.sync.device_partitions import DevicePartitions
-from swiftlet.sync.driver import Driver
+from swiftlet.sync.asking.driver import Driver
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
-from swiftlet.sync.ledger import NOT_DONE, Found, PartitionLedger
-from swiftlet.sync.pacing import Pace
-from swiftlet.sync.progress import Progress
-from swiftlet.sync.report import PROVED, RoundReport
+from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.planning.device_partitions import DevicePartitions
+from swiftlet.sync.planning.ledger import NOT_DONE, Found, PartitionLedger
+from swiftlet.sync.planning.progress import Progress
+from swiftlet.sync.planning.report import PROVED, RoundReport
+from swiftlet.sync.planning.task_queue import TaskQueue
+from swiftlet.sync.planning.tasks import EVERYTHING, LeftOut, Proofs, Selection, SessionTask
 from swiftlet.sync.session.effects import Session, Terms
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.neighbour import differing_session, neighbour_session, proof_session
 from swiftlet.sync.session.queue import HandoffReturn, plan, unique
+from swiftlet.sync.session.session_result import Outdated, SessionResult
 from swiftlet.sync.session.topology import THOROUGH, First, neighbours
-from swiftlet.sync.session_result import Outdated, SessionResult
-from swiftlet.sync.task_queue import TaskQueue
-from swiftlet.sync.tasks import EVERYTHING, LeftOut, Proofs, Selection, SessionTask
 
 MANY = 1024
 """Partitions of a session whose messages are about many at a time."""

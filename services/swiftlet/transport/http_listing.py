@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.model import (
     AccountInfo,
     ContainerInfo,
@@ -25,7 +26,6 @@ from swiftlet.model import (
     RowPage,
     Subdir,
 )
-from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from swiftlet.boundaries.objects import ContainerUpdate, Marks, PendingDoubt, Run, RunPart, Verdict, WriteReply
 from swiftlet.errors import NodeError, NodeTimeout, SizeMismatch, SwiftletError
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import ContainerUpdate, Marks, PendingDoubt, Run, RunPart, Verdict, WriteReply
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire

@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import InvalidName
 from swiftlet.model import (
     DIGEST_SIZE,
@@ -34,7 +35,6 @@ from swiftlet.model import (
     ObjectRow,
     Subdir,
 )
-from swiftlet.peers import PageForm
 from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError, array, json_bytes, json_object, number, text, texts, timestamp
 

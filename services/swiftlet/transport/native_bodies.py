@@ -15,8 +15,8 @@ from typing import cast
 
 from swiftlet_native import Hasher, TransportDigester
 
+from swiftlet.boundaries.bodies import BodyBuffer, Piece
 from swiftlet.errors import NodeBusy
-from swiftlet.peers import BodyBuffer, Piece
 from swiftlet.transport.native_client import NativeClient
 
 _AHEAD_BYTES = 2 * 1024 * 1024

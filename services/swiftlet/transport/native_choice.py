@@ -24,9 +24,7 @@ from typing import TypeVar
 import structlog
 from swiftlet_native import TransportPeer
 
-from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
-from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import (
+from swiftlet.boundaries.objects import (
     ContainerUpdate,
     GetStream,
     Marks,
@@ -38,6 +36,8 @@ from swiftlet.peers import (
     Verdict,
     WriteReply,
 )
+from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import NotMade

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from swiftlet_native import TransportNode, TransportPeer, TransportTicket
 
+from swiftlet.boundaries.objects import Marks, RunPart
 from swiftlet.context import request_id
 from swiftlet.errors import NodeError
-from swiftlet.peers import Marks, RunPart
 from swiftlet.ring.model import Device
 from swiftlet.transport.native_calls import (
     STREAM_S,

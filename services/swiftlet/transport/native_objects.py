@@ -16,6 +16,17 @@ from typing import TypeVar
 
 from swiftlet_native import Hasher, ObjectWire, TransportPeer
 
+from swiftlet.boundaries.objects import (
+    MAX_ACKNOWLEDGED,
+    ContainerUpdate,
+    Marks,
+    PendingDoubt,
+    Run,
+    RunPart,
+    UpdateOutcome,
+    Verdict,
+    WriteReply,
+)
 from swiftlet.errors import NodeError, SizeMismatch
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import (
@@ -28,17 +39,6 @@ from swiftlet.native_values import (
     raw,
     raw_pairs,
     version_parts,
-)
-from swiftlet.peers import (
-    MAX_ACKNOWLEDGED,
-    ContainerUpdate,
-    Marks,
-    PendingDoubt,
-    Run,
-    RunPart,
-    UpdateOutcome,
-    Verdict,
-    WriteReply,
 )
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp

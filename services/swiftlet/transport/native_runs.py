@@ -16,9 +16,9 @@ from typing import cast
 
 from swiftlet_native import ObjectWire, TransportNode, TransportPeer, TransportRun
 
+from swiftlet.boundaries.objects import Marks, RunEnd, RunPart
 from swiftlet.errors import NodeTimeout, SwiftletError
 from swiftlet.native_values import Place, info_of, place, raw
-from swiftlet.peers import Marks, RunEnd, RunPart
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, Failure, NativeSettings, refused, wake
 
 MOMENT_S = 0.02

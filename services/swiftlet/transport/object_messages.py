@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from swiftlet.boundaries.objects import MAX_PLACES, ContainerUpdate, PendingDoubt, UpdateOutcome, Verdict, WriteReply
 from swiftlet.model import (
     DIGEST_SIZE,
     Entry,
@@ -14,7 +15,6 @@ from swiftlet.model import (
     PutFooter,
     PutRecord,
 )
-from swiftlet.peers import MAX_PLACES, ContainerUpdate, PendingDoubt, UpdateOutcome, Verdict, WriteReply
 from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.transport.wire import WireError, array, flag, json_object, number, text, texts, timestamp
 

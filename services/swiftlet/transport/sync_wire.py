@@ -41,7 +41,7 @@ VERSION = 1
 QUESTION = 1
 """Kind of a request: a question of a session, see `swiftlet.sync.session.messages`."""
 READ = 2
-"""Kind of a request: copies of many objects, see `swiftlet.sync.copies_wire`."""
+"""Kind of a request: copies of many objects, see `swiftlet.sync.moving.copies_wire`."""
 WRITE = 3
 """Kind of a request: take these copies."""
 MAX_PAYLOAD = 1 << 20

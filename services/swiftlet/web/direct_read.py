@@ -21,8 +21,8 @@ from aiohttp import StreamReader, web
 from aiohttp.http import HttpRequestParser
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler, RequestPayloadError
 
+from swiftlet.boundaries.bodies import Bodies, BodyBuffer, Piece
 from swiftlet.errors import NodeBusy
-from swiftlet.peers import Bodies, BodyBuffer, Piece
 
 LEAST_BYTES = 256 * 1024
 """When fewer bytes of a body remain than these, the server may read the rest."""

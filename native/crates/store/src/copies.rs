@@ -1,6 +1,6 @@
 //! Copies of many objects as one run of bytes, read from one store and taken by another in one group commit.
 //!
-//! `docs/sync.md` has the format, `swiftlet.sync.copies_wire` is its other implementation. A replicator asks one device
+//! `docs/sync.md` has the format, `swiftlet.sync.moving.copies_wire` is its other implementation. A replicator asks one device
 //! for what another lacks and hands the bytes on as they are.
 //!
 //! Fault model: bytes from elsewhere may be anything: they are taken apart to their end before the first object is

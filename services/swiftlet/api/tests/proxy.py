@@ -16,17 +16,17 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from swiftlet.api.app import add_api_routes
-from swiftlet.api.core import ApiOptions, SwiftApi
-from swiftlet.api.logins import Logins
-from swiftlet.api.revoking import Revocations
-from swiftlet.api.shared_changes import SharedChanges
+from swiftlet.api.context.core import ApiOptions, SwiftApi
+from swiftlet.api.context.logins import Logins
+from swiftlet.api.context.revoking import Revocations
+from swiftlet.api.context.shared_changes import SharedChanges
 from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.auth.users import Users, hash_secret
 from swiftlet.front.tests.served import front_server
 from swiftlet.front.withdrawing import Withdrawals
-from swiftlet.main.swift_api import swift_api
+from swiftlet.main.services.swift_api import swift_api
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.policies import Policies

@@ -14,7 +14,7 @@ from swiftlet.model import ContainerRow, DatabaseId, DatabaseName
 from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
 from swiftlet.quota import parse_quotas
 from swiftlet.ring.model import Device
-from swiftlet.storage.account_reports import AccountReporter, ReportSettings
+from swiftlet.servers.containers.account_reports import AccountReporter, ReportSettings
 from swiftlet.timestamp import TimestampClock
 
 PRECISE, CACHED = "precise: true", "{precise: false, cache_seconds: 30}"

@@ -8,7 +8,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api import fresh_cache
+from swiftlet.api.context import fresh_cache
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster

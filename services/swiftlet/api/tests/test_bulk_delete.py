@@ -178,7 +178,7 @@ async def test_no_more_at_a_time_than_allowed(
         await asyncio.sleep(0.001)
         at_once -= 1
 
-    monkeypatch.setattr("swiftlet.api.bulk_delete.delete_one", remove)
+    monkeypatch.setattr("swiftlet.api.requests.bulk_delete.delete_one", remove)
     async with proxy_of(cluster, tmp_path, bulk=BulkSection(delete_concurrency=3)) as proxy:
         assert await delete(proxy, [f"c/{number}" for number in range(50)]) == report(50)
     assert most == 3

@@ -343,7 +343,7 @@ async def test_an_archive_that_is_too_large(cluster: MemoryCluster, tmp_path: Di
 async def test_a_decompression_bomb(
     cluster: MemoryCluster, tmp_path: Directory, monkeypatch: pytest.MonkeyPatch, kind: str, pack: Any
 ) -> None:
-    monkeypatch.setattr("swiftlet.api.decompression.FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("swiftlet.api.http.decompression.FREE_BYTES", 1 << 20)
     async with proxy_of(cluster, tmp_path, **limited(max_compression_ratio=100)) as proxy:
         found = await extract(proxy, pack(tar([("bomb", bytes(20 << 20))])), kind=kind)
         assert found["Response Status"] == "413 Request Entity Too Large"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api.ranges import MAX_DISORDERED, MAX_RANGES
+from swiftlet.api.http.ranges import MAX_DISORDERED, MAX_RANGES
 from swiftlet.api.tests.large import md5, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.api.conditions import Verdict, judge, range_applies
-from swiftlet.api.ranges import MAX_RANGES, parse_range, resolve
+from swiftlet.api.http.conditions import Verdict, judge, range_applies
+from swiftlet.api.http.ranges import MAX_RANGES, parse_range, resolve
 
 ETAG = "0123456789abcdef0123456789abcdef"
 THEN = "Sat, 29 Oct 1994 19:43:31 GMT"

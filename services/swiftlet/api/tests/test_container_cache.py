@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from swiftlet.api.container_cache import ContainerCache
-from swiftlet.api.shared_changes import SharedChanges
+from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.context.shared_changes import SharedChanges
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerInfo
 from swiftlet.timestamp import Timestamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.api.content_types import LinkMark, SloMark, retyped, split_link, split_mark, with_link, with_mark
+from swiftlet.api.http.content_types import LinkMark, SloMark, retyped, split_link, split_mark, with_link, with_mark
 from swiftlet.names import Path
 
 ETAG = "0" * 32

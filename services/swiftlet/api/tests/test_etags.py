@@ -11,7 +11,7 @@ import pytest
 import xxhash
 from swiftlet_native import Hasher
 
-from swiftlet.api import etags
+from swiftlet.api.http import etags
 from swiftlet.api.tests.large import md5, slo_etag
 from swiftlet.api.tests.proxy import SMALL, Answer, Proxy, proxy_of
 from swiftlet.api.tests.versions import AT_ONCE, enable

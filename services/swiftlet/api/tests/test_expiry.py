@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from swiftlet.api.expiry_changes import has_expiring
 from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.api.writing.expiry_changes import has_expiring
 from swiftlet.errors import NotFound
 from swiftlet.expiry.tasks import ACCOUNT as QUEUE
 from swiftlet.expiry.tasks import CONTAINERS

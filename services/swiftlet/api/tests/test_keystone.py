@@ -13,7 +13,7 @@ import structlog
 import yaml
 from yarl import URL
 
-from swiftlet.api.keystone import MAX_BODY
+from swiftlet.api.login.keystone import MAX_BODY
 from swiftlet.api.tests.proxy import SECRET, Proxy, proxy_of
 from swiftlet.auth.tokens import derive_key
 from swiftlet.auth.users import Users, hash_secret

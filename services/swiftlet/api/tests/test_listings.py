@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from swiftlet.api.listings import Row, choose_type, describe, parse_listing, render
-from swiftlet.api.problems import ApiError
+from swiftlet.api.http.listings import Row, choose_type, describe, parse_listing, render
+from swiftlet.api.http.problems import ApiError
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
 

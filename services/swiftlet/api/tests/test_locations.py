@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from swiftlet.api.container_cache import ContainerCache
-from swiftlet.api.locations import LocationsApi, add_location_routes
+from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.requests.locations import LocationsApi, add_location_routes
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.auth.tokens import Tokens
 from swiftlet.errors import NotFound, Unavailable

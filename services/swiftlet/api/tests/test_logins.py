@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from swiftlet.api import logins
+from swiftlet.api.context import logins
 from swiftlet.api.tests.proxy import LOGIN, SECRET, Proxy
 from swiftlet.placement.tests.cluster import ACCOUNT
 

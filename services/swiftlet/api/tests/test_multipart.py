@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.api.multipart import MAX_PART_HEADERS, BadForm, Multipart, Part, parse_parameters
+from swiftlet.api.http.multipart import MAX_PART_HEADERS, BadForm, Multipart, Part, parse_parameters
 
 BOUNDARY = "XyZ"
 

@@ -15,13 +15,13 @@ from typing import Any, cast
 import pytest
 from aiohttp import ClientPayloadError
 
-from swiftlet.api import segment_runs
-from swiftlet.api.segment_runs import MARKS
+from swiftlet.api.reading import segment_runs
+from swiftlet.api.reading.segment_runs import MARKS
 from swiftlet.api.tests.large import entry, md5, put_manifest, put_segments
 from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.boundaries.objects import RunPart
 from swiftlet.front.tests.conftest import until
 from swiftlet.front.tests.served import KEYS, NativeDevices
-from swiftlet.peers import RunPart
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import LimitsSection
 from swiftlet.transport.native_calls import NativeSettings

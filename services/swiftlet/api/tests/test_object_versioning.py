@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from swiftlet.api.reading.versioning import DELETE_MARKER
 from swiftlet.api.tests.large import SEGMENTS, WHOLE, md5, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
 from swiftlet.api.tests.quotas import report
 from swiftlet.api.tests.versions import AT_ONCE, enable, list_json, put, put_version, versions
-from swiftlet.api.versioning import DELETE_MARKER
 from swiftlet.auth.identity import Role
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerRow

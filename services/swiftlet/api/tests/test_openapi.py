@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api import app, keystone, tokens
+from swiftlet.api import app
+from swiftlet.api.login import keystone, tokens
 from swiftlet.api.tests.openapi import Operation, document, operations, resolve
 from swiftlet.api.tests.proxy import Proxy
 

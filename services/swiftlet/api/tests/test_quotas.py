@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api import quota_checks
 from swiftlet.api.tests import test_form_post as form
 from swiftlet.api.tests.proxy import Answer, Proxy
 from swiftlet.api.tests.quotas import limit, proxies, reseller
+from swiftlet.api.writing import quota_checks
 from swiftlet.auth.identity import Role
 from swiftlet.errors import Unavailable
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from swiftlet.api.rate_limits import RateLimits, RateSchedule, rate_for
+from swiftlet.api.context.rate_limits import RateLimits, RateSchedule, rate_for
 from swiftlet.api.tests.proxy import ManualClock, Proxy, proxy_of
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import MemoryCluster

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError
 
-from swiftlet.api import segment_stream
-from swiftlet.api.segment_stream import AHEAD_PIECES
+from swiftlet.api.reading import segment_stream
+from swiftlet.api.reading.segment_stream import AHEAD_PIECES
 from swiftlet.api.tests.large import (
     SEGMENTS,
     WHOLE,

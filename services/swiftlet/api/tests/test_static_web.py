@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from swiftlet.api.reading.web_listing import readable_size
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
 from swiftlet.api.tests.signing import KEY, signature
-from swiftlet.api.web_listing import readable_size
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection

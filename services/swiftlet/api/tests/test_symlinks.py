@@ -10,7 +10,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api.segments import MAX_DEPTH
+from swiftlet.api.reading.segments import MAX_DEPTH
 from swiftlet.api.tests.large import WHOLE, entry, md5, put_large, put_manifest
 from swiftlet.api.tests.proxy import SMALL, Answer, Proxy, proxy_of
 from swiftlet.api.tests.signing import KEY, temp_url

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.api import decompression
-from swiftlet.api.decompression import Allowance, BadCompression, TooLarge, decompressed
-from swiftlet.api.tar_stream import MAX_EXTENDED, MAX_ITEMS, BadArchive, TarEntry, TarStream, parse_pax
+from swiftlet.api.http import decompression
+from swiftlet.api.http.decompression import Allowance, BadCompression, TooLarge, decompressed
+from swiftlet.api.http.tar_stream import MAX_EXTENDED, MAX_ITEMS, BadArchive, TarEntry, TarStream, parse_pax
 
 PLENTY = Allowance(1 << 40, 1e6)
 _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=200).filter(

@@ -9,7 +9,7 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api.temp_url import _in_range, disposition, matcher, parse_expires
+from swiftlet.api.login.temp_url import _in_range, disposition, matcher, parse_expires
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.api.tests.signing import KEY, temp_url
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster

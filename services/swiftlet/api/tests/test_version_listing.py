@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api.reserved import split_version, version_name, version_of, version_path, versions_container
+from swiftlet.api.http.reserved import split_version, version_name, version_of, version_path, versions_container
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.api.tests.versions import AT_ONCE, enable, put, put_version, versions
 from swiftlet.model import ObjectRow

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from swiftlet.api import object_locks
-from swiftlet.api.legacy_versions import archive_prefix
+from swiftlet.api.reading.versioning import DELETE_MARKER
 from swiftlet.api.tests.large import WHOLE, put_large
 from swiftlet.api.tests.proxy import SMALL, Proxy, proxy_of
 from swiftlet.api.tests.versions import AT_ONCE, list_json, put
-from swiftlet.api.versioning import DELETE_MARKER
+from swiftlet.api.writing import object_locks
+from swiftlet.api.writing.legacy_versions import archive_prefix
 from swiftlet.errors import Unavailable
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import MemoryCluster

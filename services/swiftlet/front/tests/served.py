@@ -12,10 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from swiftlet_native import ObjectServer, TransportNode, TransportPeer
 
-from swiftlet.api.core import SwiftApi
+from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
 from swiftlet.front.withdrawing import Withdrawals
-from swiftlet.main.front import use_front
+from swiftlet.main.services.front import use_front
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device

@@ -12,7 +12,7 @@ import pytest
 from swiftlet.front import row_batches
 from swiftlet.front.row_batches import RowBatches
 from swiftlet.front.tests.conftest import until
-from swiftlet.placement.rows import StoredRows
+from swiftlet.placement.rows.row_updates import StoredRows
 
 Parts = tuple[list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]]]
 

@@ -10,14 +10,14 @@ import click
 import pytest
 
 from swiftlet.errors import SettingsError
-from swiftlet.main.cli import run, swiftlet
+from swiftlet.main.commands.cli import run, swiftlet
 
 SOURCES = str(Path(__file__).parents[3])
 
 
 def test_help_lists_all_commands_without_loading_them() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from swiftlet.main.cli import run, swiftlet; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from swiftlet.main.commands.cli import run, swiftlet; "
         "run(swiftlet, ['--help']); heavy = {'aiohttp', 'pydantic', 'structlog', 'yaml'} & set(sys.modules); "
         "assert not heavy, heavy"
     )

@@ -18,13 +18,13 @@ import pytest
 import yaml
 
 from swiftlet.errors import NotFound
-from swiftlet.main import replicator
+from swiftlet.main.services import replicator
 from swiftlet.main.tests.test_status_reports import COUNT, KEY, Machine, until
 from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
 from swiftlet.placement.tests.cluster import HASH_PATH
 from swiftlet.ring.model import Device
 from swiftlet.sync.failures.tests.redis_server import PASSWORD, RedisServer
-from swiftlet.sync.report import RoundReport
+from swiftlet.sync.planning.report import RoundReport
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from swiftlet.errors import Unavailable
 from swiftlet.expiry.expirer import ExpiryReport
-from swiftlet.main.expirer import expire, nodes_of
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet
+from swiftlet.main.services.expirer import expire, nodes_of
 from swiftlet.placement.tests.cluster import make_ring
 from swiftlet.ring.codec import save
 from swiftlet.settings import PolicySection

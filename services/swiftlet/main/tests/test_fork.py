@@ -10,16 +10,16 @@ from pathlib import Path
 
 PRELOAD = """
 import sys, threading
-from swiftlet.main.standalone.fork import preload
+from swiftlet.main.commands.standalone.fork import preload
 preload()
 print(threading.active_count(), "prometheus_client" in sys.modules)
 """
 KILL_AT_ONCE = """
 import os, signal, sys
 from pathlib import Path
-from swiftlet.main.standalone.fork import forked
-from swiftlet.main.standalone.plan import ServicePlan
-from swiftlet.main.standalone.supervise import Signals
+from swiftlet.main.commands.standalone.fork import forked
+from swiftlet.main.commands.standalone.plan import ServicePlan
+from swiftlet.main.commands.standalone.supervise import Signals
 
 signals, folder = Signals(), Path(sys.argv[1])
 with signals.caught():

@@ -13,7 +13,7 @@ from aiohttp import ClientSession, web
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.front import proxy_front
-from swiftlet.main.front import add_front, why_no_front
+from swiftlet.main.services.front import add_front, why_no_front
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
 from swiftlet.settings import ProxySection
 from swiftlet.web.app import create_base_app

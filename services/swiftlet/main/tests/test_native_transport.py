@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
+from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, UpdateOutcome
 from swiftlet.errors import SettingsError
-from swiftlet.main import object
 from swiftlet.main.nodes import use_object_transport
-from swiftlet.main.object import ring_host
+from swiftlet.main.services import object
+from swiftlet.main.services.object import ring_host
 from swiftlet.model import ObjectKey
-from swiftlet.peers import ContainerUpdate, ObjectTransport, UpdateOutcome
 from swiftlet.placement.tests.cluster import HOUR, footer_of
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import save

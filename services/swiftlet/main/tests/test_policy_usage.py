@@ -15,15 +15,16 @@ from click.testing import CliRunner
 
 from swiftlet.errors import PolicyConflict, SettingsError
 from swiftlet.listing.pool import ListingStore
-from swiftlet.main import container, policy_usage
-from swiftlet.main.policy_command import policy
-from swiftlet.main.policy_usage import find
+from swiftlet.main.commands import policy_usage
+from swiftlet.main.commands.policy_command import policy
+from swiftlet.main.commands.policy_usage import find
+from swiftlet.main.services import container
 from swiftlet.main.tests.test_status_reports import COUNT, KEY, Machine, transports, until
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.placement.tests.cluster import HASH_PATH
+from swiftlet.servers.containers import policy_routes
+from swiftlet.servers.tests.listing_cluster import ListingCluster, http_cluster
 from swiftlet.settings import ContainerSettings, ProxySettings
-from swiftlet.storage import policy_routes
-from swiftlet.storage.tests.listing_cluster import ListingCluster, http_cluster
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.http_policies import PolicyContainer
@@ -211,7 +212,7 @@ def test_the_command_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     async def found(*_: object) -> policy_usage.Usage:
         return usage
 
-    monkeypatch.setattr("swiftlet.main.policy_command.find", found)
+    monkeypatch.setattr("swiftlet.main.commands.policy_command.find", found)
     run = CliRunner().invoke
     plain = run(policy, ["usage", "silver", "--config", str(settings)])
     assert plain.exit_code == 0

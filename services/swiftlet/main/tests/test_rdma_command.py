@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swiftlet.main import cli
+from swiftlet.main.commands import cli
 
 if TYPE_CHECKING:
     from pathlib import Path

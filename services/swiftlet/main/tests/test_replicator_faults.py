@@ -22,8 +22,8 @@ import yaml
 from click.testing import CliRunner
 
 from swiftlet.errors import NotFound, SwiftletError
-from swiftlet.main import replicator
-from swiftlet.main.cli import swiftlet
+from swiftlet.main.commands.cli import swiftlet
+from swiftlet.main.services import replicator
 from swiftlet.main.tests.test_status_reports import COUNT, Machine, free_ports, transports, until
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name

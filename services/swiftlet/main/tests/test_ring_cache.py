@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from swiftlet.listing.pool import ListingStore
-from swiftlet.main import container, object
 from swiftlet.main.rings import RINGS, RingSet
+from swiftlet.main.services import container, object
 from swiftlet.main.tests.test_rings import make_ring
 from swiftlet.model import DatabaseKind
 from swiftlet.names import HashPath

@@ -20,13 +20,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from swiftlet.main import container, object
 from swiftlet.main.awaited_keys import waiting_app
 from swiftlet.main.needed_keys import device_roots, reason_to_wait
+from swiftlet.main.services import container, object
 from swiftlet.main.tests.test_status_reports import free_ports
+from swiftlet.servers.shared.sealed_keys import DIRECTORY, SealedCopy, keep_copy, read_copies
 from swiftlet.settings import ContainerSettings, ObjectSettings
 from swiftlet.settings.secret import suffix_id
-from swiftlet.storage.sealed_keys import DIRECTORY, SealedCopy, keep_copy, read_copies
 from swiftlet.web.serve import StopRequest
 from swiftlet.web.tests.conftest import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.main.serving import serve_app
+from swiftlet.main.services.serving import serve_app
 from swiftlet.web.serve import ServeOptions
 from swiftlet.web.sockets import PortInUse, listen
 

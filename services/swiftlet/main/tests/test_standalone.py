@@ -13,10 +13,10 @@ import yaml
 
 from swiftlet.auth.users import Users
 from swiftlet.errors import SettingsError, Unauthorized
-from swiftlet.main.standalone.command import banner
-from swiftlet.main.standalone.lock import running_here, stop_running
-from swiftlet.main.standalone.plan import Layout, Options, Plan, Secrets, make_plan, plan_policies
-from swiftlet.main.standalone.prepare import (
+from swiftlet.main.commands.standalone.command import banner
+from swiftlet.main.commands.standalone.lock import running_here, stop_running
+from swiftlet.main.commands.standalone.plan import Layout, Options, Plan, Secrets, make_plan, plan_policies
+from swiftlet.main.commands.standalone.prepare import (
     known_policies,
     load_or_make_secrets,
     make_directories,
@@ -24,7 +24,7 @@ from swiftlet.main.standalone.prepare import (
     write_settings,
     write_users,
 )
-from swiftlet.main.standalone.rings import write_rings
+from swiftlet.main.commands.standalone.rings import write_rings
 from swiftlet.ring.codec import load
 from swiftlet.settings import SERVICES, load_settings
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from swiftlet.main import container, metadata, object, proxy, replicator
+from swiftlet.main.services import container, metadata, object, proxy, replicator
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name
 from swiftlet.placement.tests.cluster import HASH_PATH, HOUR, footer_of, record_of

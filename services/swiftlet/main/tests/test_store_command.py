@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet.main.cli import run, swiftlet
+from swiftlet.main.commands.cli import run, swiftlet
 from swiftlet.model import ObjectKey
 from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.main.standalone import supervise
-from swiftlet.main.standalone.plan import ServicePlan
-from swiftlet.main.standalone.supervise import Signals, StartFailed, Supervisor
+from swiftlet.main.commands.standalone import supervise
+from swiftlet.main.commands.standalone.plan import ServicePlan
+from swiftlet.main.commands.standalone.supervise import Signals, StartFailed, Supervisor
 from swiftlet.web.sockets import listen
 from swiftlet.web.tests.conftest import alive, eventually
 

@@ -16,21 +16,21 @@ from swiftlet.errors import NotFound
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.lagging import Lagging
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import plan_read
-from swiftlet.placement.row_delivery import RowWaits
-from swiftlet.placement.row_queues import RowQueues
-from swiftlet.placement.rows import RowRouter
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.lagging import Lagging
+from swiftlet.placement.rows.row_delivery import RowWaits
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
-from swiftlet.storage.pending_delivery import DeliveryTimes, PendingDelivery
-from swiftlet.storage.pool import DevicePool
+from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery
+from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.storage.memory_pending import MemoryPending

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from prometheus_client import REGISTRY
 
+from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED
 from swiftlet.errors import NodeUnreachable
 from swiftlet.model import ObjectKey
-from swiftlet.peers import MAX_ACKNOWLEDGED
-from swiftlet.placement.acknowledgements import Acknowledgements, Version
+from swiftlet.placement.rows.acknowledgements import Acknowledgements, Version
 from swiftlet.placement.tests.cluster import at
 from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.ring.model import Device

@@ -16,7 +16,7 @@ from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATH, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.claims import Claims
+from swiftlet.servers.containers.claims import Claims
 from swiftlet.testing.storage.memory_listing import Fault
 
 NAME = DatabaseName(ACCOUNT, CONTAINER)

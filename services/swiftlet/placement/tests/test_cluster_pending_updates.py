@@ -14,9 +14,9 @@ import pytest
 
 from swiftlet.errors import NodeUnreachable, NotFound, Unavailable
 from swiftlet.model import ListingQuery, ObjectRow, PostRecord
-from swiftlet.placement.acknowledgements import Acknowledgements
 from swiftlet.placement.fanout import drain_background
-from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.tests.cluster import (
     ACCOUNT,
     CONTAINER,
@@ -28,7 +28,7 @@ from swiftlet.placement.tests.cluster import (
     record_of,
 )
 from swiftlet.ring.model import Device
-from swiftlet.storage.pending_delivery import PENDING_FOR_S
+from swiftlet.servers.objects.pending_delivery import PENDING_FOR_S
 from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp
 
@@ -132,7 +132,7 @@ async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, mon
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr("swiftlet.placement.row_queues.RowQueues.submit_all", die)
+        patch.setattr("swiftlet.placement.rows.row_queues.RowQueues.submit_all", die)
         with pytest.raises(asyncio.CancelledError):
             await cluster.put(2)
     assert len(cluster.hosts_with_pending()) == 3

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import ChecksumMismatch, NodeTimeout, SizeMismatch, Superseded, Unavailable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
-from swiftlet.peers import ContainerUpdate
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of

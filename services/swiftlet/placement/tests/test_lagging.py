@@ -7,8 +7,8 @@ from itertools import permutations
 import pytest
 
 from swiftlet.model import ListingQuery
-from swiftlet.placement import lagging
-from swiftlet.placement.lagging import Lagging
+from swiftlet.placement.rows import lagging
+from swiftlet.placement.rows.lagging import Lagging
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, reading_order
 from swiftlet.testing.storage.memory_listing import Fault
 

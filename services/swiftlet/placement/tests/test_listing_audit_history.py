@@ -24,10 +24,10 @@ import pytest
 
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
 from swiftlet.placement.tests.test_pending_updates_history import PATHS, RowHistory
-from swiftlet.storage.tests.database_rounds import Rounds
+from swiftlet.servers.tests.database_rounds import Rounds
 from swiftlet.sync.audit.tests.auditing import NOW_S, SETTINGS, Auditors, container_id, rows_of
 
 SEEDS = int(os.environ.get("AUDIT_SEEDS", "40"))

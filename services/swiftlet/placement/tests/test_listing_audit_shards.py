@@ -14,9 +14,9 @@ from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.storage.shard_keeper import ShardKeeper, ShardSettings
-from swiftlet.storage.shard_moves import ShardMover
-from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.sharding.shard_keeper import ShardKeeper, ShardSettings
+from swiftlet.sharding.shard_moves import ShardMover
+from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.sync.audit.tests.auditing import Auditors, container_id
 from swiftlet.sync.audit.tests.test_audit import counted, lose
 from swiftlet.sync.databases.exchange import split_points

@@ -21,11 +21,11 @@ import pytest
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import DatabaseName, ObjectRow, PostRecord
 from swiftlet.names import Path
-from swiftlet.placement.row_delivery import RowWaits
+from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, footer_of, memory_cluster, record_of
 from swiftlet.placement.tests.test_cluster_history import replicator
 from swiftlet.ring.model import Device
-from swiftlet.storage.pending_delivery import PENDING_FOR_S
+from swiftlet.servers.objects.pending_delivery import PENDING_FOR_S
 from swiftlet.testing.storage.memory_listing import Fault
 
 SEEDS = int(os.environ.get("UPDATE_SEEDS", "6"))

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.peers import ContainerUpdate, UpdateOutcome
-from swiftlet.placement.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
-from swiftlet.placement.row_queues import RowQueues, Taken
+from swiftlet.placement.rows.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
+from swiftlet.placement.rows.row_queues import RowQueues, Taken
 from swiftlet.timestamp import Timestamp
 
 LETTERS = {"L": Answer.LISTED, "R": Answer.REFUSED, "S": Answer.SILENT}

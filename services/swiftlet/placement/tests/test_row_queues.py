@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
+from swiftlet.boundaries.listings import ListingTransport
 from swiftlet.errors import NodeBusy, NodeTimeout, NotFound
 from swiftlet.model import ObjectRow
 from swiftlet.names import HashPath
-from swiftlet.peers import ListingTransport
-from swiftlet.placement import row_queues
-from swiftlet.placement.row_queues import MAX_BATCH, RowQueues
+from swiftlet.placement.rows import row_queues
+from swiftlet.placement.rows.row_queues import MAX_BATCH, RowQueues
 from swiftlet.placement.tests.cluster import at
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from swiftlet_native import Doubts
 
+from swiftlet.boundaries.objects import Verdict
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import PostRecord
-from swiftlet.peers import Verdict
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, record_of
 from swiftlet.ring.model import Device
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from swiftlet.main.ring import ring
+from swiftlet.main.commands.ring import ring
 from swiftlet.names import HashPath
 from swiftlet.ring import codec
 

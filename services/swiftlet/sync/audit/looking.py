@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 
+from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.verdict import NoRepair, Verdict, judge

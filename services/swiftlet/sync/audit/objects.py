@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from swiftlet.boundaries.listing_sync import ListingSyncTransport
+from swiftlet.boundaries.listings import ListingTransport
+from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NodeBusy, NodeTimeout, NodeUnreachable, NotFound, SwiftletError, Unavailable
 from swiftlet.listing.shards import shard_name
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, Kind, ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
-from swiftlet.peers import ListingTransport, ObjectTransport
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
@@ -29,7 +31,6 @@ from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, ORPHANS, PASS_S, WRON
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Verdict, Wrong, judge, newest
 from swiftlet.sync.databases.exchange import split_points
-from swiftlet.transport.listing_sync import ListingSyncTransport
 from swiftlet.web.logs import get_logger
 
 _BATCH = 200

@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from swiftlet.boundaries.listing_sync import ListingSyncTransport
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.listing.shards import SHARD, is_shard
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ObjectRow
@@ -28,7 +29,6 @@ from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, newest
 from swiftlet.sync.databases.exchange import NOT_A_DIGEST, first_point
 from swiftlet.timestamp import ZERO
-from swiftlet.transport.listing_sync import ListingSyncTransport
 from swiftlet.web.logs import get_logger
 
 _KNOWN = 100_000

@@ -18,13 +18,13 @@ from enum import Enum
 
 from prometheus_client import Counter
 
+from swiftlet.boundaries.listing_sync import ListingSyncTransport
 from swiftlet.errors import NodeError, NotFound
 from swiftlet.listing import replica, sethash
 from swiftlet.listing.database import POINT
 from swiftlet.listing.shards import is_shard
 from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow
 from swiftlet.ring.model import Device
-from swiftlet.transport.listing_sync import ListingSyncTransport
 
 ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds brought.", ["direction"])
 NOT_A_DIGEST = b"\xff" * sethash.SIZE

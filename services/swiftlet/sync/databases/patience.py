@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from swiftlet.model import DatabaseId
-from swiftlet.sync.device_partitions import DevicePartitions
+from swiftlet.sync.planning.device_partitions import DevicePartitions
 
 GRACE_S = 60.0
 """Seconds for which a database may be left alone before that is told as something that is not in order."""

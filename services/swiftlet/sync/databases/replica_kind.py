@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter
 
+from swiftlet.boundaries.listing_sync import ListingSyncTransport
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring.model import Device
@@ -18,12 +19,11 @@ from swiftlet.sync.databases.entries import RINGS, database_of, fingerprint_of, 
 from swiftlet.sync.databases.exchange import Exchange, Outcome
 from swiftlet.sync.databases.patience import Patience, Word
 from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
-from swiftlet.sync.device_partitions import DevicePartitions
-from swiftlet.sync.replica_kind import Moved, ReplicaKind
+from swiftlet.sync.moving.replica_kind import Moved, ReplicaKind
+from swiftlet.sync.planning.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import expect
 from swiftlet.sync.session.messages import UNKNOWN_RING, AskSuffixes, Suffixes, decode_reply, encode
-from swiftlet.transport.listing_sync import ListingSyncTransport
 
 DATABASES = Counter(
     "swiftlet_replicator_databases_total",
@@ -81,7 +81,7 @@ class _Carrier:
     async def carry(
         self, own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
     ) -> int:
-        """Behaves as `swiftlet.sync.replica_kind.Carry` requires."""
+        """Behaves as `swiftlet.sync.moving.replica_kind.Carry` requires."""
         peer = target if source is own.device else source
         id, handoffs = database_of(key), key.partition not in own.places.assigned
         if not handoffs and not push.fresh:

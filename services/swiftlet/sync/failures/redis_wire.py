@@ -5,7 +5,7 @@
 | `heartbeat:<node>` | JSON: `life` (another one after every start), `domain`, `cutOff` | three heartbeats |
 | `failures:<node>` | hash: other node -> `n_exception:t_exception`, times of Redis' clock | the suppression interval |
 | `observers` | sorted set: who has such a hash, by the time it was written | two such intervals |
-| `progress:<node>` | what its round has done so far; see `swiftlet.sync.progress` | an hour |
+| `progress:<node>` | what its round has done so far; see `swiftlet.sync.planning.progress` | an hour |
 | `notices` | channel: JSON: `news`, `node`, `by`, `domain` | |
 
 The number is the format's version: replicators of two versions see nothing of each other there, and go by their own

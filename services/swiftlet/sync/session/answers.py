@@ -209,7 +209,7 @@ class PackedPushes(Lazy[tuple[int, Push]]):
         return [NEEDS[need & ~_FRESH] for need in self._raw[4 :: _PUSH.size]]
 
     def copies(self, policy: int) -> tuple[bytes, bytes]:
-        """The question for their copies, and those that are tombstones: see `swiftlet.sync.copies_wire`."""
+        """The question for their copies, and those that are tombstones: see `swiftlet.sync.moving.copies_wire`."""
         return swiftlet_native.sync_copies(policy, self._raw)
 
 

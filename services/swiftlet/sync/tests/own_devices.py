@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from swiftlet.ring import RingBuilder
-from swiftlet.sync.device_partitions import DevicePartitions, Places
-from swiftlet.sync.standing import Standing
+from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
+from swiftlet.sync.planning.standing import Standing
 
 
 def own_device(part_power: int, devices: int) -> DevicePartitions:

@@ -8,7 +8,7 @@ from swiftlet.errors import Superseded
 from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.ring.model import Device
 from swiftlet.store.protocol import Store
-from swiftlet.sync.copies import bring
+from swiftlet.sync.moving.copies import bring
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.store.conformance import NAME, footer_of, key_of

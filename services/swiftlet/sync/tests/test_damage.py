@@ -17,8 +17,8 @@ from swiftlet.errors import ChecksumMismatch, NotFound
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.store.native import NativeStore
+from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.replicator import Replicator
-from swiftlet.sync.report import RoundReport
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.store.faulty_native import FaultyNativeStore, find_put, flip_in_place
 

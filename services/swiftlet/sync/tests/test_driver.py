@@ -13,10 +13,10 @@ from swiftlet.errors import NodeError
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
+from swiftlet.sync.asking.questions import GARBLED
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.questions import GARBLED
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.sync.ledger import NOT_DONE, Found, PartitionLedger
+from swiftlet.sync.planning.ledger import NOT_DONE, Found, PartitionLedger
 from swiftlet.sync.tests.own_devices import own_device
 
 EVERY = frozenset(range(8))

@@ -9,8 +9,8 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
+from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.replicator import Replicator
-from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.sync.tests.test_replicator import NAMES, newest, scatter
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swiftlet.sync.pacing import BURST_S, STEP, Pace
+from swiftlet.sync.moving.pacing import BURST_S, STEP, Pace
 
 
 class Clock:

@@ -14,9 +14,9 @@ from swiftlet.model import Entry, Kind, ObjectKey, PostRecord, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.sync.copies import SMALL_BYTES
+from swiftlet.sync.moving.copies import SMALL_BYTES
+from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.replicator import Replicator
-from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.messages import AskEntries, decode_request
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.store.faulty_native import FaultyNativeStore

@@ -13,18 +13,18 @@ from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
 from swiftlet.sync import rounds
-from swiftlet.sync.device_partitions import DevicePartitions, Places
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.mover import MAX_REFUSED
-from swiftlet.sync.pacing import Pace
-from swiftlet.sync.progress import MAX_TEXT_BYTES, Progress
+from swiftlet.sync.moving.mover import MAX_REFUSED
+from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
+from swiftlet.sync.planning.progress import MAX_TEXT_BYTES, Progress
+from swiftlet.sync.planning.report import RoundReport
+from swiftlet.sync.planning.standing import Standing
+from swiftlet.sync.planning.tasks import Selection
 from swiftlet.sync.replicator import Replicator, probe
-from swiftlet.sync.report import RoundReport
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
-from swiftlet.sync.standing import Standing
-from swiftlet.sync.tasks import Selection
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
 
 

@@ -13,7 +13,7 @@ from swiftlet.model import Entry, ObjectKey, PutFooter, PutRecord
 from swiftlet.placement.tests.cluster import make_ring
 from swiftlet.ring.model import Device
 from swiftlet.store import sethash
-from swiftlet.sync.copies import bring
+from swiftlet.sync.moving.copies import bring
 from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.effects import (
     Ask,

@@ -15,11 +15,11 @@ from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import MemoryCluster, at, make_ring, memory_cluster
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
-from swiftlet.storage.sync_answers import PlacedBy, placed_by
+from swiftlet.servers.shared.sync_answers import PlacedBy, placed_by
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.pacing import Pace
+from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.sync.device_partitions import DevicePartitions
 from swiftlet.sync.failures.neighbours import node_of
+from swiftlet.sync.planning.device_partitions import DevicePartitions
+from swiftlet.sync.planning.task_queue import TaskQueue
+from swiftlet.sync.planning.tasks import SessionTask
 from swiftlet.sync.session.queue import HandoffReturn
-from swiftlet.sync.task_queue import TaskQueue
-from swiftlet.sync.tasks import SessionTask
 from swiftlet.sync.tests.own_devices import own_device
 
 SIZE = 4

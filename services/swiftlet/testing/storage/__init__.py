@@ -1,1 +1,1 @@
-"""Test support for `swiftlet.storage`: storage servers in memory, and the suite of object transports."""
+"""Test support for `swiftlet.servers`: storage servers in memory, and the suite of object transports."""

@@ -11,9 +11,9 @@ from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseState, ObjectRow
 from swiftlet.ring.model import Device
-from swiftlet.storage.listing_answers import answer_databases
-from swiftlet.storage.listing_index import ListingIndex
-from swiftlet.storage.sync_answers import PlacedBy, nowhere
+from swiftlet.servers.containers.listing_answers import answer_databases
+from swiftlet.servers.containers.listing_index import ListingIndex
+from swiftlet.servers.shared.sync_answers import PlacedBy, nowhere
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, NodeBusy, NodeError, NodeTimeout, NodeUnreachable, StoreFormatError
 from swiftlet.listing import replica
 from swiftlet.listing.pool import ListingStore
@@ -34,10 +35,9 @@ from swiftlet.model import (
     RowPage,
     Subdir,
 )
-from swiftlet.peers import PageForm
 from swiftlet.ring.model import Device
-from swiftlet.storage.claims import Claims
-from swiftlet.storage.sharded import ShardedReplicas
+from swiftlet.servers.containers.claims import Claims
+from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.testing.storage.memory_databases import MemoryDatabases
 from swiftlet.testing.storage.memory_shards import MemoryShards
 from swiftlet.timestamp import Timestamp

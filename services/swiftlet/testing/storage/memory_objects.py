@@ -16,6 +16,17 @@ from typing import Protocol, TypeVar
 
 from swiftlet_native import Doubts
 
+from swiftlet.boundaries.objects import (
+    MAX_ACKNOWLEDGED,
+    ContainerUpdate,
+    Marks,
+    PendingDoubt,
+    RunEnd,
+    RunPart,
+    UpdateOutcome,
+    Verdict,
+    WriteReply,
+)
 from swiftlet.errors import (
     NodeBusy,
     NodeError,
@@ -27,21 +38,10 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import (
-    MAX_ACKNOWLEDGED,
-    ContainerUpdate,
-    Marks,
-    PendingDoubt,
-    RunEnd,
-    RunPart,
-    UpdateOutcome,
-    Verdict,
-    WriteReply,
-)
 from swiftlet.ring.model import Device
-from swiftlet.storage.doubts import judge
-from swiftlet.storage.sync_answers import PlacedBy, answer_sync, nowhere
-from swiftlet.storage.sync_copies import read_copies, take_copies
+from swiftlet.servers.objects.doubts import judge
+from swiftlet.servers.objects.sync_copies import read_copies, take_copies
+from swiftlet.servers.shared.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.testing.storage.memory_pending import MemoryPending
 from swiftlet.timestamp import Timestamp

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swiftlet.model import ObjectKey
-from swiftlet.storage.pending_updates import PendingUpdate
+from swiftlet.servers.objects.pending_updates import PendingUpdate
 from swiftlet.timestamp import Timestamp
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseName, ListingQuery, ObjectRow, RowsChange, ShardLook, Subdir
 from swiftlet.ring.model import Device
-from swiftlet.storage import shard_access
+from swiftlet.sharding import shard_access
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")

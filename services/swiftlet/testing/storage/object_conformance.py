@@ -14,6 +14,14 @@ from dataclasses import dataclass, field
 import pytest
 from swiftlet_native import Doubts
 
+from swiftlet.boundaries.objects import (
+    MAX_ACKNOWLEDGED,
+    ContainerUpdate,
+    GetStream,
+    ObjectTransport,
+    UpdateOutcome,
+    WriteReply,
+)
 from swiftlet.errors import (
     ChecksumMismatch,
     DeviceFailed,
@@ -26,9 +34,8 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
-from swiftlet.peers import MAX_ACKNOWLEDGED, ContainerUpdate, GetStream, ObjectTransport, UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
-from swiftlet.storage.pending_updates import PendingUpdate, PendingUpdates
+from swiftlet.servers.objects.pending_updates import PendingUpdate, PendingUpdates
 from swiftlet.testing.store.conformance import NAME, at, footer_of, key_of, some_bytes
 from swiftlet.testing.store.faults import FaultyStore
 from swiftlet.testing.store.memory import MemoryStore

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from swiftlet.errors import DeviceFailed
 from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord, Usage
-from swiftlet.storage.sync_copies import read_each, take_each
+from swiftlet.servers.objects.sync_copies import read_each, take_each
 from swiftlet.store.native import NativeReader, NativeStore, NativeWriter
 from swiftlet.testing.store.faults import Faults
 from swiftlet.timestamp import Timestamp

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
-from swiftlet.peers import ContainerUpdate, UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
-from swiftlet.storage.native_pending import NativePending
+from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.sync.session.messages import Compare, Equal, decode_reply, encode
 from swiftlet.sync.session.roots import EMPTY_ROOT
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport

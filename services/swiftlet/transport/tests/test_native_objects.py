@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import swiftlet_native
 
+from swiftlet.boundaries.objects import UpdateOutcome
 from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError, NodeTimeout, NodeUnreachable, NotFound
-from swiftlet.peers import UpdateOutcome
 from swiftlet.ring.model import Device
-from swiftlet.storage.native_pending import NativePending
+from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.store.native import NativeStore
 from swiftlet.testing.storage.object_conformance import (
     ROW,

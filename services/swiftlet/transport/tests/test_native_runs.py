@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from swiftlet.boundaries.objects import Marks, RunEnd, RunPart
 from swiftlet.errors import NodeError, NodeTimeout
 from swiftlet.model import ObjectKey
-from swiftlet.peers import Marks, RunEnd, RunPart
 from swiftlet.ring.model import Device
 from swiftlet.transport.native_calls import NativeSettings, failure
 from swiftlet.transport.native_runs import MOMENT_S, NativeRun

@@ -11,8 +11,8 @@ from aiohttp import web
 from swiftlet_native import Doubts
 
 from swiftlet.ring.model import Device
-from swiftlet.storage.object_server import create_object_app
-from swiftlet.storage.outbox import Outbox
+from swiftlet.servers.objects.object_server import create_object_app
+from swiftlet.servers.objects.outbox import Outbox
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.storage.object_conformance import ObjectTransportConformance, Peer, RowRecorder
 from swiftlet.testing.store.faults import FaultyStore

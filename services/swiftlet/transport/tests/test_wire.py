@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import swiftlet.errors as errors
+from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import (
     DiskFull,
     NodeBusy,
@@ -20,8 +21,7 @@ from swiftlet.errors import (
     Unauthorized,
 )
 from swiftlet.model import AccountInfo, Amounts
-from swiftlet.peers import PageForm
-from swiftlet.storage.object_put import parse_small
+from swiftlet.servers.objects.object_put import parse_small
 from swiftlet.testing.storage.object_conformance import ROW, record
 from swiftlet.testing.store.conformance import at, footer_of
 from swiftlet.transport import signing

@@ -9,8 +9,8 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.databases.entries import POLICIES
 from swiftlet.sync.databases.patience import GRACE_S, IMPATIENT, Limits, Patience, Word
-from swiftlet.sync.device_partitions import DevicePartitions, Places
-from swiftlet.sync.standing import Standing
+from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
+from swiftlet.sync.planning.standing import Standing
 
 DEVICES = [Device(id, f"device-{id}", "h", 1 + id, f"d{id}", "r", f"z{id}", f"n{id}", 1.0) for id in range(2)]
 RING = Ring(1, 1, 2, DEVICES, [array("H", [0, 0]), array("H", [1, 1])])

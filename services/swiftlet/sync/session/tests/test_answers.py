@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.copy_batches import _asked_for
+from swiftlet.sync.moving.copy_batches import _asked_for
 from swiftlet.sync.session.answers import (
     PackedListings,
     PackedPushes,

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync import copies_wire
+from swiftlet.sync.moving import copies_wire
 from swiftlet.sync.session import messages
 from swiftlet.sync.session.messages import (
     AskEntries,

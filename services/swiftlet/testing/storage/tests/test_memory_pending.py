@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from swiftlet.boundaries.objects import UpdateOutcome, WriteReply
 from swiftlet.errors import NodeBusy
 from swiftlet.model import PostRecord
-from swiftlet.peers import UpdateOutcome, WriteReply
 from swiftlet.ring.model import Device
-from swiftlet.storage.pending_updates import PendingUpdate
+from swiftlet.servers.objects.pending_updates import PendingUpdate
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.storage.memory_pending import MemoryPending
 from swiftlet.testing.storage.object_conformance import ROW, record

@@ -1,0 +1,162 @@
+"""Descriptions that a proxy process remembers and how old they may be, whoever has changed them.
+
+What a process of the same proxy changes is known at once, by counters (`shared_changes`). What another proxy changes
+is known within `FRESH_S`: what is in use is asked for ahead of that, once for all who need it, so that nobody waits for
+it. While nobody can be asked, what is remembered counts for at most `ttl_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from swiftlet.api.context.bounded_cache import BoundedCache
+from swiftlet.errors import NotFound, SwiftletError
+
+FRESH_S = 1.0
+"""Rights, keys and limits that another proxy has changed count within so many seconds."""
+_SOON = 0.7
+"""The part of its greatest age after which a description is asked for anew."""
+_PATIENCE_S = 0.5
+"""A server that does not answer within this time is not asked again before `FRESH_S` is over, if an answer is
+cached.
+"""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known(Generic[V]):
+    """A description, and where its counter of changes stood before it was asked for."""
+
+    value: V
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking(Generic[V]):
+    """A question that is under way."""
+
+    begun_s: float
+    seen: int
+    task: asyncio.Future[V]
+
+
+class FreshCache(Generic[K, V]):
+    """Descriptions by their keys; `fetch` may raise NotFound, which is not remembered."""
+
+    def __init__(
+        self,
+        fetch: Callable[[K], Awaitable[V]],
+        seen: Callable[[K], int],
+        ttl_s: float,
+        max_entries: int,
+        differs: Callable[[K, V, V], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`seen` tells where a key's counter of changes stands; `clock` in monotonic seconds.
+
+        `differs` is told of what was known and what has come in its place.
+        """
+        self._fetch = fetch
+        self._seen = seen
+        self._clock = clock
+        self._known: BoundedCache[K, _Known[V]] = BoundedCache(ttl_s, max_entries, clock)
+        self._silent: BoundedCache[K, bool] = BoundedCache(FRESH_S, max_entries, clock)
+        self._asking: dict[K, _Asking[V]] = {}
+        self._differs = differs
+
+    def known(self, key: K, max_age_s: float = math.inf) -> V | None:
+        """What is remembered, at most `ttl_s` and `max_age_s` old; None when it would have to be asked for.
+
+        What will soon be too old for those who ask is asked for meanwhile, once for all of them.
+        """
+        known = self._remembered(key, max_age_s)
+        if known is None:
+            return None
+        if max_age_s != math.inf and key not in self._asking and self._remembered(key, _SOON * max_age_s) is None:
+            self._ask(key)
+        return known.value
+
+    def _remembered(self, key: K, max_age_s: float) -> _Known[V] | None:
+        known = self._known.get(key, max_age_s)
+        return known if known is not None and known.seen == self._seen(key) else None
+
+    def age_s(self, key: K) -> float:
+        """How long ago it was asked for; infinite for what is not known."""
+        asked_at = self._known.since(key)
+        return math.inf if asked_at is None else self._clock() - asked_at
+
+    async def get(self, key: K, max_age_s: float = math.inf) -> V:
+        """Return the entry as `known` does, and request it if need be; NotFound, Unavailable."""
+        known = self.known(key, max_age_s)
+        if known is not None:
+            return known
+        asking = self._asking.get(key)
+        if asking is not None and self._clock() - asking.begun_s < max_age_s and asking.seen == self._seen(key):
+            return await asyncio.shield(asking.task)
+        return await self.refresh(key)
+
+    async def fresh(self, key: K) -> V:
+        """At most `FRESH_S` old, or as old as `ttl_s` while nobody can be asked; NotFound, Unavailable."""
+        known = self.known(key, FRESH_S)
+        if known is not None:
+            return known
+        older = self._remembered(key, math.inf)
+        if older is None:
+            return await self.get(key, FRESH_S)
+        if self._silent.get(key):
+            if key not in self._asking:
+                self._ask(key)
+            return older.value
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await self.get(key, FRESH_S)
+        except NotFound:
+            raise
+        except (TimeoutError, SwiftletError):
+            self._silent.put(key, True)
+            return older.value
+
+    async def refresh(self, key: K) -> V:
+        """Request the present entry; the cached one stays when no server can be reached."""
+        return await asyncio.shield(self._ask(key))
+
+    def _ask(self, key: K) -> asyncio.Future[V]:
+        begun_s, seen = self._clock(), self._seen(key)
+        task = asyncio.ensure_future(self._fetch(key))
+        self._asking[key] = asking = _Asking(begun_s, seen, task)
+        task.add_done_callback(lambda _: self._answered(key, asking))
+        return task
+
+    def _answered(self, key: K, asking: _Asking[V]) -> None:
+        """Remember the answer, unless what was known was forgotten or asked for again since."""
+        if self._asking.get(key) is not asking:
+            if not asking.task.cancelled():
+                asking.task.exception()  # Those who wait for it learn it; perhaps nobody does.
+            return
+        del self._asking[key]
+        error = None if asking.task.cancelled() else asking.task.exception()
+        if isinstance(error, NotFound):
+            self._known.forget(key)
+        elif error is None and not asking.task.cancelled():
+            before, now = self._known.get(key), asking.task.result()
+            self._known.put(key, _Known(now, asking.seen), asking.begun_s)
+            self._silent.forget(key)
+            if before is not None:
+                self._differs(key, before.value, now)
+
+    def remember(self, key: K, value: V) -> None:
+        """Know what was just asked for in another way."""
+        self._known.put(key, _Known(value, self._seen(key)))
+
+    def forget(self, key: K) -> None:
+        """Ask again next time; what is being asked for now counts as older than this."""
+        self._asking.pop(key, None)
+        self._known.forget(key)
+        self._silent.forget(key)

@@ -1,0 +1,35 @@
+"""Which storage policy an object's container has, and what to do when what is remembered of it is too old."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from swiftlet.api.context.core import SwiftApi
+from swiftlet.errors import NotFound
+from swiftlet.model import ContainerInfo
+from swiftlet.names import Path
+
+T = TypeVar("T")
+
+
+async def container_of(api: SwiftApi, path: Path, advice: str = "") -> ContainerInfo:
+    """The object's container; 404 that names it when there is none, and ends with `advice`."""
+    assert path.container is not None
+    try:
+        return await api.containers.get(path.account, path.container)
+    except NotFound as error:
+        raise NotFound(f"container {path.container!r} does not exist{advice}") from error
+
+
+async def with_policy(api: SwiftApi, path: Path, operation: Callable[[int], Awaitable[T]]) -> T:
+    """Run a read with the container's policy; a remembered policy that finds nothing is looked up again."""
+    policy = (await container_of(api, path)).policy
+    try:
+        return await operation(policy)
+    except NotFound:
+        assert path.container is not None
+        now = (await api.containers.refresh(path.account, path.container)).policy
+        if now == policy:
+            raise
+        return await operation(now)

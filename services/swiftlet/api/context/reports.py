@@ -1,0 +1,129 @@
+"""Answers that tell of many operations: of a manifest's segments, of a large object's deletion.
+
+Fields and a list of (name, status) as text, JSON or XML, in the shapes of OpenStack Swift's bulk operations. Work that
+is short is done when its answer begins. While long work goes on, white space keeps the connection alive: the status has
+been sent before, and the outcome is in the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from xml.sax.saxutils import escape
+
+from aiohttp import web
+
+from swiftlet.api.context.core import Call
+from swiftlet.api.http.listings import choose_type
+from swiftlet.api.http.problems import CLIENT_GONE, ApiError
+
+Failures = Sequence[tuple[str, str]]
+"""Percent-encoded names and what is wrong with each."""
+MAX_FAILURES = 1000
+"""So many of them are told one by one; of the others only the number is told."""
+
+_XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def report_type(call: Call, default: str | None = None) -> str:
+    """The report's media type by Accept; `default` when none is acceptable, 406 without a default."""
+    try:
+        return choose_type({}, call.request.headers.get("Accept"))
+    except ApiError:
+        if default is None:
+            raise
+        return default
+
+
+def status_line(status: int) -> str:
+    """`404 Not Found`."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def render_report(media_type: str, fields: Mapping[str, object], failures: Failures, root: str) -> bytes:
+    """The report's body; `root` is the XML element around it."""
+    if media_type == "application/json":
+        return json.dumps({**fields, "Errors": [list(failure) for failure in failures]}).encode()
+    if media_type.endswith("/xml"):
+        lines = [f"<{root}>"]
+        for key in sorted(fields):
+            name = key.replace(" ", "_").lower()
+            lines.append(f"<{name}>{escape(str(fields[key]))}</{name}>")
+        lines.append("<errors>")
+        for name, status in failures:
+            lines.append(f"<object><name>{escape(name)}</name><status>{escape(status)}</status></object>")
+        return "\n".join([*lines, "</errors>", f"</{root}>", ""]).encode()
+    lines = [f"{key}: {fields[key]}" for key in sorted(fields)]
+    return "\n".join([*lines, "Errors:", *(f"{name}, {status}" for name, status in failures), ""]).encode()
+
+
+class ManyProblems(ApiError):
+    """An answer other than success whose body lists what is wrong with each of many names."""
+
+    def __init__(self, status: int, reason: str, failures: Failures, media_type: str, root: str) -> None:
+        """Keep what a report needs."""
+        super().__init__(status, reason)
+        self.failures = tuple(failures[:MAX_FAILURES])
+        hidden = len(failures) - MAX_FAILURES
+        self.fields = {"Errors Not Shown": str(hidden)} if hidden > 0 else {}
+        self._media_type = media_type
+        self._root = root
+
+    def response(self) -> web.Response:
+        """The report as an answer of its own."""
+        body = render_report(self._media_type, self.fields, self.failures, self._root)
+        headers = {"Retry-After": "1"} if self.status == 503 else {}
+        return web.Response(
+            status=self.status, body=body, content_type=self._media_type, charset="utf-8", headers=headers
+        )
+
+
+async def report_alive(
+    call: Call, status: int, media_type: str, work: Callable[[], Awaitable[bytes]], at_once: bool = False
+) -> web.StreamResponse:
+    """Answer with the body that `work` has in the end.
+
+    Work that takes longer than `slo_yield_frequency_s` seconds has the head sent then, and white space as often until
+    its end; the head comes before all work when `at_once`. A client that goes away ends the work once that is noticed.
+    """
+    # A report that comes after white space anyway has no XML declaration, as in the reference.
+    begun = _XML if media_type.endswith("/xml") and not at_once else b""
+    task = asyncio.ensure_future(work())
+    try:
+        if not at_once and await _over(call, task):
+            return web.Response(status=status, body=begun + task.result(), content_type=media_type, charset="utf-8")
+        return await _stream(call, status, media_type, begun or b" ", task)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _over(call: Call, task: asyncio.Future[bytes]) -> bool:
+    """Whether the work ends before the next white space is due."""
+    return bool((await asyncio.wait({task}, timeout=call.api.options.limits.slo_yield_frequency_s))[0])
+
+
+async def _stream(
+    call: Call, status: int, media_type: str, begun: bytes, task: asyncio.Future[bytes]
+) -> web.StreamResponse:
+    response = web.StreamResponse(status=status)
+    response.content_type, response.charset = media_type, "utf-8"
+    try:
+        await response.prepare(call.request)
+        await response.write(begun)
+        while not await _over(call, task):
+            await response.write(b" ")
+        await response.write(b"\r\n\r\n" + task.result())
+        await response.write_eof()
+    except ConnectionError as error:
+        raise ApiError(CLIENT_GONE, "the client went away before the report") from error
+    except BaseException:
+        if call.request.transport is not None:
+            call.request.transport.abort()
+        raise
+    return response

@@ -1,0 +1,63 @@
+"""The user and account of a request for a Keystone token, parsed in the same way for both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from swiftlet.api.context.core import SwiftApi
+from swiftlet.api.http.problems import ApiError
+from swiftlet.auth.identity import Identity, Role
+from swiftlet.auth.tokens import Token
+from swiftlet.errors import Unauthorized
+
+REFUSED = "The request you have made requires authentication."
+"""Keystone's own words, for whatever is wrong with names and secrets."""
+
+
+def part(fields: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """An object within an object; 400 names it."""
+    value = fields.get(name)
+    if not isinstance(value, dict):
+        raise ApiError(400, f"{where}.{name} is missing or no object")
+    return value
+
+
+def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
+    """A text that may be left out; 400 names it."""
+    value = fields.get(name)
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise ApiError(400, f"{where}.{name} must be text that is not empty")
+
+
+async def by_password(api: SwiftApi, request: web.Request, login: str, account: str | None, secret: str) -> Token:
+    """A new token for a user; Unauthorized, TooManyFailures.
+
+    `login` is `ACCOUNT:USER`, or a name in `account`, or the name of the only user who is called so. Where several are,
+    nobody is told.
+    """
+    if ":" not in login:
+        login = f"{account or api.users.only_account_of(login) or ''}:{login}"
+    try:
+        user = await api.logins.log_in(request, login, secret)
+    except Unauthorized as error:
+        raise Unauthorized(REFUSED) from error
+    return api.tokens.fresh(user.identity, user.generation)
+
+
+def by_token(api: SwiftApi, text: str) -> Token:
+    """A new token for who holds a good one; it ends when that one does. Unauthorized."""
+    old = api.tokens.read(text)
+    return api.tokens.fresh(old.identity, old.generation, old.expires)
+
+
+def scoped(identity: Identity, account: str | None) -> str:
+    """The account that a token is to be for; 401 for another one than the user's own, but for reseller admins."""
+    if account in {None, identity.tenant}:
+        return identity.tenant
+    if Role.RESELLER_ADMIN in identity.roles and account is not None and "/" not in account:
+        return account
+    raise Unauthorized(REFUSED)

@@ -1,0 +1,145 @@
+"""Dynamic large objects: all objects of a container whose names begin with a prefix, in the order of their names.
+
+`X-Object-Manifest: CONTAINER/PREFIX` on any object makes it one, until a PUT or POST without the header. What the
+whole is made of is asked of the listing at every read. When one page holds it all, the whole has a size and an entity
+tag (the MD5 of its segments' tags, as in the listing); otherwise the size is unknown and the tag is the manifest's own.
+
+A symbolic link among the segments counts with its target's size, which the listing tells of static ones only: a dynamic
+link makes the whole unreadable (409), since no part of it could be left out without anybody noticing.
+
+Fault model: a listing may lag behind what is stored. Where a size was announced, a segment of another size ends the
+answer with an error rather than with a body of the wrong length; another content of the same size is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from swiftlet.api.http.concurrency import ROW_BYTES, beside
+from swiftlet.api.http.content_types import split_link, split_mark
+from swiftlet.api.http.problems import ApiError
+from swiftlet.api.reading.readables import OBJECT_MANIFEST, Reader, Stored, object_headers
+from swiftlet.api.reading.segment_stream import Source
+from swiftlet.api.reading.segments import BrokenSegment, Layout, Segment
+from swiftlet.api.reading.slo import expander, open_segments
+from swiftlet.api.writing.storing import NewObject
+from swiftlet.errors import InvalidName
+from swiftlet.model import ListingQuery, ObjectRow, Subdir
+from swiftlet.names import Path, decode
+
+
+async def prepare(new: NewObject) -> None:
+    """Refuse a malformed manifest header; the header itself is metadata like any other."""
+    check_manifest_header(new.metadata)
+
+
+def check_manifest_header(metadata: Mapping[str, str]) -> None:
+    """400 unless X-Object-Manifest, if there is one, names a container and a prefix."""
+    value = metadata.get(OBJECT_MANIFEST)
+    if value is None:
+        return
+    container, slash, prefix = value.partition("/")
+    if not (container and slash and prefix) or "?" in value or "&" in value or prefix.startswith("/"):
+        raise ApiError(400, f"{OBJECT_MANIFEST} must be in the format container/prefix")
+    try:
+        decode(value)
+    except InvalidName as error:
+        raise ApiError(400, f"{OBJECT_MANIFEST} must be in the format container/prefix: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the listing, as segments."""
+
+    layout: Layout
+    tag: str
+    """The MD5 of the rows' entity tags."""
+    last: str
+    """The name of the last row; empty when there is none."""
+
+
+def page_of(rows: Sequence[ObjectRow], account: str, container: str) -> Page:
+    """Rows as segments; BrokenSegment for one that no listing tells the size of."""
+    tag = hashlib.md5("".join(row.etag for row in rows).encode(), usedforsecurity=False).hexdigest()
+    layout = Layout([_segment(row, Path(account, container, row.name)) for row in rows])
+    return Page(layout, tag, rows[-1].name if rows else "")
+
+
+def _segment(row: ObjectRow, path: Path) -> Segment:
+    mark, link = split_mark(row.content_type)[1], split_link(row.content_type)[1]
+    if link is not None:
+        if link.etag is None:
+            raise BrokenSegment(f"{path} is a dynamic symbolic link, which can't be a segment: its size is not known")
+        return Segment(link.size, path=path, size=link.size)
+    if mark is not None:
+        return Segment(mark.size, path=path, size=mark.size, nested=True)
+    return Segment(row.size, path=path, size=row.size, raw=True)
+
+
+class DynamicLargeObject:
+    """The whole, as the first page of the listing shows it."""
+
+    def __init__(self, reader: Reader, stored: Stored, container: str, prefix: str, page: Page) -> None:
+        """`page` begins the listing of what `container` has under `prefix`."""
+        self._reader = reader
+        self._stored = stored
+        self._container = container
+        self._prefix = prefix
+        self._page = page
+        self._expand = expander(reader)
+        self._complete = len(page.layout.segments) < _limit(reader)
+        self.at_least = page.layout.size
+        self.modified = stored.info.modified
+        self.headers = object_headers(stored.info)
+        self.etag = stored.info.etag
+        if self._complete:
+            self.etag = page.tag
+            self.headers["Etag"] = f'"{self.etag}"'
+        self.content_type = self.headers["Content-Type"]
+
+    @property
+    def size(self) -> int | None:
+        """Return the size of the large object; None when there may be more pages."""
+        return self.at_least if self._complete else None
+
+    async def _since(self, segments: Iterable[Segment]) -> AsyncIterator[Segment]:
+        """These segments of the first page, and those of all pages behind it."""
+        page, account = self._page, self._stored.path.account
+        while True:
+            for segment in segments:
+                yield segment
+            if len(page.layout.segments) < _limit(self._reader):
+                return
+            page = await list_page(self._reader, account, self._container, self._prefix, page.last)
+            segments = page.layout.segments
+
+    async def open(self, start: int, stop: int) -> Source:
+        """The bytes of the segments; 409 when the first of them is not what the listing says."""
+        begins, segments = self._page.layout.since(start)
+        return await open_segments(self._reader, self._since(segments), start, stop, self._expand, begins)
+
+    async def close(self) -> None:
+        await self._stored.close()
+
+
+def _limit(reader: Reader) -> int:
+    return reader.call.api.options.limits.container_listing_limit
+
+
+async def list_page(reader: Reader, account: str, container: str, prefix: str, marker: str = "") -> Page:
+    """One page of the segments behind `marker`; NotFound when the container is not there."""
+    await reader.call.access.require("GET", Path(account, container))
+    query = ListingQuery(limit=_limit(reader), marker=marker, prefix=prefix)
+    _, rows = await reader.call.api.listings.list_objects(account, container, query)
+    found = [row for row in rows if not isinstance(row, Subdir)]
+    return await beside(len(found) * ROW_BYTES, page_of, found, account, container)
+
+
+async def dynamic_large_object(reader: Reader, stored: Stored) -> DynamicLargeObject:
+    """The whole that a stored manifest stands for."""
+    container, _, prefix = stored.info.metadata[OBJECT_MANIFEST].partition("/")
+    container, prefix = decode(container), decode(prefix)
+    page = await list_page(reader, stored.path.account, container, prefix)
+    return DynamicLargeObject(reader, stored, container, prefix, page)

@@ -1,0 +1,186 @@
+"""Pieces of large objects as runs: consecutive ones that need nothing decided on their way are read as one stream.
+
+What a piece is and whether the sender may read it is decided here, one by one, before its run begins. Where a run ends
+early, that piece is read as one by itself, from the byte on at which the run stopped, with all replicas that there are
+and all errors that there may be; behind it there is another run.
+
+Fault model: any piece may turn out to be gone, another object, a manifest, or on a device in trouble: all of that ends
+a run, and is found out again by the reading of that piece. A large object of which every piece ends its run is
+read without runs from the third one on. A client that takes nothing has as little waiting as with one object.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from swiftlet.api.context.policy_lookup import container_of
+from swiftlet.api.http.reserved import is_reserved
+from swiftlet.api.reading.readables import LINK_TARGET, OBJECT_MANIFEST, STATIC_LARGE_OBJECT, Reader, Stored
+from swiftlet.api.reading.segment_stream import Source
+from swiftlet.api.reading.segments import Piece
+from swiftlet.boundaries.objects import Marks, RunEnd, RunPart
+from swiftlet.errors import SwiftletError
+from swiftlet.placement.runs import ClusterRun, RunPlan
+
+RUN_PIECES = 256
+"""In one run, at most."""
+RUN_BYTES = 256 << 20
+"""A run has no further piece once it has so many bytes: what is decided of its pieces should not grow old."""
+GATHER_S = 0.005
+"""Nor when it has been gathered for so long: nested manifests have to be fetched."""
+_FUTILE = 3
+"""After so many runs in a row that ended at their first piece, which is not what a run can read, there are none."""
+MARKS = Marks(metadata=(OBJECT_MANIFEST,), sysmeta=(STATIC_LARGE_OBJECT, LINK_TARGET))
+
+OpenPiece = Callable[[Piece], Awaitable[Source]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive pieces for one run."""
+
+    pieces: Sequence[Piece]
+    parts: Sequence[RunPart]
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all parts."""
+        return sum(piece.bytes for piece in self.pieces)
+
+
+class Runs:
+    """The runs of one read of a large object."""
+
+    def __init__(self, reader: Reader, open_piece: OpenPiece) -> None:
+        """`open_piece` reads a piece by itself."""
+        self._reader = reader
+        self._open_piece = open_piece
+        self._futile = 0
+
+    def plan(self) -> RunPlan:
+        """For the parts of one run."""
+        return self._reader.call.api.objects.runs.plan()
+
+    async def add(self, plan: RunPlan, piece: Piece) -> bool:
+        """A piece as the next part of a run; False for one that is to be read by itself, whatever the reason."""
+        segment, reader = piece.segment, self._reader
+        path = segment.path
+        if path is None or self._futile >= _FUTILE or not (segment.raw or segment.etag is not None):
+            return False
+        try:
+            if not is_reserved(path):
+                await reader.call.access.require("GET", path)
+            policy = (await container_of(reader.call.api, path)).policy
+            key = reader.call.api.objects.key(path, policy)
+            return plan.add(key, piece.start, piece.stop, segment.size, segment.etag, not segment.raw)
+        except SwiftletError:
+            return False  # The piece's own turn will tell.
+
+    async def batched(self, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece | Batch, None]:
+        """The same pieces, of which some are put together. The first one never is, so that its errors have a status."""
+        async with aclosing(pieces):
+            first = await anext(pieces, None)
+            if first is not None:
+                yield first
+            while True:
+                plan = self.plan()
+                found, after, error = await self._gather(pieces, plan)
+                if len(found) == 1:
+                    yield found[0]
+                elif found:
+                    yield Batch(found, plan.parts)
+                if error is not None:
+                    raise error
+                if after is not None:
+                    yield after
+                elif not found:
+                    return
+
+    async def _gather(
+        self, pieces: AsyncGenerator[Piece, None], plan: RunPlan
+    ) -> tuple[list[Piece], Piece | None, BaseException | None]:
+        """Pieces for one run; one behind it that is read by itself; what went wrong behind it."""
+        found: list[Piece] = []
+        size, end = 0, time.monotonic() + GATHER_S
+        while len(found) < RUN_PIECES and size < RUN_BYTES and (not found or time.monotonic() < end):
+            try:
+                piece = await anext(pieces, None)
+            except SwiftletError as error:
+                return found, None, error
+            if piece is None:
+                break
+            if not await self.add(plan, piece):
+                return found, piece, None
+            found.append(piece)
+            size += piece.bytes
+        return found, None, None
+
+    async def open(self, unit: Piece | Batch) -> Source:
+        """What a piece raises, nothing for others."""
+        if isinstance(unit, Batch):
+            return RunSource(self, unit, self.begin(unit.parts))
+        return await self._open_piece(unit)
+
+    def begin(self, parts: Sequence[RunPart]) -> ClusterRun:
+        """A run of these."""
+        return self._reader.call.api.objects.runs.open(parts, MARKS)
+
+    def ended(self, end: RunEnd) -> None:
+        """Learn whether runs are of use here."""
+        self._futile = self._futile + 1 if end.done == 0 and end.error is None else 0
+
+    async def resume(self, piece: Piece, end: RunEnd) -> Source:
+        """The rest of the piece in which a run has ended: of the same version, if there were bytes of it."""
+        if end.info is None:
+            return await self._open_piece(piece)
+        assert piece.segment.path is not None
+        stored = Stored(self._reader.call, piece.segment.path, end.info)
+        return await stored.open(piece.start + end.sent, piece.stop)
+
+
+class RunSource:
+    """The bytes of a batch of segments, read as one run."""
+
+    def __init__(self, runs: Runs, batch: Batch, run: ClusterRun) -> None:
+        """`run` is of the whole batch."""
+        self._runs = runs
+        self._pieces = deque(batch.pieces)
+        self._open: Source | None = run
+        self._run: ClusterRun | None = run
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All bytes in order; what is wrong with a piece is raised when its turn comes."""
+        while self._open is not None:
+            async for chunk in self._open.chunks():
+                yield chunk
+            await self._open.close()
+            self._open = await self._next()
+
+    async def _next(self) -> Source | None:
+        """What is read behind the run, or behind the piece, that has just been read."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._runs.ended(run.end)
+            for _ in range(run.end.done):
+                self._pieces.popleft()
+            if not run.is_complete:
+                return await self._runs.resume(self._pieces.popleft(), run.end)
+        if not self._pieces:
+            return None
+        plan = self._runs.plan()
+        for piece in self._pieces:
+            if not await self._runs.add(plan, piece):
+                break
+        if not plan.parts:
+            return await self._runs.resume(self._pieces.popleft(), RunEnd(0))
+        self._run = self._runs.begin(plan.parts)
+        return self._run
+
+    async def close(self) -> None:
+        """Close what is open."""
+        if self._open is not None:
+            await self._open.close()

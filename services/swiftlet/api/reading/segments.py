@@ -1,0 +1,125 @@
+"""Large objects as sequences of segments: which bytes of which objects a range of the whole is made of.
+
+Pure but for `expand`, which fetches a nested manifest when, and only when, bytes of it are needed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import accumulate
+
+from swiftlet.api.http.problems import ApiError
+from swiftlet.names import Path
+
+MAX_DEPTH = 10
+"""Manifests within manifests that are followed, the outermost included; the reference's recursion limit."""
+
+
+class BrokenSegment(ApiError):
+    """A segment is gone or not what the manifest says: 409, or a cut connection once bytes have been sent."""
+
+    def __init__(self, reason: str) -> None:
+        """`reason` names the segment."""
+        super().__init__(409, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One entry of a large object: bytes of its own, or `[start, start + length)` of another object."""
+
+    length: int
+    data: bytes | None = None
+    path: Path | None = None
+    start: int = 0
+    size: int | None = None
+    """The whole object's size, when it must be this."""
+    etag: str | None = None
+    """The whole object's entity tag, unquoted, when it must be this."""
+    nested: bool = False
+    """Whether the object is a static large object itself."""
+    raw: bool = False
+    """Whether the object's own bytes count, even if it is a dynamic large object's manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes `[start, stop)` of what one segment refers to, or of its own data."""
+
+    segment: Segment
+    start: int
+    stop: int
+    depth: int = 1
+    """How many manifests within manifests lead to the segment, the outermost included."""
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the range in bytes."""
+        return self.stop - self.start
+
+
+class Layout:
+    """Segments that are all known, and where each ends: what holds a byte is found by a search, not by a walk."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        """`segments` in the order of the whole."""
+        self.segments = segments
+        self._ends = list(accumulate(segment.length for segment in segments))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def inline_bytes(self) -> int:
+        """Bytes that the segments hold themselves."""
+        return sum(len(segment.data) for segment in self.segments if segment.data is not None)
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Where in the whole a segment is: `[start, stop)`."""
+        return self._ends[index] - self.segments[index].length, self._ends[index]
+
+    def since(self, start: int) -> tuple[int, Iterable[Segment]]:
+        """Return where the segment that holds byte `start` begins, and the segments from that one on."""
+        index = bisect_right(self._ends, start)
+        return (self._ends[index - 1] if index else 0), map(self.segments.__getitem__, range(index, len(self.segments)))
+
+
+Expand = Callable[[Segment], Awaitable[Layout]]
+"""The segments of a nested manifest; BrokenSegment when it is not what it was."""
+
+
+async def following(segments: Iterable[Segment]) -> AsyncIterator[Segment]:
+    """Segments that are all known, in the shape of those that are fetched by and by."""
+    for segment in segments:
+        yield segment
+
+
+async def pieces_of(
+    segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, depth: int = 1, begins: int = 0
+) -> AsyncGenerator[Piece, None]:
+    """What bytes `[start, stop)` of the whole are made of, in order; nested manifests are taken apart.
+
+    The first of `segments` begins at byte `begins` of the whole.
+    """
+    end = begins
+    async for segment in segments:
+        begin, end = end, end + segment.length
+        low, high = max(start, begin), min(stop, end)
+        if low < high:
+            shift = segment.start - begin
+            if not segment.nested:
+                yield Piece(segment, low + shift, high + shift, depth)
+            elif depth >= MAX_DEPTH:
+                raise BrokenSegment(f"manifests are nested more than {MAX_DEPTH} deep at {segment.path}")
+            else:
+                first, inner = (await expand(segment)).since(low + shift)
+                within = pieces_of(following(inner), low + shift, high + shift, expand, depth + 1, first)
+                async with aclosing(within) as pieces:
+                    async for piece in pieces:
+                        yield piece
+        if end >= stop:
+            return

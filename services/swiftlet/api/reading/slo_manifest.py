@@ -1,0 +1,273 @@
+"""Manifests of static large objects: what a client sends, what is stored, and what is shown. Pure.
+
+https://docs.openstack.org/swift/latest/overview_large_objects.html (static large objects).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from swiftlet.api.http.manifest_json import load_list
+from swiftlet.api.http.problems import ApiError
+from swiftlet.api.http.ranges import RangeSpec, parse_range
+from swiftlet.api.reading.segments import Layout, Segment
+from swiftlet.errors import InvalidName
+from swiftlet.names import Path, parse_path
+from swiftlet.settings.sections import LimitsSection
+from swiftlet.timestamp import Timestamp
+
+_OPTIONAL = frozenset({"etag", "size_bytes", "range"})
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+MAX_ERRORS = 100
+"""So many entries of a manifest are told what is wrong with them; of the others only the number is told."""
+MAX_LARGE_OBJECT = 1 << 53
+"""Bytes of one static large object: 8 PiB, the largest whole number that every reader of JSON keeps exactly. Manifests
+of manifests get there with few bytes of their own, and the sums of listings have to hold many of them."""
+_MAX_ERROR = 1000
+"""Characters of what is wrong with one entry."""
+_MAX_RANGE = 64
+_MAX_PATH = 8192
+"""Characters that are looked at; no name is so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One segment as the client asks for it: an object with what must hold for it, or data."""
+
+    path: Path | None = None
+    etag: str | None = None
+    size: int | None = None
+    range: RangeSpec | None = None
+    data: bytes | None = None
+    written: str = ""
+    """The path as the client wrote it, with a slash before it or without one: reports name it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A segment's object as it is: entity tag unquoted, size in bytes, and whether it is a manifest itself."""
+
+    etag: str
+    size: int
+    content_type: str
+    modified: Timestamp
+    nested: bool = False
+
+
+class _Wrong(Exception):
+    """What is wrong with one entry."""
+
+
+def parse_manifest(raw: bytes, own: Path, limits: LimitsSection) -> list[Wanted]:
+    """A client's manifest for the object `own`; 400 lists what is wrong, 413 for too many segments."""
+    backed, inline = limits.slo_max_manifest_segments, limits.slo_max_inline_segments
+    entries = load_list(raw, backed + inline, f"Number of segments must be <= {backed + inline}")
+    wanted, wrong = [], []
+    for index, entry in enumerate(entries):
+        try:
+            wanted.append(_entry(entry, own, limits, index == len(entries) - 1))
+        except _Wrong as error:
+            wrong.append(f"Index {index}: {error}"[:_MAX_ERROR])
+    if wanted and not wrong and all(one.path is None for one in wanted):
+        wrong.append("Inline data segments require at least one object-backed segment.")
+    if len(wrong) > MAX_ERRORS:
+        wrong[MAX_ERRORS:] = [f"and {len(wrong) - MAX_ERRORS} more entries are wrong"]
+    if wrong:
+        raise ApiError(400, "\n".join(wrong))
+    objects = sum(one.path is not None for one in wanted)
+    if objects > backed:
+        raise ApiError(413, f"Number of object-backed segments must be <= {backed}")
+    if len(wanted) - objects > inline:
+        raise ApiError(413, f"Number of inline data segments must be <= {inline}")
+    return wanted
+
+
+def _entry(entry: object, own: Path, limits: LimitsSection, last: bool) -> Wanted:
+    if not isinstance(entry, dict):
+        raise _Wrong("not a JSON object")
+    kind = "path" if "path" in entry else "data" if "data" in entry else None
+    if kind is None:
+        raise _Wrong("expected keys to include one of 'path' or 'data'")
+    extra = sorted(set(entry) - {kind} - (_OPTIONAL if kind == "path" else set()))
+    if extra:
+        raise _Wrong("extraneous keys " + ", ".join(json.dumps(key[:_MAX_ERROR]) for key in extra[:_MAX_ERROR]))
+    return _backed(entry, own, limits, last) if kind == "path" else Wanted(data=_data(entry["data"]))
+
+
+def _backed(entry: Mapping[str, object], own: Path, limits: LimitsSection, last: bool) -> Wanted:
+    path = _path(entry["path"], own.account)
+    etag = entry.get("etag")
+    if etag is not None and not isinstance(etag, str):
+        raise _Wrong('"etag" must be a string or null (if provided)')
+    size = _size(entry.get("size_bytes"))
+    if size is not None and size < limits.slo_min_segment_size and not last:
+        raise _Wrong(too_small(limits))
+    if path == own:
+        raise _Wrong("manifest must not include itself as a segment")
+    spec = _range(entry.get("range"))
+    if spec is not None and size is not None and spec.resolve(size) is None:
+        raise _Wrong("unsatisfiable range")
+    return Wanted(path, None if etag is None else etag.strip('"'), size, spec, written=str(entry["path"]))
+
+
+def too_small(limits: LimitsSection) -> str:
+    """What is said of a segment below the limit."""
+    unit = "byte" if limits.slo_min_segment_size == 1 else "bytes"
+    return f"too small; each segment must be at least {limits.slo_min_segment_size} {unit}."
+
+
+def _path(text: object, account: str) -> Path:
+    if not isinstance(text, str):
+        raise _Wrong('"path" must be a string')
+    if len(text) > _MAX_PATH:
+        raise _Wrong("invalid path: it is longer than any name")
+    container, _, obj = text.lstrip("/").partition("/")
+    if not container or not obj.strip("/"):
+        raise _Wrong("path does not refer to an object. Path must be of the form /container/object.")
+    try:
+        return parse_path(f"/{quote(account)}/{quote(container)}/{quote(obj)}")
+    except (InvalidName, UnicodeEncodeError) as error:
+        raise _Wrong(f"invalid path: {error}") from error
+
+
+def _size(value: object) -> int | None:
+    if value is None:
+        return None
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if not _NUMBER.fullmatch(text):
+        raise _Wrong("invalid size_bytes")
+    return int(text)
+
+
+def _range(value: object) -> RangeSpec | None:
+    if value is None or value == "":
+        return None
+    specs = parse_range(f"bytes={value}") if isinstance(value, str) and len(value) <= _MAX_RANGE else []
+    if not specs:
+        raise _Wrong("invalid range")
+    if len(specs) > 1:
+        raise _Wrong("multiple ranges (only one allowed)")
+    return specs[0]
+
+
+def _data(value: object) -> bytes:
+    if not isinstance(value, str) or not _BASE64.fullmatch(value):
+        raise _Wrong("data must be valid base64")
+    plain = value.rstrip("=")
+    try:
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4))
+    except binascii.Error as error:
+        raise _Wrong("data must be valid base64") from error
+    if not data:
+        raise _Wrong("too small; each segment must be at least 1 byte.")
+    return data
+
+
+def entry_of(wanted: Wanted, found: Found | None) -> tuple[dict[str, Any], int]:
+    """What is stored for a segment, and how many bytes it adds; the range must have been found satisfiable."""
+    if wanted.data is not None:
+        return {"data": base64.b64encode(wanted.data).decode("ascii")}, len(wanted.data)
+    assert wanted.path is not None
+    assert found is not None
+    entry: dict[str, Any] = {
+        "name": f"/{wanted.path.container}/{wanted.path.obj}",
+        "bytes": found.size,
+        "hash": found.etag,
+        "content_type": found.content_type,
+        "last_modified": found.modified.isoformat,
+    }
+    span = (0, found.size) if wanted.range is None else wanted.range.resolve(found.size)
+    assert span is not None, "checked before"
+    if span != (0, found.size):
+        entry["range"] = f"{span[0]}-{span[1] - 1}"
+    if found.nested:
+        entry["sub_slo"] = True
+    return entry, span[1] - span[0]
+
+
+def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[int, str, bytes]:
+    """Size and entity tag of the whole, and the manifest as it is stored, when all segments have been found good."""
+    entries, total = [], 0
+    for one in wanted:
+        entry, length = entry_of(one, None if one.path is None else found[one.path])
+        entries.append(entry)
+        total += length
+    if total > MAX_LARGE_OBJECT:
+        raise ApiError(413, f"The large object would have {total} bytes; at most {MAX_LARGE_OBJECT} fit")
+    return total, etag_of(entries), json.dumps(entries).encode()
+
+
+def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for entry in entries:
+        if "data" in entry:
+            text = hashlib.md5(base64.b64decode(entry["data"]), usedforsecurity=False).hexdigest()
+        elif "range" in entry:
+            text = f"{entry['hash']}:{entry['range']};"
+        else:
+            text = entry["hash"]
+        digest.update(text.encode("utf-8"))
+    return digest.hexdigest()
+
+
+def load_entries(stored: bytes) -> list[dict[str, Any]]:
+    """The entries of a stored manifest; 500 when it is damaged."""
+    try:
+        entries = json.loads(stored)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(500, "Unable to load SLO manifest") from error
+    if not isinstance(entries, list):
+        raise ApiError(500, "Unable to load SLO manifest")
+    return entries
+
+
+def layout_of(stored: bytes, account: str) -> Layout:
+    """The segments of a stored manifest."""
+    return Layout([_segment(entry, account) for entry in load_entries(stored)])
+
+
+def _segment(entry: Mapping[str, Any], account: str) -> Segment:
+    if "data" in entry:
+        data = base64.b64decode(entry["data"])
+        return Segment(len(data), data)
+    size = int(entry["bytes"])
+    first, stop = 0, size
+    if "range" in entry:
+        first, last = map(int, entry["range"].split("-"))
+        stop = last + 1
+    return Segment(
+        stop - first,
+        path=path_of(entry, account),
+        start=first,
+        size=size,
+        etag=entry["hash"],
+        nested=bool(entry.get("sub_slo")),
+    )
+
+
+def path_of(entry: Mapping[str, Any], account: str) -> Path:
+    """The object that a stored entry refers to."""
+    container, _, obj = entry["name"].removeprefix("/").partition("/")
+    return Path(account, container, obj)
+
+
+def raw_format(entries: Sequence[Mapping[str, Any]]) -> bytes:
+    """The manifest in the form in which a client sends one."""
+    return json.dumps([_raw(entry) for entry in entries], sort_keys=True).encode()
+
+
+def _raw(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if "data" in entry:
+        return {"data": entry["data"]}
+    shown = {"path": entry["name"], "size_bytes": entry["bytes"], "etag": entry["hash"]}
+    return shown | ({"range": entry["range"]} if "range" in entry else {})

@@ -1,0 +1,91 @@
+"""`GET /v1/locations/ACCOUNT/CONTAINER/OBJECT`: where an object is, for clients that ask the devices themselves.
+
+The answer is JSON: the object's partition, its policy, the version of the ring that says so, the primaries in
+replica order, and as many handoffs. It costs one container lookup, mostly remembered, and never asks for the
+object itself: it says where the object would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+from aiohttp import web
+
+from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.http.problems import ApiError, answer, status_of
+from swiftlet.auth.identity import Identity, authorize
+from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.names import HashPath, Path, parse_path
+from swiftlet.placement.rings import Rings
+from swiftlet.ring.model import Device
+from swiftlet.settings.policies import Policies
+
+PREFIX = "/v1/locations"
+
+_log = structlog.get_logger("locations")
+
+
+@dataclass(frozen=True, slots=True)
+class LocationsApi:
+    """The collaborators of one metadata server process."""
+
+    identify: Callable[[str], Identity]
+    """Whose token it is; Unauthorized."""
+    containers: ContainerCache
+    rings: Rings
+    hash_path: HashPath
+    policies: Policies
+
+
+def add_location_routes(app: web.Application, api: LocationsApi) -> None:
+    """Answer questions for locations on `app`."""
+
+    async def handle(request: web.Request) -> web.Response:
+        raw = request.rel_url.raw_path.removeprefix(PREFIX)
+        try:
+            return await _locate(api, request, parse_path(raw))
+        except SwiftletError as error:
+            if status_of(error) >= 500:
+                _log.warning("request failed", path=raw, error=str(error))
+            return answer(error, raw[1:].partition("/")[0])
+
+    app.router.add_get(PREFIX + "/{path:.*}", handle)
+
+
+async def _locate(api: LocationsApi, request: web.Request, path: Path) -> web.Response:
+    if path.container is None or path.obj is None:
+        raise ApiError(400, f"ask for an object: {PREFIX}/ACCOUNT/CONTAINER/OBJECT")
+    token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
+    if not token:
+        raise Unauthorized("send X-Auth-Token; the proxy gives tokens at /auth/v1.0")
+    authorize(api.identify(token), "GET", path)
+    container = await api.containers.get(path.account, path.container)
+    ring = api.rings.objects(container.policy)
+    partition = ring.partition_of(api.hash_path.of(path))
+    primaries = ring.primaries(partition)
+    return web.json_response(
+        {
+            "account": path.account,
+            "container": path.container,
+            "object": path.obj,
+            "partition": partition,
+            "policy": {"index": container.policy, "name": api.policies.name_of(container.policy)},
+            "ring_version": ring.version,
+            "primaries": [_described(device) for device in primaries],
+            "handoffs": [_described(device) for device in islice(ring.handoffs(partition), len(primaries))],
+        }
+    )
+
+
+def _described(device: Device) -> dict[str, str | int]:
+    return {
+        "name": device.name,
+        "host": device.host,
+        "port": device.port,
+        "device": device.device,
+        "region": device.region,
+        "zone": device.zone,
+    }

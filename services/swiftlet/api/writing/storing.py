@@ -1,0 +1,228 @@
+"""Storing one new version of an object: small ones in one round trip per replica, large ones streamed.
+
+The ETag (`swiftlet.api.http.etags`) and the integrity hash (xxh3) are computed in one native pass beside the flow. Nothing
+is committed before the last byte has arrived and the announced length and ETag are met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from swiftlet_native import Hasher
+
+from swiftlet.api.context.core import ATTEMPTS, Call
+from swiftlet.api.http.etags import Etag
+from swiftlet.api.writing.expiry_changes import expiry_changed
+from swiftlet.api.writing.quota_checks import within_quota
+from swiftlet.boundaries.bodies import Digester, Piece
+from swiftlet.errors import NotFound, Superseded
+from swiftlet.model import ObjectInfo, PutFooter, PutRecord
+from swiftlet.names import Path
+from swiftlet.placement.outcomes import Written
+from swiftlet.placement.transfers import Upload
+from swiftlet.timestamp import Timestamp, TimestampClock
+
+
+class Incoming(Protocol):
+    """The bytes of a new object, from a client or from elsewhere."""
+
+    announced: int | None
+    """How many there will be, when that is known."""
+
+    def pieces(self) -> AsyncIterator[Piece]:
+        """All of them, in order; raises when they are not what was announced."""
+        ...
+
+
+class Held:
+    """The body of an object that is in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.announced: int | None = len(data)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield all bytes as one piece."""
+        if self._data:
+            yield self._data
+
+
+@dataclass(slots=True)
+class NewObject:
+    """What a PUT is going to store; those who prepare it change it until it is stored."""
+
+    call: Call
+    path: Path
+    content_type: str
+    metadata: dict[str, str]
+    body: Incoming | None = None
+    """The incoming bytes; None until their source is known."""
+    source: Path | None = None
+    """What it is a copy of; the request's conditions are then the source's."""
+    etag: str | None = None
+    """The ETag that the body must have, as the client gave it."""
+    copied: ObjectInfo | None = None
+    """The stored object whose bytes the body is, all of them."""
+    keeps_etag: bool = False
+    """Whether its ETag is that of what it is copied from, whatever the policy says."""
+    sysmeta: dict[str, str] = field(default_factory=dict)
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """Called when all is done, whatever became of it."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """Headers of the answer, beside or instead of the usual ones."""
+    is_last: bool = False
+    """Whether it comes after all that is stored when its body ends, whatever their timestamps say: an older one is
+    never taken for stored before. Small objects get a newer one; a large one has to be sent again (Superseded)."""
+
+
+def overtaken(clock: TimestampClock, error: Superseded) -> bool:
+    """Whether the newer version was written while this request ran.
+
+    Then both writes were concurrent, and this one counts as having happened just before the other. A version from
+    the future of this clock is different: its writer's clock is ahead, and this write may really be the later one.
+    """
+    return error.timestamp <= clock.now()
+
+
+@within_quota
+async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None) -> tuple[PutRecord, PutFooter]:
+    """Store it, as of now; or as of `timestamp`, and then whatever is newer stays, and this counts as stored before.
+
+    422, NotFound when the container went away meanwhile, Superseded, Unavailable.
+    """
+    assert new.body is not None
+    record = PutRecord(
+        str(new.path), timestamp or new.call.api.clock.next(), new.content_type, new.metadata, new.sysmeta
+    )
+    async with expiry_changed(new.call.api, new.path, policy, new.metadata, record.timestamp) as change:
+        record, footer, written = await _written(new, policy, record, fixed=timestamp is not None)
+        change.at, change.is_lost = record.timestamp, written.overtaken
+    return record, footer
+
+
+async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) -> tuple[PutRecord, PutFooter, Written]:
+    assert new.body is not None
+    pieces = new.body.pieces()
+    etag = _etag(new, policy)
+    hasher = etag.hasher()
+    small_bytes, announced = new.call.api.options.small_object_bytes, new.body.announced
+    beginning: list[Piece] = []
+    ended = False
+    if announced is None or announced <= small_bytes:
+        beginning, ended = await _read_beginning(pieces, hasher, small_bytes)
+    if ended:
+        footer = _footer(etag, hasher)
+        record, written = await _store_small(new, policy, record, b"".join(beginning), footer, fixed)
+    else:
+        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher, etag)
+    if written.container_missing:
+        await _undo(new, policy)
+    return record, footer, written
+
+
+async def _read_beginning(pieces: AsyncIterator[Piece], hasher: Hasher, limit: int) -> tuple[list[Piece], bool]:
+    """Pieces until the end or until more than `limit` bytes are held; whether the end was reached."""
+    held: list[Piece] = []
+    async for piece in pieces:
+        hasher.update(piece)
+        held.append(piece)
+        if hasher.size > limit:
+            return held, False
+    return held, True
+
+
+def _etag(new: NewObject, policy: int) -> Etag:
+    if new.keeps_etag and new.copied is not None:
+        return Etag.kept(new.copied)
+    return Etag.of(new.call.api.options.etag_kind(policy), new.etag, new.copied)
+
+
+def _footer(etag: Etag, hasher: Hasher) -> PutFooter:
+    """The finished object's size and digests; 422 when the ETag that it must have is another one."""
+    return PutFooter(hasher.size, etag.made(hasher), hasher.xxh3_64())
+
+
+async def _store_small(
+    new: NewObject, policy: int, record: PutRecord, data: bytes, footer: PutFooter, fixed: bool
+) -> tuple[PutRecord, Written]:
+    clock = new.call.api.clock
+    for attempt in range(ATTEMPTS):
+        try:
+            return record, await new.call.api.objects.put(new.path, policy, record, data, footer)
+        except Superseded as error:
+            if fixed or (overtaken(clock, error) and not new.is_last):
+                break
+            if attempt == ATTEMPTS - 1 or not clock.observe(error.timestamp):
+                raise
+            record = replace(record, timestamp=clock.next())
+    return record, Written(existed=True, container_missing=False, overtaken=True)
+
+
+async def _store_large(
+    new: NewObject,
+    policy: int,
+    record: PutRecord,
+    beginning: list[Piece],
+    pieces: AsyncIterator[Piece],
+    hasher: Hasher,
+    etag: Etag,
+) -> tuple[PutRecord, PutFooter, Written]:
+    record, upload = await _open_upload(new, policy, record)
+    digester = new.call.api.digester(hasher)
+    try:
+        while beginning:
+            await upload.write(beginning.pop(0))
+        async for piece in pieces:
+            await digester.update(piece)
+            await upload.write(piece)
+        await digester.finish()
+        footer = _footer(etag, hasher)
+        return record, footer, await upload.commit(footer)
+    except Superseded as error:
+        if new.is_last or not overtaken(new.call.api.clock, error):
+            new.call.api.clock.observe(error.timestamp)
+            raise
+        return (
+            record,
+            await _rest(etag, pieces, digester, hasher),
+            Written(existed=True, container_missing=False, overtaken=True),
+        )
+    finally:
+        digester.close()
+        await upload.abort()
+
+
+async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[PutRecord, Upload]:
+    """Begin an upload with the timestamp it has, or with a newer one: nothing has been sent yet."""
+    assert new.body is not None
+    api, size = new.call.api, new.body.announced
+    try:
+        return record, await api.objects.upload(new.path, policy, record, size)
+    except Superseded as error:
+        if not api.clock.observe(error.timestamp):
+            raise
+
+    async def anew(timestamp: Timestamp) -> tuple[PutRecord, Upload]:
+        fresh = replace(record, timestamp=timestamp)
+        return fresh, await api.objects.upload(new.path, policy, fresh, size)
+
+    return await new.call.stamped(anew)
+
+
+async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:
+    """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
+    async for piece in pieces:
+        await digester.update(piece)
+    await digester.finish()
+    return _footer(etag, hasher)
+
+
+async def _undo(new: NewObject, policy: int) -> None:
+    """The container went away in another process: what was stored is deleted again, and the client told so."""
+    api, container = new.call.api, new.path.container
+    assert container is not None
+    api.containers.forget(new.path.account, container)
+    await api.objects.delete(new.path, policy, api.clock.next())
+    raise NotFound(f"container {container!r} does not exist")

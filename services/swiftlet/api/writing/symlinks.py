@@ -1,0 +1,98 @@
+"""Symbolic links of clients: PUT with X-Symlink-Target, copies of links, and what a POST to a link is told.
+
+https://docs.openstack.org/swift/latest/middleware.html#symlink. A dynamic link leads to a name, whatever is there; a
+static one (X-Symlink-Target-Etag) to one content, which must be there when the link is made. Rights are asked for at
+the target when the link is followed, and when a static one is made, never otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aiohttp import web
+
+from swiftlet.api.context.core import Call
+from swiftlet.api.http.body import Body
+from swiftlet.api.http.content_types import split_mark
+from swiftlet.api.http.problems import ApiError
+from swiftlet.api.reading import slo
+from swiftlet.api.reading.links import ACCOUNT, TARGET, TARGET_ETAG, Link, current_version, follow
+from swiftlet.api.reading.resolver import reader_of
+from swiftlet.api.writing.copying import named_object
+from swiftlet.api.writing.storing import NewObject
+from swiftlet.api.writing.storing_links import become_link
+from swiftlet.errors import InvalidName, NotFound
+from swiftlet.names import decode
+
+LINK_TYPE = "application/symlink"
+"""The content type of a dynamic link that is given none."""
+_FORM = f"{TARGET} header must be of the form <container name>/<object name>"
+
+
+async def prepare(new: NewObject) -> None:
+    """Make the new object a link when X-Symlink-Target says so; nothing for other PUTs."""
+    call, headers = new.call, new.call.request.headers
+    if TARGET not in headers:
+        return
+    if new.source is not None or "multipart-manifest" in call.query:
+        raise ApiError(400, f"{TARGET} makes an object without bytes: it is neither a copy nor a manifest")
+    await refuse_body(call, "Symlink requests require a zero byte body")
+    link = _wanted(new)
+    content_type = None
+    if link.etag is not None:
+        link, content_type = await _checked(call, link)
+    if not headers.get("Content-Type"):
+        new.content_type = content_type or LINK_TYPE
+    become_link(new, link)
+
+
+async def refuse_body(call: Call, reason: str) -> None:
+    """400 with `reason` when the request has a body, 411 when it does not say."""
+    body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
+    if body.announced:
+        raise ApiError(400, reason)
+    async for _ in body.pieces():
+        raise ApiError(400, reason)
+
+
+def _wanted(new: NewObject) -> Link:
+    """The link as the headers have it; 412 for a target that is no object's name, 400 for the link itself."""
+    call, headers = new.call, new.call.request.headers
+    try:
+        if decode(headers[TARGET]).startswith("/"):
+            raise ApiError(412, _FORM)
+    except InvalidName as error:
+        raise ApiError(412, f"{_FORM}: {error}") from error
+    target = named_object(call, TARGET, ACCOUNT)
+    if target == new.path:
+        raise ApiError(400, "Symlink cannot target itself")
+    etag = headers.get(TARGET_ETAG, "").strip().removeprefix("W/").strip('"')
+    if any(char in ';"\\' or not "!" <= char <= "~" for char in etag):
+        raise ApiError(400, f"Bad {TARGET_ETAG} format")
+    return Link(target, ACCOUNT in headers, etag or None)
+
+
+async def _checked(call: Call, link: Link) -> tuple[Link, str]:
+    """A static link with its target's size, and the target's content type; 409 unless it is what the link says."""
+    reader = reader_of(call)
+    try:
+        stored = await current_version(reader, await reader.head(link.target))
+        found = (await follow(reader, stored, dynamic=False)).stored.info
+    except NotFound as error:
+        raise ApiError(409, f"{TARGET} does not exist") from error
+    own = Link.of(stored.info)
+    etag = stored.info.etag if own is None or own.etag is None else own.etag
+    if etag != link.etag:
+        raise ApiError(409, f"Object Etag {etag!r} does not match {TARGET_ETAG} header {link.etag!r}")
+    content_type, mark = split_mark(found.content_type)
+    size, slo_etag = (mark.size, mark.etag) if mark is not None and slo.is_manifest(found) else (found.size, None)
+    return replace(link, size=size, slo_etag=slo_etag), content_type
+
+
+def redirected(link: Link) -> web.Response:
+    """What a POST to a link is told: it was applied to the link, and where the target is."""
+    headers = {"Location": link.location}
+    if link.etag is not None:
+        headers[TARGET_ETAG] = link.etag
+    text = "The requested POST was applied to a symlink. POST directly to the target to apply requested metadata."
+    return web.Response(status=307, text=text, headers=headers)

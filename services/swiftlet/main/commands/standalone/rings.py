@@ -1,0 +1,75 @@
+"""The rings of a local store: made at the first start, pointed at the services' ports at each start.
+
+Devices are known by their names; a new port moves no data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from swiftlet.errors import SettingsError
+from swiftlet.main.commands.standalone.plan import HOST, DevicePlan, Plan
+from swiftlet.main.ring_names import ACCOUNT, CONTAINER, object_ring
+from swiftlet.ring import RingBuilder, RingError
+from swiftlet.ring.codec import load_builder, save, save_builder
+
+PART_POWER = 7
+"""About a hundred partitions for each of a handful of devices: enough to spread, few enough for short rounds."""
+REPLICAS = 3
+_REGION = "local"
+
+
+def write_rings(plan: Plan) -> None:
+    """All ring and builder files of the plan; those that are right already are left alone."""
+    directory = plan.layout.rings
+    _write(directory, ACCOUNT, plan.container_devices)
+    _write(directory, CONTAINER, plan.container_devices)
+    for policy in plan.policies:
+        _write(directory, object_ring(policy.index), plan.object_devices)
+
+
+def _write(directory: Path, name: str, devices: Sequence[DevicePlan]) -> None:
+    builder_file, ring_file = directory / f"{name}.builder", directory / f"{name}.ring"
+    try:
+        builder = load_builder(builder_file) if builder_file.exists() else _new_builder()
+        if point_at(builder, devices) or not builder.has_ring:
+            builder.rebalance(int(time.time() // 3600))
+            save_builder(builder, builder_file)
+            save(builder.ring, ring_file)
+        elif not ring_file.exists():
+            save(builder.ring, ring_file)
+    except RingError as error:
+        raise SettingsError(f"{builder_file}: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{error.filename or directory}: {error.strerror}") from error
+
+
+def _new_builder() -> RingBuilder:
+    return RingBuilder(PART_POWER, REPLICAS, min_part_hours=1)
+
+
+def point_at(builder: RingBuilder, devices: Sequence[DevicePlan]) -> bool:
+    """Add the devices that the builder lacks and give all of them their ports; whether anything changed."""
+    known = {device.name: device for device in builder.devices if device is not None}
+    changed = False
+    for planned in devices:
+        device = known.get(planned.name)
+        if device is None:
+            builder.add_device(
+                name=planned.name,
+                host=HOST,
+                port=planned.port,
+                device=planned.name,
+                region=_REGION,
+                zone=planned.zone,
+                node=f"node-{planned.name}",
+                weight=100.0,
+            )
+        elif (device.host, device.port) != (HOST, planned.port):
+            builder.update_device(device.id, host=HOST, port=planned.port)
+        else:
+            continue
+        changed = True
+    return changed

@@ -1,0 +1,70 @@
+"""Reads and small PUTs without Python in a service that has the API, where its settings let that be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from swiftlet.api.context.core import SwiftApi
+from swiftlet.boundaries.objects import ObjectTransport
+from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
+from swiftlet.front.routes import Peers
+from swiftlet.front.withdrawing import Withdrawals
+from swiftlet.main.background import in_background
+from swiftlet.placement.rings import Rings
+from swiftlet.settings import ProxySection, ProxySettings
+from swiftlet.web.front_listener import FRONT_LISTENER
+from swiftlet.web.statusz import STATUS
+
+
+def add_front(
+    app: web.Application,
+    api: SwiftApi,
+    rings: Rings,
+    transport: ObjectTransport,
+    settings: ProxySettings,
+    withdrawals: Withdrawals,
+) -> None:
+    """Put a native front before the connections of `app`, unless it could answer nothing; `front` in the status report
+    says which. `withdrawals` are told of what changes in the caches of `api`.
+    """
+    section = settings.proxy
+    reason = why_no_front(section, transport)
+    if reason is None and isinstance(transport, Peers):
+        timeouts = section.client_timeout_s, section.answer_timeout_s
+        front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
+        use_front(app, api, rings, transport, front, withdrawals)
+    else:
+        app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
+
+
+def why_no_front(section: ProxySection, transport: ObjectTransport) -> str | None:
+    """Why the front could answer no request; None if it may answer some."""
+    if not section.front:
+        return "proxy.front is false"
+    if section.tls_cert_file is not None:
+        return "the port speaks TLS"
+    if not isinstance(transport, Peers):
+        return "cluster.object_transport is http"
+    return None
+
+
+def use_front(
+    app: web.Application,
+    api: SwiftApi,
+    rings: Rings,
+    peers: Peers,
+    settings: FrontSettings,
+    withdrawals: Withdrawals,
+) -> None:
+    """Put a native front before the connections of `app`."""
+    front = ProxyFront(app, api, rings, peers, settings, withdrawals)
+
+    async def beside(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(front.renew), in_background(front.record):
+            yield
+
+    app[FRONT_LISTENER] = front
+    app[STATUS].add("front", front.status)
+    app.cleanup_ctx.append(beside)

@@ -1,0 +1,226 @@
+"""The object server: `swiftlet object`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+
+from aiohttp import web
+from swiftlet_native import Doubts
+
+from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
+from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
+from swiftlet.main.keys import use_keys
+from swiftlet.main.local_devices import hosts_of, known_host, local_devices
+from swiftlet.main.nodes import count_transports, use_listing_transport
+from swiftlet.main.policies import use_policies
+from swiftlet.main.ring_names import object_ring
+from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
+from swiftlet.main.sealed_keys import use_sealed_keys
+from swiftlet.main.services.serving import serve_app
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.servers.objects.native_pending import NativePending
+from swiftlet.servers.objects.native_server import NativeServer, NativeServerSettings
+from swiftlet.servers.objects.object_server import ObjectServer, ObjectServerSettings, add_object_routes
+from swiftlet.servers.objects.outbox import Outbox
+from swiftlet.servers.shared.sync_answers import placed_by
+from swiftlet.settings import ObjectSection, ObjectSettings
+from swiftlet.settings.policies import Policies
+from swiftlet.store.kinds import open_store
+from swiftlet.store.native import NativeStore
+from swiftlet.store.protocol import Store
+from swiftlet.transport.native_client import machine
+from swiftlet.web.app import create_base_app
+from swiftlet.web.logs import get_logger
+from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
+
+OUTBOX = "outbox"
+"""Directory on each device for listing rows that wait for their container server."""
+
+_log = get_logger("object")
+
+
+def create_app(settings: ObjectSettings) -> web.Application:
+    """The object server's application; takes the devices. DeviceFailed when none can be used, DeviceLocked."""
+    cluster, section = settings.cluster, settings.object
+    app = create_base_app(settings.service, trust_request_ids=True, middlewares=only_encrypted(cluster))
+    rings = RingSet.of(settings, account=False, objects=False)
+    use_rings(app, rings, cluster.ring_check_interval_s)
+    hand_out_rings(app, rings)
+    # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
+    policies = use_policies(app, settings, rings, lambda: limit_aggregates(native.values(), policies))
+    for policy in policies:
+        rings.add(object_ring(policy.index))
+    is_local = local_devices(section)
+    rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
+    stores, unused = open_stores(section)
+    doubts = {name: doubted() for name in stores}
+    outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
+
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        # At once: each may have an index to write.
+        await asyncio.gather(*(asyncio.to_thread(store.close) for store in stores.values()))
+
+    # Before the routes, so that the stores are closed after the work on them has ended.
+    app.cleanup_ctx.append(closing)
+    native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
+    limit_aggregates(native.values(), policies)
+    if native and cluster.object_transport != "http":
+        use_native_server(app, settings, native, unused, doubts)
+    elif cluster.rdma_mode == "required":
+        raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
+    serve_encrypted(app, cluster)
+    use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
+    key = use_keys(app, cluster).signing
+    key.answer_to(hosts_of(section))
+    pending = {name: NativePending(store) for name, store in native.items()}
+    placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
+    server = ObjectServer(
+        stores,
+        outboxes,
+        rows,
+        server_settings(settings),
+        key,
+        unused=unused,
+        pending=pending,
+        placed=placed,
+        doubts=doubts,
+    )
+    app[STATUS].add("devices", server.status)
+    add_object_routes(app, server)
+    return app
+
+
+def limit_aggregates(stores: Iterable[NativeStore], policies: Policies) -> None:
+    """Give the stores the size up to which objects of each policy share volume files."""
+    for store in stores:
+        store.set_aggregate_below({policy.index: policy.aggregate_below for policy in policies})
+
+
+def doubted() -> Doubts:
+    """What a device may have missed that was just opened: anything. OSError without a thread.
+
+    Its replicator proves that it has all, or brings it.
+    """
+    doubts = Doubts()
+    doubts.doubt_all()
+    doubts.watch()
+    return doubts
+
+
+def use_native_server(
+    app: web.Application,
+    settings: ObjectSettings,
+    stores: Mapping[str, NativeStore],
+    unused: Mapping[str, str],
+    doubts: Mapping[str, Doubts],
+) -> None:
+    """Serve native stores over the native transport too, while `app` runs.
+
+    A port that can't be had is logged, and callers then use HTTP; SettingsError where they must not, or where RDMA is
+    required and does not work.
+    """
+    cluster, section = settings.cluster, settings.object
+    keys = use_keys(app, cluster)
+    server = NativeServer(
+        stores,
+        unused,
+        keys.current,
+        NativeServerSettings(
+            name=f"{ring_host(section)}:{section.port}",
+            machine=machine(),
+            pool_bytes=cluster.native_pool_bytes,
+            threads_per_device=section.threads_per_device,
+            max_requests_per_device=section.max_requests_per_device,
+            socket_directory=cluster.native_socket_directory,
+            drain_s=settings.drain_s,
+            rdma=cluster.rdma_mode,
+            silence_s=cluster.peer_silence_s,
+            encryption=cluster.encryption,
+        ),
+        {name: doubts[name] for name in stores},
+    )
+    report_port(app, cluster, server.takes_tls)
+    keys.follow(server.set_keys)
+    app.on_shutdown.append(server.leave)
+    app.cleanup_ctx.append(server.run)
+    app[STATUS].add("native", server.status)
+    count_transports(app, server.transports)
+    app[STATUS].add("rdma", server.rdma_status)
+    try:
+        port = server.listen(section.host, section.port + cluster.native_port_offset)
+    except (OSError, OverflowError) as error:
+        port = section.port + cluster.native_port_offset
+        if cluster.object_transport == "native":
+            raise SettingsError(
+                f"cluster.native_port_offset: can't listen on port {port} ({error}); choose another offset for the "
+                "whole cluster, or free the port"
+            ) from error
+        _log.error("no native port: callers use HTTP", port=port, error=str(error))
+    else:
+        _log.info("native port", port=port, name=f"{ring_host(section)}:{section.port}")
+
+
+def ring_host(section: ObjectSection) -> str:
+    """This server's host as it stands in the rings, as far as can be known."""
+    return known_host(section) or socket.gethostname()
+
+
+def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
+    """Return the server's limits, from the settings of the same names."""
+    section = settings.object
+    return ObjectServerSettings(
+        threads_per_device=section.threads_per_device,
+        max_requests_per_device=section.max_requests_per_device,
+        row_wait_s=section.row_wait_s,
+        outbox_interval_s=section.outbox_interval_s,
+        reclaim_age_s=settings.cluster.reclaim_age_s,
+    )
+
+
+def open_stores(section: ObjectSection) -> tuple[dict[str, Store], dict[str, str]]:
+    """The stores of all devices that can be used, and why the others can't; one that fails leaves the others serving.
+
+    DeviceFailed, or StoreFormatError for another kind of store or a newer format, when none can be used.
+    """
+    stores: dict[str, Store] = {}
+    failures: dict[str, DeviceFailed | StoreFormatError] = {}
+    for name in section.devices:
+        try:
+            stores[name] = _open(section, name)
+        except (DeviceFailed, StoreFormatError) as error:
+            _log.error("a device can't be opened and is not served", device=name, error=str(error))
+            failures[name] = error
+    if not stores:
+        raise next(iter(failures.values()))
+    return stores, {name: str(error) for name, error in failures.items()}
+
+
+def _open(section: ObjectSection, name: str) -> Store:
+    store = open_store(
+        section.store,
+        _root(section, name),
+        reserve_bytes=section.reserve_bytes,
+        reserve_percent=section.reserve_percent,
+        require_mount=section.require_mount,
+        compact_bytes_per_s=section.compact_bytes_per_s,
+        audit_bytes_per_s=section.audit_bytes_per_s,
+    )
+    if isinstance(store, NativeStore):
+        _log.info("device opened", device=name, **store.recovery())
+    return store
+
+
+def _root(section: ObjectSection, name: str) -> Path:
+    return section.devices_dir / name
+
+
+def run(settings: ObjectSettings) -> int:
+    """Serve until asked to end; the exit code."""
+    section = settings.object
+    options = ServeOptions(drain_s=settings.drain_s)
+    return serve_app(lambda: create_app(settings), section.host, section.port, options)

@@ -1,0 +1,166 @@
+"""The data that a replicator works on: the objects of some devices, or the databases of some container servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from swiftlet.boundaries.objects import ObjectTransport
+from swiftlet.errors import SettingsError, Unavailable
+from swiftlet.main.neighbours import LocalDevices, make_neighbours
+from swiftlet.main.nodes import use_listing_transport, use_object_transport
+from swiftlet.main.policies import use_policies
+from swiftlet.main.ring_names import object_ring
+from swiftlet.main.rings import RingSet, use_rings
+from swiftlet.main.services.expirer import use_expirer
+from swiftlet.main.services.listing_audit import use_objects_audit, use_rows_audit
+from swiftlet.model import DatabaseKind
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
+from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
+from swiftlet.sync.databases.replica_kind import database_replicas
+from swiftlet.sync.failures.redis_table import Notices
+from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.moving.replica_kind import ReplicaKind
+from swiftlet.sync.planning.proving import Proving
+from swiftlet.sync.replicator import Replicator
+from swiftlet.sync.session.topology import ROUND_MODES
+
+QUIET = 0.6
+"""Share of the time between two rounds for which a database must not change to count as standing still."""
+_LONGEST_QUIET_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A replicator, and what its rounds are about."""
+
+    replicator: Replicator
+    rings: RingSet
+    interval_s: float
+    indexes: Callable[[], Sequence[int]]
+    """The policies, or what stands for the rings of databases."""
+    names: Callable[[int], str]
+    """What is chosen of them on the command line."""
+    ring_name: Callable[[int], str]
+    group: str
+    """The services that share a failure table with this one: replicators of the same kind of servers."""
+    notices: Notices
+    """What the replicator tells those; without a Redis nobody takes it, and the oldest are dropped."""
+
+    def chosen(self, name: str | None) -> list[int]:
+        """Return the indexes of the policy with this name, or all for None; SettingsError."""
+        found = [index for index in self.indexes() if name is None or self.names(index).lower() == name.lower()]
+        if not found:
+            known = ", ".join(map(self.names, self.indexes()))
+            raise SettingsError(f"--policy {name}: there is no such policy, only {known}")
+        return found
+
+    def ring(self, index: int) -> Ring:
+        """The ring that an index stands for; Unavailable."""
+        kind = RINGS.get(index)
+        return self.rings.objects(index) if kind is None else database_ring(self.rings, kind)
+
+
+def use_work(app: web.Application, settings: ReplicatorSettings, *, by_hand: bool = False) -> Work:
+    """What the settings name; `by_hand`: for one round, beside a replicator that has an expirer and is patient."""
+    if settings.replicator.databases:
+        return _databases(app, settings, by_hand)
+    return _objects(app, settings, by_hand)
+
+
+def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) -> Work:
+    section = settings.replicator
+    rings = RingSet.of(settings, account=False, container=False)
+    use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    policies = use_policies(app, settings, rings)
+    transport = use_object_transport(app, settings.cluster, section, settings.service)
+    if not by_hand:
+        use_expirer(app, settings, rings, policies, transport)
+        use_objects_audit(app, settings, rings, policies, transport)
+    names = {policy.index: policy.name for policy in policies}
+    notices = Notices()
+    replicator = _replicator(
+        settings, section.devices, rings.objects, list(names), transport, notices, Proving(transport)
+    )
+    return Work(
+        replicator,
+        rings,
+        section.interval_s,
+        lambda: [policy.index for policy in policies],
+        lambda index: next(policy.name for policy in policies if policy.index == index),
+        object_ring,
+        settings.cluster.name,
+        notices,
+    )
+
+
+def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool) -> Work:
+    section = settings.replicator
+    rings = RingSet.of(settings, objects=False)
+    use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    transport = use_listing_transport(app, settings.cluster, section)
+    patience = Patience(IMPATIENT if by_hand else patience_of(section.database_interval_s))
+    replica_kind = database_replicas(transport, patience)
+    if not by_hand:
+        use_rows_audit(app, settings, rings, transport)
+    indexes, notices = list(POLICIES.values()), Notices()
+    replicator = _replicator(
+        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, replica_kind, notices
+    )
+    return Work(
+        replicator,
+        rings,
+        section.database_interval_s,
+        lambda: indexes,
+        lambda index: RING_NAMES[RINGS[index]],
+        ring_name,
+        f"{settings.cluster.name}:databases",
+        notices,
+    )
+
+
+def database_ring(rings: RingSet, kind: DatabaseKind) -> Ring:
+    """The ring of a kind of databases; Unavailable."""
+    return rings.account() if kind is DatabaseKind.ACCOUNT else rings.container()
+
+
+def patience_of(interval_s: float) -> Limits:
+    """How patient rounds are that begin so often."""
+    return Limits(quiet_s=min(_LONGEST_QUIET_S, QUIET * interval_s), rest_s=interval_s)
+
+
+def _replicator(
+    settings: ReplicatorSettings,
+    addresses: Sequence[str],
+    ring: Callable[[int], Ring],
+    indexes: Sequence[int],
+    replica_kind: ObjectTransport | ReplicaKind,
+    notices: Notices,
+    proving: Proving | None = None,
+) -> Replicator:
+    section = settings.replicator
+    local = LocalDevices(addresses)
+    known = [device for index in indexes for device in _devices(ring, local, index)]
+    transport = replica_kind.transport if isinstance(replica_kind, ReplicaKind) else replica_kind
+    return Replicator(
+        local,
+        ring,
+        replica_kind,
+        reclaim_age_s=settings.cluster.reclaim_age_s,
+        pace=Pace(section.concurrency, section.bytes_per_s),
+        neighbours=make_neighbours(settings, addresses, transport, known, notices),
+        mode=ROUND_MODES[section.mode],
+        proving=proving,
+    )
+
+
+def _devices(ring: Callable[[int], Ring], local: LocalDevices, index: int) -> Sequence[Device]:
+    try:
+        return local(ring(index))
+    except Unavailable:
+        return []

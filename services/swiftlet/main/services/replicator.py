@@ -1,0 +1,130 @@
+"""The replicator: `swiftlet replicator`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+
+from aiohttp import web
+
+from swiftlet.context import new_request_id, request_id
+from swiftlet.errors import SettingsError, Unavailable
+from swiftlet.main.background import in_background
+from swiftlet.main.garbage_collection import collect_garbage_seldom
+from swiftlet.main.neighbours import join, make_redis, report_on
+from swiftlet.main.services.replicated import Work, use_work
+from swiftlet.main.services.serving import serve_app
+from swiftlet.ring.model import Device
+from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.failures.neighbours import node_of
+from swiftlet.sync.failures.redis_table import RedisTable
+from swiftlet.sync.planning.report import RoundReport
+from swiftlet.sync.planning.tasks import Selection
+from swiftlet.web.app import create_base_app
+from swiftlet.web.logs import get_logger
+from swiftlet.web.serve import ServeOptions
+from swiftlet.web.statusz import STATUS
+
+_log = get_logger("replicator")
+
+
+def create_app(settings: ReplicatorSettings) -> web.Application:
+    """An application for health, metrics and status, with the replicator's rounds in its background."""
+    app = create_base_app(settings.service, trust_request_ids=True)
+    work = use_work(app, settings)
+    replicator = work.replicator
+    redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress, work.notices)
+    app[STATUS].add("devices", lambda: replicator.standings.report(work.ring_name))
+    report_on(app, replicator, redis)
+
+    async def rounds(_app: web.Application) -> AsyncIterator[None]:
+        collect_garbage_seldom()
+        async with in_background(lambda: replicate(work, redis)):
+            yield
+
+    app.cleanup_ctx.append(rounds)
+    return app
+
+
+_LOOK_S = 1.0
+"""Seconds between looks whether the local devices answer, or whether there is a new ring."""
+_JITTER = 0.25
+"""Share of the interval by which pauses differ, so that replicators don't ask the same peers at once ever after."""
+
+
+async def replicate(work: Work, redis: RedisTable | None = None) -> None:
+    """Rounds until cancelled: the first one as soon as a local device answers, others every `interval_s` or so.
+
+    A round follows at once on a change of the rings: what was equal under the old ring proves nothing for the new one;
+    and when a neighbour is back.
+    """
+    replicator = work.replicator
+    while not await replicator.is_served(work.indexes()):  # noqa: ASYNC110 - another process, it tells nobody
+        await asyncio.sleep(min(_LOOK_S, work.interval_s))
+    for index in work.indexes():
+        replicator.know(index)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(in_background(replicator.neighbours.watch))
+        if redis is not None:
+            await stack.enter_async_context(in_background(redis.run))
+        await join(replicator, redis)
+        await _rounds(work)
+
+
+async def _rounds(work: Work) -> None:
+    replicator = work.replicator
+    while True:
+        next_round = time.monotonic() + work.interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+        seen = work.rings.versions()
+        request_id.set(new_request_id())
+        report = await replicator.run_round(work.indexes())
+        write = _log.debug if report.clean else _log.info
+        write("round", **asdict(report))
+        while (
+            work.rings.versions() == seen
+            and time.monotonic() < next_round
+            and not replicator.neighbours.somebody_is_back
+            and not await replicator.proof_is_due(work.indexes())
+        ):
+            await replicator.neighbours.wait_for_back(max(0.0, min(_LOOK_S, next_round - time.monotonic())))
+
+
+async def run_once(
+    settings: ReplicatorSettings, partitions: Collection[int], node: str | None, policy: str | None
+) -> RoundReport:
+    """One round, of what was asked for; SettingsError for what there is not, Unavailable without a ring or a device."""
+    app = create_base_app(settings.service, trust_request_ids=True)
+    work = use_work(app, settings, by_hand=True)
+    indexes = work.chosen(policy)
+    replicator = work.replicator
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        devices = {device for index in indexes for device in work.ring(index).devices if device is not None}
+        if node is not None and not any(_is_at(device, node) for device in devices):
+            raise SettingsError(f"--node {node}: no device of the rings has that name, address, node or host")
+        if not await replicator.is_served(indexes):
+            raise Unavailable("no local device answers; is its server running?")
+        return await replicator.run_round(
+            indexes,
+            Selection(
+                frozenset(partitions) or None, None if node is None else lambda device: _is_at(device, node or "")
+            ),
+        )
+    finally:
+        await runner.cleanup()
+
+
+def _is_at(device: Device, name: str) -> bool:
+    return name in (device.name, device.address, device.node, device.host, node_of(device))
+
+
+def run(settings: ReplicatorSettings) -> int:
+    """Work until asked to end; the exit code."""
+    section = settings.replicator
+    options = ServeOptions(drain_s=settings.drain_s)
+    return serve_app(lambda: create_app(settings), section.host, section.port, options)

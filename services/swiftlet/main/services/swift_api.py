@@ -1,0 +1,66 @@
+"""The Swift API of a process: its caches on top of the listings, and who is told of what changes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from swiftlet.api.context.account_cache import AccountCache
+from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.context.core import ApiOptions, SwiftApi
+from swiftlet.api.context.deleted_accounts import of_live_accounts
+from swiftlet.api.context.logins import Logins
+from swiftlet.api.context.rate_limits import RateLimits
+from swiftlet.api.context.revoking import Revocations
+from swiftlet.api.context.shared_changes import SharedChanges
+from swiftlet.auth.tokens import Tokens
+from swiftlet.auth.users import Users
+from swiftlet.boundaries.bodies import Bodies
+from swiftlet.expiry.queue import ExpiryQueue
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.objects import ClusterObjects
+from swiftlet.quota import QuotaFile
+from swiftlet.quota.usage import RememberedUsage, usage_source
+from swiftlet.timestamp import TimestampClock
+
+
+def swift_api(
+    *,
+    listings: ClusterListings,
+    objects: ClusterObjects,
+    tokens: Tokens,
+    revocations: Revocations,
+    users: Users,
+    logins: Logins,
+    clock: TimestampClock,
+    options: ApiOptions,
+    changes: SharedChanges,
+    changed: Callable[[str], None],
+    quotas: QuotaFile | None = None,
+    bodies: Bodies | None = None,
+) -> SwiftApi:
+    """The API; `changed` is told of an account when something remembered of it is forgotten or different.
+
+    The conditions of `tokens` are those of `users` and `revocations`.
+    """
+    ttl_s = options.container_info_ttl_s
+    accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)
+    live = of_live_accounts(listings.container_info, accounts)
+    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed)
+    return SwiftApi(
+        listings=listings,
+        objects=objects,
+        tokens=tokens,
+        revocations=revocations,
+        users=users,
+        logins=logins,
+        clock=clock,
+        options=options,
+        quotas=quotas or QuotaFile(None),
+        bodies=bodies,
+        changes=changes,
+        usage=RememberedUsage(usage_source(listings)),
+        containers=containers,
+        accounts=accounts,
+        expiry=ExpiryQueue(listings, clock.next),
+        rates=RateLimits(options.rate_limits, containers),
+    )

@@ -1,0 +1,132 @@
+"""Acknowledging container updates to the object servers that have them pending, in batches.
+
+Fault model: a server may hang or be gone, and this process may die with what it has not told yet. Each device has a
+queue and a task of its own, so that one does not hold up the others; what can't be told is dropped. That costs
+nothing but a second delivery of the row, by the object server itself, and so does everything beyond the limits here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED
+from swiftlet.errors import SwiftletError
+from swiftlet.model import ObjectKey
+from swiftlet.placement.metrics import ACKNOWLEDGED
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+INTERVAL_S = 0.1
+"""How long versions gather: they are delivered a second time only after seconds, and a batch costs as much as one."""
+MAX_WAITING = 100_000
+"""Versions that may wait in a process, some 30 MB."""
+
+_log = structlog.get_logger("placement")
+
+Version = tuple[ObjectKey, Timestamp]
+
+
+class Acknowledges(Protocol):
+    """The part of `ObjectTransport` that is needed here."""
+
+    async def acknowledge(self, device: Device, written: Sequence[Version]) -> None:
+        """Behaves as `ObjectTransport.acknowledge` requires."""
+        ...
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What one device is to be told."""
+
+    device: Device
+    versions: list[Version] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class Acknowledgements:
+    """What devices are to be told, and the tasks that tell them."""
+
+    def __init__(self, transport: Acknowledges, interval_s: float = INTERVAL_S, max_waiting: int = MAX_WAITING) -> None:
+        self._transport = transport
+        self._interval_s = interval_s
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._queues: dict[str, _Queue] = {}
+        self._ending = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Versions that no device was told of yet."""
+        return self._waiting
+
+    def add(self, device: Device, key: ObjectKey, timestamp: Timestamp) -> None:
+        """The device need not keep this version's row any longer; it will be told."""
+        self.add_all(device, [(key, timestamp)])
+
+    def add_all(self, device: Device, written: Sequence[Version]) -> None:
+        """Add several versions, as `add` does for one."""
+        room = max(0, self._max_waiting - self._waiting)
+        if len(written) > room:
+            ACKNOWLEDGED.labels("dropped").inc(len(written) - room)
+            written = written[:room]
+        if not written:
+            return
+        self._waiting += len(written)
+        queue = self._queues.setdefault(device.address, _Queue(device))
+        queue.versions += written
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._serve(queue))
+
+    async def drain(self, timeout_s: float) -> None:
+        """Tell what waits at once; for shutdown. What could not be told within `timeout_s` is dropped."""
+        self._ending.set()
+        tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _serve(self, queue: _Queue) -> None:
+        """Tell one device what gathers until nothing does."""
+        try:
+            while queue.versions:
+                if len(queue.versions) < MAX_ACKNOWLEDGED:
+                    await self._gather_more()
+                versions, queue.versions = queue.versions[:MAX_ACKNOWLEDGED], queue.versions[MAX_ACKNOWLEDGED:]
+                await self._tell(queue.device, versions)
+        finally:
+            self._queues.pop(queue.device.address, None)
+            self._waiting -= len(queue.versions)
+            ACKNOWLEDGED.labels("dropped").inc(len(queue.versions))
+
+    async def _gather_more(self) -> None:
+        if self._ending.is_set():
+            return
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await self._ending.wait()
+        except TimeoutError:
+            return
+
+    async def _tell(self, device: Device, versions: list[Version]) -> None:
+        outcome = "lost"
+        try:
+            await self._transport.acknowledge(device, versions)
+            outcome = "acknowledged"
+        except SwiftletError as error:
+            _log.info(
+                "an acknowledgement of container updates failed",
+                device=device.name,
+                rows=len(versions),
+                error=str(error),
+            )
+        finally:
+            self._waiting -= len(versions)
+            ACKNOWLEDGED.labels(outcome).inc(len(versions))

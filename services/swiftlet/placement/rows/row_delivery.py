@@ -1,0 +1,282 @@
+"""One write's row on its way to the container's replicas, and what is made of their answers.
+
+Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
+native ones answer that it is pending (`UpdateOutcome.PENDING`). What nobody has told by then is told from here, once
+the write has its quorum and never before: a row must not be listed whose object may come to nothing. To a device with
+the row pending it is acknowledged when the replicas of its share have answered that they have it for good; until then
+it stays pending, and the device brings it later. The write itself only waits until they list it: what they lose with
+their power comes back from the devices.
+
+Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later are
+acknowledged still; a row that nobody took stays pending. This process may die at any moment: whatever it has not
+acknowledged stays pending too. Object servers may answer after the write was answered, and get an acknowledgement all
+the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import structlog
+
+from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome, WriteReply
+from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.model import ObjectRow
+from swiftlet.placement.metrics import UPDATE_OUTCOMES
+from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.rows.row_queues import RowQueues, Taken
+from swiftlet.ring.model import Device
+
+_log = structlog.get_logger("placement")
+
+
+ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
+"""Makes a row of what these devices hold."""
+Acknowledge = Callable[[int, Device | None], None]
+"""Told of a slot, and of the device with the row pending in it, when it need not keep it any longer."""
+
+
+class Answer(Enum):
+    """A container replica's answer about a row."""
+
+    TAKEN = "taken"
+    """It lists the row, but may lose it in a power failure."""
+    LISTED = "listed"
+    """It lists the row durably."""
+    REFUSED = "refused"
+    """There is no such container."""
+    SILENT = "silent"
+    """Nothing that helps: it could not be asked, or another device keeps the row for it."""
+
+
+_ANSWERS = {
+    UpdateOutcome.LISTED: Answer.LISTED,
+    UpdateOutcome.QUEUED: Answer.SILENT,
+    UpdateOutcome.NO_CONTAINER: Answer.REFUSED,
+}
+"""Of all replicas that an object server over HTTP was to tell, by what it answered."""
+
+
+_SHOWS = frozenset({Answer.TAKEN, Answer.LISTED})
+
+
+def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
+    """Whether most of the container's replicas say that it is not there."""
+    return sum(answer is Answer.REFUSED for answer in answers.values()) >= write_quorum(replicas)
+
+
+def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int) -> bool:
+    """Whether a device need not keep the row any longer for the replicas of its share.
+
+    Each of them has it, or refused it while another one took it: it missed the container's creation, and gets the row
+    with it from the others. When most refused, no device need keep it.
+    """
+    if container_missing(answers, replicas):
+        return True
+    return Answer.LISTED in answers.values() and all(
+        answers.get(replica) in {Answer.LISTED, Answer.REFUSED} for replica in share
+    )
+
+
+def outcome_of(answers: Mapping[int, Answer], replicas: int) -> UpdateOutcome:
+    """Return the outcome for the row from the answers of all replicas."""
+    if container_missing(answers, replicas):
+        return UpdateOutcome.NO_CONTAINER
+    return UpdateOutcome.LISTED if _SHOWS.intersection(answers.values()) else UpdateOutcome.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class RowWaits:
+    """How long a write waits for its row."""
+
+    row_wait_s: float = 2.0
+    """Seconds for which a write waits for its row in all."""
+    straggler_wait_s: float = 0.5
+    """For the rest of the container's replicas once most have answered."""
+
+
+class RowDelivery:
+    """See above; made before the write, told of each object server's answer as it comes.
+
+    Or for rows of several objects in one container, which have been written: `finish_all`.
+    """
+
+    def __init__(
+        self,
+        queues: RowQueues,
+        acknowledge: Acknowledge,
+        waits: RowWaits,
+        share_of: Callable[[int], ContainerUpdate],
+        replicas: int,
+        late: Callable[[Collection[int]], None] = lambda _replicas: None,
+    ) -> None:
+        """`share_of` a slot are the container replicas it was to tell; `replicas` are all of them.
+
+        `late` is told of the replicas that have not taken the row when the write is answered, while others have.
+        """
+        self._queues = queues
+        self._tell = acknowledge
+        self._waits = waits
+        self._share_of = share_of
+        self._replicas = replicas
+        self._late = late
+        self._answers: dict[int, Answer] = {}
+        self._asked: dict[int, asyncio.Future[Taken]] = {}
+        self._pending: list[tuple[int, Device | None, tuple[int, ...]]] = []
+        self._waiting: asyncio.Future[None] | None = None
+        self._ends: asyncio.TimerHandle | None = None
+        self._mostly = False
+        """Whether most have answered."""
+
+    def share(self, slot: int) -> ContainerUpdate:
+        """The container replicas that a slot tells, or keeps the row for."""
+        return self._share_of(slot)
+
+    def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
+        """An object server has made the write durable; at any time, also after the write was answered."""
+        if reply.row is UpdateOutcome.PENDING:
+            self._pending.append((slot, device, self._share_of(slot).replicas))
+        elif reply.row in _ANSWERS:
+            for replica in self._share_of(slot).replicas:
+                self._learn(replica, _ANSWERS[reply.row])
+        self._acknowledge()
+
+    def begin(self, row: ObjectRow) -> None:
+        """The write has its quorum: bring the row to replicas that nobody tells. Native devices first need this."""
+        if self._pending:
+            self._send((row,))
+
+    async def finish_all(self, rows: Sequence[ObjectRow], slots: int) -> bool:
+        """Bring the pending rows of objects that devices in all slots have stored; whether the container is missing."""
+        self._pending = [(slot, None, self._share_of(slot).replicas) for slot in range(slots)]
+        return await self._finish(rows)
+
+    async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
+        """All devices have answered that will be waited for: bring the row to whom nobody told, wait for the answers.
+
+        Without a `row` it is `read` from devices that have it pending, if there are any. Whether the container is
+        missing.
+        """
+        if row is None and read is not None and self._pending and not self._is_missing():
+            row = await self._read(read)
+        return await self._finish(() if row is None else (row,))
+
+    async def _finish(self, rows: Sequence[ObjectRow]) -> bool:
+        pending = bool(self._pending) or bool(self._asked)
+        if not self._is_missing():
+            if rows:
+                self._send(rows)
+            await self._wait()
+        if _SHOWS.intersection(self._answers.values()):
+            self._late([one for one in range(self._replicas) if self._answers.get(one) not in _SHOWS])
+        if pending:
+            UPDATE_OUTCOMES.labels(outcome_of(self._answers, self._replicas).value).inc(max(len(rows), 1))
+        return self._is_missing()
+
+    def _is_missing(self) -> bool:
+        return container_missing(self._answers, self._replicas)
+
+    async def _read(self, read: ReadRow) -> ObjectRow | None:
+        try:
+            return await read([device for _, device, _ in self._pending if device is not None])
+        except SwiftletError as error:
+            _log.info("row stays pending", error=str(error))
+            return None
+
+    def _send(self, rows: Sequence[ObjectRow]) -> None:
+        place = self._share_of(0)
+        pending = {replica for _, _, share in self._pending for replica in share}
+        for replica in range(self._replicas):
+            if replica in self._answers or replica in self._asked:
+                continue
+            # What no device has pending must be durable when it is answered.
+            future = self._queues.submit_all(
+                place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in pending
+            )
+            self._asked[replica] = future
+            future.add_done_callback(functools.partial(self._answered, replica))
+
+    def _answered(self, replica: int, future: asyncio.Future[Taken]) -> None:
+        answer = Answer.SILENT
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, NotFound):
+            answer = Answer.REFUSED
+        elif isinstance(error, SwiftletError):
+            _log.info("a row did not reach a container replica", replica=replica, error=str(error))
+        elif error is not None:
+            _log.error("a row did not reach a container replica", replica=replica, exc_info=error)
+        elif not future.cancelled():
+            durable = future.result()
+            answer = Answer.LISTED if durable is None else Answer.TAKEN
+            if durable is not None:
+                durable.add_done_callback(functools.partial(self._durable, replica))
+        self._learn(replica, answer)
+        self._acknowledge()
+
+    def _durable(self, replica: int, future: asyncio.Future[None]) -> None:
+        """A replica that has taken the row has it for good, or that can't be known; then the row stays pending."""
+        if future.cancelled() or future.exception() is not None:
+            _log.info(
+                "row stays pending", replica=replica, error=str(None if future.cancelled() else future.exception())
+            )
+            return
+        self._learn(replica, Answer.LISTED)
+        self._acknowledge()
+
+    def _learn(self, replica: int, answer: Answer) -> None:
+        """Record a replica's answer, unless a previous answer says more."""
+        known = self._answers.get(replica, Answer.SILENT)
+        if known is Answer.SILENT or (known is Answer.TAKEN and answer is not Answer.SILENT):
+            self._answers[replica] = answer
+            self._look()
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the row to the devices that need not keep it any longer."""
+        waiting: list[tuple[int, Device | None, tuple[int, ...]]] = []
+        for slot, device, share in self._pending:
+            if through(share, self._answers, self._replicas):
+                self._tell(slot, device)
+            else:
+                waiting.append((slot, device, share))
+        self._pending = waiting
+
+    async def _wait(self) -> None:
+        """For the answers to what was sent, within the bounds."""
+        if not self._unanswered():
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        self._ends = loop.call_later(self._waits.row_wait_s, self._wait_no_more)
+        self._look()
+        try:
+            await self._waiting
+        finally:
+            self._ends.cancel()
+            self._waiting = None
+
+    def _look(self) -> None:
+        """End the wait when all have answered; have it end soon when most have."""
+        if self._waiting is None or self._ends is None:
+            return
+        if not self._unanswered():
+            self._wait_no_more()
+            return
+        said = sum(answer is not Answer.SILENT for answer in self._answers.values())
+        if not self._mostly and said >= write_quorum(self._replicas):
+            self._mostly = True
+            loop = asyncio.get_running_loop()
+            ends_s = min(self._ends.when(), loop.time() + self._waits.straggler_wait_s)
+            self._ends.cancel()
+            self._ends = loop.call_at(ends_s, self._wait_no_more)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _unanswered(self) -> bool:
+        """Whether something was sent of which nothing is known: a future may be done before that has been learned."""
+        return any(replica not in self._answers for replica in self._asked)

@@ -1,0 +1,118 @@
+"""Which device tells which container replica of a write, or keeps the row for it, and who sees to it.
+
+Each of a write's slots tells its share of the container's replicas, so that together they tell all. A slot that is
+lost (its device died in the middle of a streamed upload, or there was no spare left) leaves its share untold. The
+replicas of the container would find the missing row by themselves in time, but a client expects to see in any listing
+what it just wrote: so the untold replicas are told from here (`swiftlet.placement.rows.row_delivery`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from swiftlet.boundaries.objects import ContainerUpdate
+from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.names import HashPath, Path
+from swiftlet.placement.rings import Rings
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.lagging import Lagging
+from swiftlet.placement.rows.row_delivery import Acknowledge, RowDelivery, RowWaits
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+
+
+def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
+    """The replicas of the path's container, of so many, that slot `index` of `slots` tells."""
+    assert path.container is not None
+    told = {index % replicas} | set(range(index, replicas, slots))
+    return ContainerUpdate(path.account, path.container, tuple(sorted(told)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Objects of one container that their devices have stored, and whose rows are pending there."""
+
+    account: str
+    container: str
+    rows: Sequence[ObjectRow]
+    shares: Sequence[tuple[int, ...]]
+    """The container replicas that the device in each slot keeps the row for."""
+    written: Sequence[tuple[ObjectKey, Timestamp]]
+    """The objects' places and versions, in the order of the rows."""
+    devices: Sequence[Sequence[Device]]
+    """The devices that stored each of the rows, by slot."""
+
+
+class RowRouter:
+    """Shares writes' rows out among their slots and brings what is left to this process."""
+
+    def __init__(
+        self,
+        rings: Rings,
+        queues: RowQueues,
+        acknowledgements: Acknowledgements,
+        hash_path: HashPath,
+        waits: RowWaits | None = None,
+        lagging: Lagging | None = None,
+    ) -> None:
+        """`waits` bound the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
+        self._rings = rings
+        self._queues = queues
+        self._acknowledgements = acknowledgements
+        self._hash_path = hash_path
+        self._waits = waits or RowWaits()
+        self._lagging = lagging or Lagging()
+
+    def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
+        """The delivery of a write's row, of so many slots; nothing is sent yet."""
+        assert path.container is not None
+        holders = self._holders(path.account, path.container)
+        shares = [share(path, len(holders), index, slots) for index in range(slots)]
+
+        def acknowledge(_slot: int, device: Device | None) -> None:
+            assert device is not None
+            self._acknowledgements.add(device, key, timestamp)
+
+        return self._delivery(shares, holders, acknowledge)
+
+    def _holders(self, account: str, container: str) -> Sequence[Device]:
+        ring = self._rings.container()
+        return ring.primaries(ring.partition_of(self._hash_path(account, container)))
+
+    def _delivery(
+        self, shares: Sequence[ContainerUpdate], holders: Sequence[Device], acknowledge: Acknowledge
+    ) -> RowDelivery:
+        account, container = shares[0].account, shares[0].container
+
+        def late(replicas: Collection[int]) -> None:
+            self._lagging.missed(f"/{account}/{container}", [holders[replica] for replica in replicas])
+
+        return RowDelivery(self._queues, acknowledge, self._waits, shares.__getitem__, len(holders), late)
+
+    async def bring(self, stored: StoredRows) -> bool:
+        """Bring rows, and wait as any write waits for its own; whether the container is missing.
+
+        Acknowledged is later, too, whatever comes after that.
+        """
+        holders = self._holders(stored.account, stored.container)
+        shares = [ContainerUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
+
+        def acknowledge(slot: int, _device: Device | None) -> None:
+            told: dict[int, tuple[Device, list[tuple[ObjectKey, Timestamp]]]] = {}
+            for devices, version in zip(stored.devices, stored.written, strict=True):
+                device = devices[slot]
+                told.setdefault(id(device), (device, []))[1].append(version)
+            for device, versions in told.values():
+                self._acknowledgements.add_all(device, versions)
+
+        return await self._delivery(shares, holders, acknowledge).finish_all(stored.rows, len(shares))
+
+    async def drain(self, timeout_s: float) -> None:
+        """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""
+        clock = asyncio.get_running_loop().time
+        ends_s = clock() + timeout_s
+        await self._queues.drain(timeout_s)
+        await self._acknowledgements.drain(max(0.0, ends_s - clock()))

@@ -1,0 +1,48 @@
+"""Answers to questions of sync sessions about databases, from one device's index: bytes in, bytes out.
+
+Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
+ring that comes between two questions answers the second one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from swiftlet.model import DatabaseKind
+from swiftlet.ring.holders import CurrentRing, IsLocal
+from swiftlet.servers.containers.listing_index import ListingIndex
+from swiftlet.servers.shared.sync_answers import PlacedBy, nowhere, placed_by
+from swiftlet.sync.databases.entries import RINGS, kind_of
+from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
+from swiftlet.sync.session.entries import slice_page, suffix_of
+from swiftlet.sync.session.messages import Compare, decode_request, encode
+from swiftlet.sync.session.responder import answer_by
+
+
+def databases_placed_by(account: CurrentRing, container: CurrentRing, device: str, is_local: IsLocal) -> PlacedBy:
+    """Return what the rings of databases place on a server's `device`."""
+    rings = {DatabaseKind.ACCOUNT: account, DatabaseKind.CONTAINER: container}
+    return placed_by(lambda policy: rings[RINGS[policy]](), device, is_local)
+
+
+async def answer_databases(index: ListingIndex, message: bytes, placed: PlacedBy = nowhere) -> bytes:
+    """The answer to one question; WireError for what is none, Unavailable while the device is looked at."""
+    request = decode_request(message)
+    kind = kind_of(request.policy)
+    await index.ready(kind)
+    if isinstance(request, Compare):
+        await index.prepare(kind, request.partitions)
+    here = placed(request.policy)
+    return encode(answer_by(partial(_look, index, kind), request, here.ring_version, here.is_primary))
+
+
+def _look(index: ListingIndex, kind: DatabaseKind, effect: Effect) -> object:
+    if isinstance(effect, ReadRoots):
+        return [index.root(kind, partition) for partition in effect.partitions]
+    if isinstance(effect, ReadSuffixes):
+        return index.suffix_hashes(kind, effect.partition)
+    if isinstance(effect, ReadEntries):
+        wanted = frozenset(effect.suffixes)
+        entries = [entry for entry in index.entries(kind, effect.partition) if suffix_of(entry) in wanted]
+        return slice_page(entries, effect.after, effect.limit)
+    raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")

@@ -1,0 +1,32 @@
+"""What a device may have missed: what it is told of its partitions, and what its server tells of them.
+
+`swiftlet_native.Doubts` keeps it, for the native server and the one over HTTP alike. See
+docs/design/2026-11-23-unproved-devices.md.
+"""
+
+from __future__ import annotations
+
+from swiftlet_native import Doubts
+
+from swiftlet.boundaries.objects import Verdict
+
+
+def judge(doubts: Doubts, verdict: Verdict) -> None:
+    """Take in what is said of a device's partitions; what the same verdict doubts stays in doubt."""
+    if verdict.proved:
+        doubts.prove(verdict.epoch, list(verdict.proved))
+    if verdict.whole:
+        doubts.prove_all(verdict.epoch)
+    if verdict.doubted:
+        doubts.doubt(list(verdict.doubted))
+
+
+def doubt_fields(doubts: Doubts) -> dict[str, object]:
+    """The status report's fields about what a device may have missed."""
+    pending, (whole, proved, single) = doubts.pending(), doubts.counts()
+    return {
+        "unproved": "device" if whole else "partitions" if single else None,
+        "unprovedSeconds": None if pending is None else round(pending[1], 3),
+        "partitionsProved": proved if whole else None,
+        "partitionsDoubted": single,
+    }

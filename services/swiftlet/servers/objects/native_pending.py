@@ -1,0 +1,40 @@
+"""What is pending in a native store, as `PendingUpdates`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swiftlet.model import ObjectKey
+from swiftlet.native_values import replicas_of
+from swiftlet.servers.objects.pending_updates import PendingUpdate
+from swiftlet.store.native import NativeStore
+from swiftlet.timestamp import Timestamp
+
+
+class NativePending:
+    """The pending updates of a native store; see `PendingUpdates`."""
+
+    def __init__(self, store: NativeStore) -> None:
+        """`store` stays the caller's to close."""
+        self._store = store
+
+    def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
+        """Up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
+        found = self._store.pending_updates(older_than_s, limit)
+        return [PendingUpdate(key, timestamp, replicas_of(bits)) for key, timestamp, bits in found]
+
+    def name(self, key: ObjectKey) -> str | None:
+        """`/account/container/object` of what is held under the key, a tombstone too; None when nothing is."""
+        return self._store.name(key)
+
+    def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Keep these no longer, unless a newer write of the object came."""
+        self._store.acknowledge(acknowledged)
+
+    def count(self) -> int:
+        """Return the number of pending updates."""
+        return self._store.pending_count()[0]
+
+    def oldest_s(self) -> float:
+        """Seconds since the oldest of them is pending; 0.0 when there is none."""
+        return self._store.pending_count()[1]

@@ -1,0 +1,195 @@
+"""The native object server beside the one over HTTP: the same open stores, its own threads, no Python per request.
+
+What it counts is brought into the object server's metrics now and then. See `native/crates/node` and
+`docs/transport.md`.
+
+Fault model: the port may be taken, or the system be out of descriptors: then there is no native server, and callers use
+HTTP. RDMA may be missing or not work (`swiftlet.transport.rdma`). A device may fail or be missing while the others
+serve. When the service ends, clients are asked for no more requests, and what is under way gets its time; then it is
+given up, and the stores are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import swiftlet_native
+from aiohttp import web
+
+from swiftlet.servers.objects.metrics import (
+    NATIVE_CLIENTS,
+    NATIVE_FETCHED,
+    NATIVE_IN_FLIGHT,
+    NATIVE_RDMA_FALLBACKS,
+    NATIVE_REFUSED,
+    RECEIVED,
+    REQUESTS,
+    SENT,
+)
+from swiftlet.store.native import NativeStore
+from swiftlet.transport.native_metrics import by_transport
+from swiftlet.transport.rdma import Mode, start
+from swiftlet.transport.tls import Encryption
+
+MEASURE_S = 5.0
+"""Seconds between looks at what was counted."""
+_LOOK_S = 0.02
+"""Seconds between looks whether all is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeServerSettings:
+    """The limits of the native server."""
+
+    name: str
+    """`host:port` as in the rings: callers say whom they mean."""
+    machine: str
+    pool_bytes: int
+    threads_per_device: int = 4
+    max_requests_per_device: int = 512
+    socket_directory: Path | None = None
+    drain_s: float = 10.0
+    """Seconds that requests under way get to finish, from when the service is asked to end."""
+    rdma: Mode = "off"
+    """Whether bodies go by RDMA where clients have it too."""
+    silence_s: float = 1.5
+    """Seconds of silence after which a client is given up."""
+    encryption: Encryption = "none"
+    """Whether clients have to encrypt."""
+
+
+class NativeServer:
+    """Serves native stores over the native transport."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, NativeStore],
+        unused: Mapping[str, str],
+        keys: Sequence[bytes],
+        settings: NativeServerSettings,
+        doubts: Mapping[str, swiftlet_native.Doubts] | None = None,
+    ) -> None:
+        """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why;
+        `doubts`: what those that serve may have missed. OSError.
+
+        SettingsError when RDMA is required and does not work. Nobody is let in before `listen`.
+        """
+        self.port: int | None = None
+        self._drain_s = settings.drain_s
+        self._ends_at: float | None = None
+        """On the event loop's clock."""
+        self._taken: dict[tuple[str, ...], int] = {}
+        self._seen: set[str] = set()
+        """Transports that clients have come by."""
+
+        def make(rdma: bool) -> swiftlet_native.ObjectServer:
+            return swiftlet_native.ObjectServer(
+                settings.name,
+                settings.machine,
+                list(keys),
+                {name: store.native for name, store in stores.items()},
+                dict(unused),
+                pool_bytes=settings.pool_bytes,
+                threads_per_device=settings.threads_per_device,
+                max_requests_per_device=settings.max_requests_per_device,
+                socket_directory=settings.socket_directory,
+                rdma=rdma,
+                silence_s=settings.silence_s,
+                doubts=dict(doubts or {}),
+                encryption=settings.encryption,
+            )
+
+        self._server, self._rdma = start(settings.rdma, make)
+
+    def listen(self, host: str, port: int) -> int:
+        """Accept peers and return the port. OSError when it is not available."""
+        self.port = self._server.listen(_address(host), port)
+        return self.port
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """From now on handshakes use these keys."""
+        self._server.set_keys(list(keys))
+
+    def status(self) -> dict[str, object]:
+        """The status report's `native`."""
+        clients = [row for row in self._server.report() if row["transport"] is not None]
+        refused = sum(cast("int", device["refused"]) for device in self._server.stats())
+        return {"port": self.port, "clients": len(clients), "refused": refused}
+
+    def rdma_status(self) -> dict[str, object]:
+        """The status report's `rdma`."""
+        return self._rdma.status()
+
+    def takes_tls(self) -> bool:
+        """Whether clients may encrypt: not with RDMA."""
+        return not self._rdma.status()["ready"]
+
+    def transports(self) -> dict[str, int]:
+        """The status report's `transports`: how many clients are connected over which."""
+        return by_transport(self._server.report())
+
+    def measure(self) -> None:
+        """Bring what was counted since the last time into the metrics."""
+        clients = self.transports()
+        for transport in self._seen | clients.keys():
+            NATIVE_CLIENTS.labels(transport).set(clients.get(transport, 0))
+        self._seen |= clients.keys()
+        fetched, fallbacks = (
+            sum(cast("int", row[name]) for row in self._server.report()) for name in ("fetched_bytes", "fallbacks")
+        )
+        NATIVE_FETCHED.inc(self._more(("fetched",), fetched))
+        NATIVE_RDMA_FALLBACKS.inc(self._more(("fallbacks",), fallbacks))
+        for device in self._server.stats():
+            name = str(device["device"])
+            NATIVE_IN_FLIGHT.labels(name).set(cast("int", device["requests"]))
+            RECEIVED.labels(name).inc(self._more((name, "received"), device["received_bytes"]))
+            SENT.labels(name).inc(self._more((name, "sent"), device["sent_bytes"]))
+            NATIVE_REFUSED.labels(name).inc(self._more((name, "refused"), device["refused"]))
+            for operation, outcome, count in cast("list[tuple[str, str, int]]", device["answered"]):
+                REQUESTS.labels(name, operation, outcome).inc(self._more((name, operation, outcome), count))
+
+    def _more(self, what: tuple[str, ...], count: object) -> int:
+        total = cast("int", count)
+        more = total - self._taken.get(what, 0)
+        self._taken[what] = total
+        return more
+
+    async def leave(self, _app: web.Application) -> None:
+        """For `app.on_shutdown`: ask clients for no more requests. Those under way have their time from now on."""
+        if self._ends_at is None:
+            self._ends_at = asyncio.get_running_loop().time() + self._drain_s
+            self._server.leave()
+
+    async def run(self, _app: web.Application) -> AsyncIterator[None]:
+        """For `app.cleanup_ctx`: measure until shutdown; then let what is under way finish, and stop."""
+        task = asyncio.create_task(self._measuring())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await self.leave(_app)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._ends_at):
+                while any(device["requests"] for device in self._server.stats()):  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(_LOOK_S)
+        self.measure()
+        await asyncio.to_thread(self._server.stop)
+
+    async def _measuring(self) -> None:
+        while True:
+            self.measure()
+            await asyncio.sleep(MEASURE_S)
+
+
+def _address(host: str) -> str:
+    """The address to listen on; OSError for a name without one."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])

@@ -1,0 +1,101 @@
+"""One device as the object server holds it: store, threads, rows on their way out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from swiftlet_native import Doubts
+
+from swiftlet.boundaries.objects import ContainerUpdate
+from swiftlet.errors import NodeBusy, NotFound, Unproved
+from swiftlet.model import ObjectKey, Usage
+from swiftlet.servers.objects.doubts import doubt_fields
+from swiftlet.servers.objects.metrics import (
+    DEVICE_FREE,
+    DEVICE_TOTAL,
+    DEVICE_UNPROVED,
+    DEVICE_UP,
+    OUTBOX_LENGTH,
+    PENDING_OLDEST,
+    PENDING_UPDATES,
+    STORE_COUNTERS,
+)
+from swiftlet.servers.objects.pending_delivery import PendingDelivery
+from swiftlet.servers.objects.pool import DevicePool
+from swiftlet.servers.objects.row_updates import RowSender
+from swiftlet.servers.shared.device_status import DeviceStatus
+from swiftlet.store.protocol import Store
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDevice:
+    """A device and what works on it."""
+
+    name: str
+    store: Store
+    pool: DevicePool
+    rows: RowSender
+    status: DeviceStatus
+    pending: PendingDelivery | None = None
+    """Delivers what is pending in the store, if it keeps rows."""
+    doubts: Doubts = field(default_factory=Doubts)
+    """What it may have missed."""
+    _counted: dict[str, int] = field(default_factory=dict)
+    """What the store had counted when it was last looked at."""
+
+    def check_outbox(self, row: ContainerUpdate | None) -> None:
+        """NodeBusy when a row that can't be delivered could not be kept either."""
+        if row is not None and self.rows.outbox.full:
+            raise NodeBusy(f"device {self.name} has too many listing rows waiting for their container servers")
+
+    def check_proved(self, key: ObjectKey) -> None:
+        """Unproved while the device may have missed a write of the partition."""
+        if self.doubts.has(key.policy, key.partition):
+            raise Unproved(f"device {self.name} may have missed writes of partition {key.partition}")
+
+    def absent(self, key: ObjectKey, error: NotFound) -> NotFound | Unproved:
+        """What there is to say of something that is not here: nothing while the partition is in doubt."""
+        try:
+            self.check_proved(key)
+        except Unproved as unproved:
+            return unproved
+        return error
+
+    async def measure(self) -> None:
+        """Look at the device; show what is found in the metrics and the status."""
+        usage = await self.status.look(self._usage)
+        DEVICE_UP.labels(self.name).set(usage is not None)
+        OUTBOX_LENGTH.labels(self.name).set(len(self.rows.outbox))
+        if self.pending is not None:
+            PENDING_UPDATES.labels(self.name).set(self.pending.updates.count())
+            PENDING_OLDEST.labels(self.name).set(self.pending.updates.oldest_s())
+        if usage is not None:
+            DEVICE_TOTAL.labels(self.name).set(usage.total_bytes)
+            DEVICE_FREE.labels(self.name).set(usage.free_bytes)
+        DEVICE_UNPROVED.labels(self.name).set(self.doubts.pending() is not None)
+        self._take_counters()
+
+    def _take_counters(self) -> None:
+        for name, count in self.store.counters().items():
+            more = count - self._counted.get(name, 0)
+            STORE_COUNTERS[name].labels(self.name).inc(more)
+            self._counted[name] = count
+            if name == "quarantined" and more:
+                _log.error("damage was found and set aside: device=%s records=%d", self.name, more)
+
+    async def _usage(self) -> Usage:
+        return await self.pool.run(self.store.usage)
+
+    def fields(self) -> dict[str, object]:
+        """The status report's fields."""
+        updates = None if self.pending is None else self.pending.updates
+        return {
+            **self.status.fields(),
+            "outbox": len(self.rows.outbox),
+            "pending": None if updates is None else updates.count(),
+            "pendingOldestSeconds": None if updates is None else round(updates.oldest_s(), 3),
+            **doubt_fields(self.doubts),
+        }

@@ -1,0 +1,213 @@
+"""Updates that a device has pending and that nobody has acknowledged for a while: delivered from here, in batches.
+
+In the ordinary case whoever wrote brings the row and acknowledges it within a second. What is left belongs to proxies
+that died, to containers whose servers could not be reached, to writes without a quorum, or was acknowledged by a
+message that got lost. The object is read as it is now: of several writes the newest is listed.
+
+Fault model: container servers may be down for days, or slow; each container replica that fails has growing pauses of
+its own, and does not hold up the others. A container that answers 404 may be one whose creation has not reached that
+replica yet, so a row is kept for as long as tombstones are before it is dropped. Another process may deliver the same
+row, or the device have a newer one by the time this one is through: rows merge newest-wins, and what is acknowledged
+names the version. The process may die at any point: what it has not acknowledged is delivered again. A device that
+can't read the object keeps the row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED, UpdateOutcome
+from swiftlet.errors import NotFound, SwiftletError
+from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.servers.objects.metrics import ROWS
+from swiftlet.servers.objects.pending_updates import PendingUpdate, PendingUpdates
+from swiftlet.servers.objects.pool import DevicePool
+from swiftlet.servers.objects.row_updates import RowSink
+from swiftlet.servers.shared.pauses import Group, Pauses
+from swiftlet.store.protocol import Store
+from swiftlet.timestamp import Timestamp
+
+PENDING_FOR_S = 10.0
+"""How long a row is left to whoever wrote: longer than the wait for a container server and for an acknowledgement."""
+_BATCH = MAX_ACKNOWLEDGED
+_GROUPS_AT_ONCE = 8
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTimes:
+    """How long to wait for what."""
+
+    send_s: float
+    """For a container server's answer."""
+    interval_s: float
+    """The first pause of a container replica that failed; pauses double from there."""
+    reclaim_age_s: float
+    """After which a row is dropped whose container is answered to be missing."""
+    pending_for_s: float = PENDING_FOR_S
+    """Younger rows are left to whoever wrote."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """How far the delivery of one row has come; kept while some of its replicas can't take it."""
+
+    timestamp: Timestamp
+    account: str
+    container: str
+    done: dict[int, UpdateOutcome] = field(default_factory=dict)
+    """Replicas that have it or refused it."""
+    row: ObjectRow | None = None
+    """The row of the object as it was last read."""
+
+    def group(self, replica: int) -> Group:
+        """One of the container's replicas."""
+        return self.account, self.container, replica
+
+
+class PendingDelivery:
+    """Delivers what is pending at one device."""
+
+    def __init__(
+        self,
+        device: str,
+        store: Store,
+        updates: PendingUpdates,
+        pool: DevicePool,
+        sink: RowSink,
+        times: DeliveryTimes,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`device` is its name; `now_s` the wall clock."""
+        self._device = device
+        self._store = store
+        self.updates = updates
+        self._pool = pool
+        self._sink = sink
+        self._times = times
+        self._now_s = now_s
+        self._pauses = Pauses(times.interval_s, now_s)
+        self._attempts: dict[ObjectKey, _Attempt] = {}
+
+    async def deliver(self) -> int:
+        """All that is due now, batch by batch; how many rows are delivered."""
+        total = 0
+        for _ in range(1 + self.updates.count() // _BATCH):
+            tried, delivered = await self._round()
+            total += delivered
+            if tried < _BATCH:
+                break
+        return total
+
+    async def _round(self) -> tuple[int, int]:
+        """One batch, of what has been pending longest and may be tried; how many were tried, how many delivered."""
+        limit = _BATCH + len(self._attempts)
+        rows = await self._pool.run(self.updates.due, self._times.pending_for_s, limit)
+        pending = {row.key for row in rows}
+        # What was tried before is older than what was not, so that it is among these unless somebody acknowledged it.
+        self._attempts = {key: tried for key, tried in self._attempts.items() if key in pending}
+        due = [row for row in rows if self._may_be_tried(row)][:_BATCH]
+        gone = await self._pool.run(self._read_all, due)
+        await self._send_all([row for row in due if row.key in self._attempts])
+        through = gone + [row for row in due if self._is_through(row)]
+        if through:
+            await self._pool.run(self.updates.acknowledge, [(row.key, row.timestamp) for row in through])
+        for row in through:
+            self._attempts.pop(row.key, None)
+        return len(due), len(through)
+
+    def _may_be_tried(self, row: PendingUpdate) -> bool:
+        tried = self._attempts.get(row.key)
+        if tried is None or tried.timestamp != row.timestamp:
+            return True
+        return any(self._pauses.over(tried.group(replica)) for replica in _left(row, tried))
+
+    def _read_all(self, rows: list[PendingUpdate]) -> list[PendingUpdate]:
+        """Look at the objects as they are now; those of which nothing is left to be told."""
+        return [row for row in rows if not self._read(row)]
+
+    def _read(self, row: PendingUpdate) -> bool:
+        """Note what is to be sent; whether there is something, or may be later."""
+        try:
+            listed = self._as_it_is(row)
+        except SwiftletError as error:
+            _log.warning(
+                "a pending update can't be read: device=%s object=%s error=%s", self._device, row.key.hex, error
+            )
+            return True
+        parts = listed.name.split("/", 3) if listed is not None else []
+        if listed is None or len(parts) != 4:
+            _log.error("nothing to list: device=%s object=%s held=%r", self._device, row.key.hex, listed)
+            return False
+        _, account, container, name = parts
+        tried = self._attempts.get(row.key)
+        if tried is None or tried.timestamp != row.timestamp:
+            tried = self._attempts[row.key] = _Attempt(row.timestamp, account, container)
+        tried.row = replace(listed, name=name)
+        return True
+
+    def _as_it_is(self, row: PendingUpdate) -> ObjectRow | None:
+        """What the listing should say, with `/account/container/object` as the name; None when nothing is held."""
+        try:
+            info = self._store.stat(row.key)
+        except NotFound as absence:
+            name = self.updates.name(row.key)
+            if absence.timestamp is None or name is None:
+                return None
+            return ObjectRow(name, absence.timestamp, deleted=True)
+        return ObjectRow.of(info.name, info)
+
+    async def _send_all(self, rows: list[PendingUpdate]) -> None:
+        """To every container replica that is not in a pause, those of one replica together."""
+        groups: dict[Group, list[tuple[int, _Attempt]]] = {}
+        for row in rows:
+            tried = self._attempts[row.key]
+            for replica in _left(row, tried):
+                groups.setdefault(tried.group(replica), []).append((replica, tried))
+        gate = asyncio.Semaphore(_GROUPS_AT_ONCE)
+
+        async def one(group: Group, attempts: list[tuple[int, _Attempt]]) -> None:
+            async with gate:
+                answered = await asyncio.gather(*(self._send(replica, tried) for replica, tried in attempts))
+            (self._pauses.delivered if all(answered) else self._pauses.failed)(group)
+
+        await asyncio.gather(*(one(group, rows) for group, rows in groups.items() if self._pauses.over(group)))
+
+    async def _send(self, replica: int, tried: _Attempt) -> bool:
+        """Whether the container replica has it now."""
+        assert tried.row is not None
+        try:
+            async with asyncio.timeout(self._times.send_s):
+                await self._sink.send(tried.account, tried.container, replica, tried.row)
+        except NotFound:
+            tried.done[replica] = UpdateOutcome.NO_CONTAINER
+            return False
+        except (TimeoutError, SwiftletError) as error:
+            _log.info("row stays pending: container=/%s/%s error=%r", tried.account, tried.container, error)
+            return False
+        tried.done[replica] = UpdateOutcome.LISTED
+        ROWS.labels(UpdateOutcome.LISTED.value).inc()
+        return True
+
+    def _is_through(self, row: PendingUpdate) -> bool:
+        """Whether all replicas have it, or refused it while another took it, or it was refused for too long."""
+        tried = self._attempts.get(row.key)
+        if tried is None or any(replica not in tried.done for replica in row.replicas):
+            return False
+        if UpdateOutcome.LISTED in tried.done.values():
+            return True
+        if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
+            return False
+        ROWS.labels("dropped").inc()
+        _log.warning("row dropped: /%s/%s was missing for the reclaim age", tried.account, tried.container)
+        return True
+
+
+def _left(row: PendingUpdate, tried: _Attempt) -> list[int]:
+    """Replicas that do not have the row yet; one that refused it is asked again."""
+    return [replica for replica in row.replicas if tried.done.get(replica) is not UpdateOutcome.LISTED]

@@ -1,0 +1,48 @@
+"""The container updates that are pending at a device: rows that are durable with their writes, until acknowledged.
+
+A store that keeps the row in the write's own record (`docs/design/2026-11-21-rows.md`) has it pending from then on.
+Whoever wrote brings it to the container's replicas and acknowledges it; what nobody has acknowledged for a while is
+delivered by `swiftlet.servers.objects.pending_delivery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from swiftlet.model import ObjectKey
+from swiftlet.timestamp import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpdate:
+    """An object's pending row: its newest write that came with one, and the container replicas of all of them."""
+
+    key: ObjectKey
+    timestamp: Timestamp
+    replicas: tuple[int, ...]
+
+
+class PendingUpdates(Protocol):
+    """The pending updates of one device. Calls may block; safe from many threads."""
+
+    def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
+        """Up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
+        ...
+
+    def name(self, key: ObjectKey) -> str | None:
+        """`/account/container/object` of what is held under the key, a tombstone too; None when nothing is."""
+        ...
+
+    def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Keep these no longer, unless a newer write of the object came; durable at some time later."""
+        ...
+
+    def count(self) -> int:
+        """Pending updates; never blocks for long."""
+        ...
+
+    def oldest_s(self) -> float:
+        """Seconds since the oldest of them is pending; 0.0 when there is none."""
+        ...

@@ -1,0 +1,213 @@
+"""Sync streams at a server: the requests of a replicator as they come in, those of one message at a time on a device.
+
+An endpoint with a responder: what the requests are about is the responder's. See `swiftlet.transport.sync_wire` for
+what is said.
+
+Fault model: anybody may connect and send anything: the request that begins a stream is signed, and each message proves
+that its sender has the cluster's key. A peer that asks faster than it is answered is not read from meanwhile, and what
+is answered waits for it within a limit; one that does not read its answers is cut off after `SEND_S`, one that says
+nothing at first after `_FIRST_S`. When a stream ends, what is under way goes on and nobody is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from aiohttp import WSMsgType, web
+
+from swiftlet.errors import NodeBusy, NodeError, SwiftletError
+from swiftlet.servers.objects.object_requests import error_answer
+from swiftlet.servers.shared.json_requests import signed_parts
+from swiftlet.servers.shared.sockets import SEND_S, open_socket
+from swiftlet.transport import sync_wire
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.sync_wire import Answer, Answerer, Batch, Request
+from swiftlet.web.logs import get_logger
+
+MAX_STREAMS = 4096
+"""Streams that are open at a time; replicators beyond it are told to come later."""
+_FIRST_S = 10.0
+"""Seconds for a peer to say what proves that it has the key."""
+_END_S = 5.0
+"""Seconds for requests under way when the server ends."""
+_OUT_BYTES = 2 << 20
+"""Bytes of answers that wait for a peer to take them; then nothing more is worked on for it."""
+_log = get_logger("sync")
+
+Responder = Callable[[str, Sequence[Request]], AsyncIterator[Sequence[Answer]]]
+"""From a device's name and the requests of one message to their answers, in order, some at a time."""
+
+
+def one_by_one(answer: Callable[[str, Request], Awaitable[bytes]]) -> Responder:
+    """A responder that answers each request alone, after the one before."""
+
+    async def respond(device: str, requests: Sequence[Request]) -> AsyncIterator[Sequence[Answer]]:
+        for request in requests:
+            try:
+                yield (await answer(device, request),)
+            except SwiftletError as error:
+                yield (error,)
+
+    return respond
+
+
+class SyncEndpoint:
+    """All sync streams of a server."""
+
+    def __init__(self, key: ClusterKey | None, responder: Responder, path: str = sync_wire.PATH) -> None:
+        """`key` None lets everybody in."""
+        self._key = key
+        self._responder = responder
+        self._path = path
+        self._open: set[_Stream] = set()
+
+    def add_to(self, app: web.Application) -> None:
+        """Put the route and the end at shutdown into an application."""
+        app.router.add_route("GET", self._path, self.handle)
+        app.on_shutdown.append(self.close)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One stream, from its beginning to its end."""
+        try:
+            if self._key is not None:
+                self._key.check(*signed_parts(request))
+            if len(self._open) >= MAX_STREAMS:
+                raise NodeBusy(f"{len(self._open)} sync streams are open, which is the limit")
+        except SwiftletError as error:
+            return error_answer(error)
+        socket, _ = await open_socket(request, sync_wire.MAX_MESSAGE)
+        stream = _Stream(socket, Answerer(self._key, self._path), self._responder)
+        self._open.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._open.discard(stream)
+        return socket
+
+    async def close(self, _app: web.Application) -> None:
+        """End all streams once what is under way is answered; for shutdown."""
+        await asyncio.gather(*(stream.end() for stream in self._open))
+
+
+class _Stream:
+    """One connection of a sync stream."""
+
+    def __init__(self, socket: web.WebSocketResponse, answerer: Answerer, responder: Responder) -> None:
+        self._socket = socket
+        self._answerer = answerer
+        self._responder = responder
+        self._unanswered = 0
+        self._unanswered_bytes = 0
+        self._outgoing: deque[tuple[int, Answer]] = deque()
+        self._outgoing_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until the peer or we end it."""
+        writer = asyncio.create_task(self._write())
+        try:
+            await self._socket.send_bytes(self._answerer.greeting)
+            message = await self._socket.receive(timeout=_FIRST_S)
+            while message.type is WSMsgType.BINARY:
+                self._begin(self._answerer.requests(message.data))
+                while self._full and not self._ended:
+                    self._room.clear()
+                    await self._room.wait()
+                message = await self._socket.receive()
+        except SwiftletError as error:
+            _log.warning("sync stream refused", error=str(error))
+            await self._socket.close(code=1008, message=str(error).encode()[:100])
+        except TimeoutError:
+            await self._socket.close(code=1008, message=b"nothing was asked")
+        except ConnectionError as error:
+            _log.info("sync stream cut off", error=repr(error))
+        finally:
+            self._ended = True
+            self._room.set()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    @property
+    def _full(self) -> bool:
+        return self._unanswered >= sync_wire.MAX_UNANSWERED or self._unanswered_bytes >= sync_wire.MAX_UNANSWERED_BYTES
+
+    async def end(self) -> None:
+        """No more requests; those under way are answered, if they are done soon."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_END_S)
+        try:
+            async with asyncio.timeout(SEND_S):
+                await self._send()
+                await self._socket.close(code=1001, message=b"the server ends")
+        except (ConnectionError, TimeoutError) as error:
+            _log.info("sync stream cut off", error=repr(error))
+
+    def _begin(self, batch: Batch) -> None:
+        self._unanswered += len(batch.requests)
+        self._unanswered_bytes += sum(len(request.payload) for request in batch.requests)
+        task = asyncio.create_task(self._work(batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, batch: Batch) -> None:
+        """Answer the requests of one message: each of them once, whatever happens."""
+        left = deque(enumerate(batch.requests, batch.first))
+        error: SwiftletError = NodeError("the request was not answered; see the server's log")
+        try:
+            async for answers in self._responder(batch.device, batch.requests):
+                for answer in answers:
+                    self._answer(*left.popleft(), answer)
+                while self._outgoing_bytes > _OUT_BYTES and not self._ended:
+                    self._room.clear()
+                    await self._room.wait()
+        except SwiftletError as refused:
+            error = refused
+        except Exception:
+            _log.exception("unexpected error", device=batch.device)
+        for number, request in left:
+            self._answer(number, request, error)
+
+    def _answer(self, number: int, request: Request, answer: Answer) -> None:
+        if isinstance(answer, bytes) and len(answer) > sync_wire.MAX_PAYLOAD:
+            answer = NodeError(f"an answer of {len(answer)} bytes is more than {sync_wire.MAX_PAYLOAD}")
+        self._unanswered_bytes -= len(request.payload)
+        self._outgoing.append((number, answer))
+        self._outgoing_bytes += _size(answer)
+        self._news.set()
+
+    async def _write(self) -> None:
+        """Answers as they are there, those of one moment together."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                async with asyncio.timeout(SEND_S):
+                    await self._send()
+            except (ConnectionError, TimeoutError) as error:
+                _log.info("sync stream cut off", error=repr(error))
+                self._ended = True
+                self._room.set()
+                await self._socket.close(code=1008, drain=False)
+                return
+
+    async def _send(self) -> None:
+        while self._outgoing:
+            size = 0
+            some: list[tuple[int, Answer]] = []
+            while self._outgoing and (not some or size + _size(self._outgoing[0][1]) <= sync_wire.SENT_BYTES):
+                some.append(self._outgoing.popleft())
+                size += _size(some[-1][1])
+            self._unanswered -= len(some)
+            self._outgoing_bytes -= size
+            self._room.set()
+            await self._socket.send_bytes(self._answerer.answers(some))
+
+
+def _size(answer: Answer) -> int:
+    """About how many bytes of a message an answer takes."""
+    return sync_wire.request_size(answer) if isinstance(answer, bytes) else len(str(answer)) + 100

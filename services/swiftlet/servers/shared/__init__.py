@@ -1,0 +1,1 @@
+"""What object servers and container servers have in common: JSON requests, sockets, pauses, sync answers."""

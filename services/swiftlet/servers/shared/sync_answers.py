@@ -1,0 +1,114 @@
+"""Answers to questions of sync sessions, from one store: bytes in, bytes out, in one go on one of the device's threads.
+
+A native store answers questions about many partitions by itself, from its index. What it does not answer is looked up
+here, and what is said is the same; roots are then made from the store's suffix hashes at each question. Whether the
+device is a primary is said by the server's own ring of the policy. A server that has none, or whose ring does not have
+the device at this address, says so by the ring's version; then `primary` means nothing, and who asks goes by its own
+ring.
+
+Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
+ring that comes between two questions answers the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from swiftlet.errors import Unavailable
+from swiftlet.model import Entry
+from swiftlet.ring.holders import IsLocal
+from swiftlet.ring.lookup import Ring
+from swiftlet.store import sethash
+from swiftlet.store.native import NativeStore
+from swiftlet.store.protocol import Store
+from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
+from swiftlet.sync.session.entries import slice_page
+from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode, policy_of
+from swiftlet.sync.session.responder import answer_by
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The partitions that a ring puts on a device: its version, and for each partition a byte, not 0 for those."""
+
+    ring_version: int
+    belongs: bytes
+
+    def is_primary(self, partition: int) -> bool:
+        """Whether a partition belongs there."""
+        return partition < len(self.belongs) and self.belongs[partition] != 0
+
+
+PlacedBy = Callable[[int], Placed]
+"""From a policy to where its ring puts a device."""
+
+NOWHERE = Placed(UNKNOWN_RING, b"")
+"""No ring knows the device."""
+
+
+def placed_by(rings: Callable[[int], Ring], device: str, is_local: IsLocal) -> PlacedBy:
+    """Where the rings put a server's `device`; `rings` gives a policy's newest one, or is Unavailable.
+
+    Which partitions a ring puts there is looked up once for a ring, as each answer says it of thousands of them.
+    """
+    known: dict[int, tuple[Ring, Placed]] = {}
+
+    def placed(policy: int) -> Placed:
+        try:
+            ring = rings(policy)
+        except Unavailable:
+            return NOWHERE
+        newest = known.get(policy)
+        if newest is None or newest[0] is not ring:
+            newest = known[policy] = ring, _placed_in(ring, device, is_local)
+        return newest[1]
+
+    return placed
+
+
+def _placed_in(ring: Ring, device: str, is_local: IsLocal) -> Placed:
+    own = [found for found in ring.devices if found is not None and found.device == device and is_local(found)]
+    if not own:
+        return NOWHERE
+    belongs = bytearray(ring.partition_count)
+    for one in own:
+        for partition, _ in ring.partitions_of(one.id):
+            belongs[partition] = 1
+    return Placed(ring.version, bytes(belongs))
+
+
+def nowhere(policy: int) -> Placed:
+    """For a device that no ring has."""
+    return NOWHERE
+
+
+def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
+    """The answer to one question; WireError for what is none. Blocks as the store does."""
+    if isinstance(store, NativeStore):
+        here = placed(policy_of(message))
+        found = store.sync_answer(message, here.ring_version, here.belongs)
+        if found is not None:
+            return found
+    return answer_by_values(store, message, placed)
+
+
+def answer_by_values(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
+    """The same, of any store, by what it says of each suffix."""
+    request = decode_request(message)
+    here = placed(request.policy)
+    return encode(answer_by(partial(_look, store, request.policy), request, here.ring_version, here.is_primary))
+
+
+def _look(store: Store, policy: int, effect: Effect) -> object:
+    if isinstance(effect, ReadRoots):
+        return [sethash.root(store.suffix_hashes(policy, partition)) for partition in effect.partitions]
+    if isinstance(effect, ReadSuffixes):
+        return store.suffix_hashes(policy, effect.partition)
+    if isinstance(effect, ReadEntries):
+        entries: list[Entry] = []
+        for suffix in effect.suffixes:
+            entries += store.entries(policy, effect.partition, suffix)
+        return slice_page(entries, effect.after, effect.limit)
+    raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")

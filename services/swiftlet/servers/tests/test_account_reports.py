@@ -1,0 +1,141 @@
+"""Containers' totals reach their accounts: at once, later, and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from swiftlet.errors import NotFound
+from swiftlet.model import AccountInfo, DatabaseId, DatabaseName, ObjectRow
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.servers.containers.account_reports import AccountReporter, ReportSettings, paired
+from swiftlet.servers.tests.listing_cluster import HASH_PATH, ListingCluster, device, memory_cluster
+from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
+from swiftlet.timestamp import Timestamp, TimestampClock
+
+FAST = ReportSettings(debounce_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)
+
+
+def ring(devices: list[Device], holders: list[int]) -> Ring:
+    """Two partitions, both on the same holders."""
+    return Ring(1, 1, len(holders), devices, [array("H", [holder, holder]) for holder in holders])
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ListingCluster]:
+    async with memory_cluster(tmp_path, 3) as made:
+        yield made
+
+
+class Setup:
+    """Container on devices 0 and 1, account on 1 and 2; a reporter on device 0."""
+
+    def __init__(self, cluster: ListingCluster, settings: ReportSettings = FAST) -> None:
+        self.cluster = cluster
+        self.store = cluster.stores["device-0"]
+        self.accounts, self.containers = ring(cluster.devices, [1, 2]), ring(cluster.devices, [0, 1])
+        self.partition = self.containers.partition_of(HASH_PATH("a", "c"))
+        self.account_partition = self.accounts.partition_of(HASH_PATH("a"))
+        self.id: DatabaseId = self.store.id_of(self.partition, DatabaseName("a", "c"))
+        self.reporter = AccountReporter(
+            {"d0": self.store},
+            lambda: self.accounts,
+            lambda: self.containers,
+            cluster.transport,
+            HASH_PATH,
+            lambda device: device.id == 0,
+            TimestampClock(),
+            settings,
+        )
+
+    async def put(self) -> None:
+        await self.store.put_container(self.partition, "a", "c", Timestamp.at(1), {}, None, 0)
+
+    async def write(self, name: str, size: int) -> None:
+        await self.store.update_rows(self.partition, "a", "c", [ObjectRow(name, Timestamp.at(2), size)])
+
+    async def account(self, device: str = "device-1") -> AccountInfo:
+        return await self.cluster.stores[device].account_info(self.account_partition, "a")
+
+    async def until(self, condition: Callable[[AccountInfo], bool]) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    if condition(await self.account()):
+                        return
+                except NotFound:
+                    pass
+                await asyncio.sleep(0.005)
+
+    @property
+    def faults(self) -> dict[str, Fault]:
+        assert isinstance(self.cluster.transport, MemoryListingTransport)
+        return self.cluster.transport.faults  # type: ignore[return-value]
+
+
+async def test_at_once_to_the_paired_replica_only(cluster: ListingCluster) -> None:
+    setup = Setup(cluster)
+    await setup.put()
+    await setup.reporter.report_now("d0", setup.id)
+    assert (await setup.account()).container_count == 1
+    with pytest.raises(NotFound):
+        await setup.account("device-2")
+    await setup.reporter.stop()
+
+
+async def test_changes_follow_and_deletions_too(cluster: ListingCluster) -> None:
+    setup = Setup(cluster)
+    setup.reporter.start()
+    await setup.put()
+    await setup.write("o", 7)
+    await setup.until(lambda info: (info.object_count, info.bytes_used) == (1, 7))
+    await setup.store.update_rows(setup.partition, "a", "c", [ObjectRow("o", Timestamp.at(3), deleted=True)])
+    await setup.store.delete_container(setup.partition, "a", "c", Timestamp.at(4))
+    await setup.until(lambda info: info.container_count == 0)
+    await setup.reporter.stop()
+
+
+async def test_a_dead_account_node_is_told_later(cluster: ListingCluster) -> None:
+    setup = Setup(cluster)
+    setup.faults["device-1"] = Fault.UNREACHABLE
+    setup.reporter.start()
+    await setup.put()
+    await setup.reporter.report_now("d0", setup.id)
+    await setup.write("o", 7)
+    await asyncio.sleep(0.05)
+    setup.faults.clear()
+    await setup.until(lambda info: info.bytes_used == 7)
+    await setup.reporter.stop()
+
+
+async def test_a_pending_report_survives_a_restart(cluster: ListingCluster) -> None:
+    setup = Setup(cluster)
+    await setup.put()
+    await setup.write("o", 7)
+    again = Setup(cluster)
+    again.reporter.start()
+    await again.until(lambda info: info.bytes_used == 7)
+    await again.reporter.stop()
+    assert await again.reporter.run_once() == 0
+
+
+async def test_a_handoff_reports_to_all(cluster: ListingCluster) -> None:
+    setup = Setup(cluster)
+    setup.containers = ring(cluster.devices, [1, 2])
+    await setup.put()
+    assert await setup.reporter.run_once() == 0
+    assert (await setup.account("device-1")).container_count == 1
+    assert (await setup.account("device-2")).container_count == 1
+
+
+@pytest.mark.parametrize(("containers", "accounts"), [(3, 3), (3, 2), (2, 5), (1, 3), (4, 1)])
+def test_pairs_cover_all_accounts(containers: int, accounts: int) -> None:
+    devices = [device(id) for id in range(accounts)]
+    told = [paired(devices, index, containers) for index in range(containers)]
+    assert all(told)
+    assert {d.id for devices in told for d in devices} == set(range(accounts))

@@ -1,0 +1,139 @@
+"""What questions of sessions are answered from: kept with every commit, and looked up once."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swiftlet.errors import StoreFormatError, Unavailable
+from swiftlet.listing.layout import database_path
+from swiftlet.listing.pool import ListingStore
+from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
+from swiftlet.servers.containers import listing_index
+from swiftlet.servers.containers.listing_index import RELIST_S, ListingIndex
+from swiftlet.servers.tests.listing_cluster import HASH_PATH
+from swiftlet.store import sethash
+from swiftlet.sync.databases.entries import fingerprint_of
+from swiftlet.sync.session.entries import suffix_of
+from swiftlet.sync.session.roots import EMPTY_ROOT
+from swiftlet.timestamp import Timestamp
+
+at = Timestamp.at
+KIND = DatabaseKind.CONTAINER
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[ListingStore]:
+    made = ListingStore(tmp_path / "d", HASH_PATH)
+    for number in range(6):
+        await made.put_container(number % 3, "a", f"c{number}", at(1), {}, None, 0)
+    await made.close()
+    # After a restart nothing is known.
+    again = ListingStore(tmp_path / "d", HASH_PATH)
+    yield again
+    await again.close()
+
+
+async def test_it_is_what_the_databases_are(store: ListingStore) -> None:
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    assert index.partitions(KIND) == [0, 1, 2]
+    for partition in range(3):
+        entries = index.entries(KIND, partition)
+        assert {(e.digest, fingerprint_of(e)) for e in entries} == {
+            (id.digest, await store.fingerprint(id)) for id in await store.databases(KIND, partition)
+        }
+        hashes = index.suffix_hashes(KIND, partition)
+        assert set(hashes) == {suffix_of(entry) for entry in entries}
+        assert index.root(KIND, partition) == sethash.root(hashes)
+    assert index.root(KIND, 7) == EMPTY_ROOT
+    assert index.partitions(DatabaseKind.ACCOUNT) == []
+
+
+async def test_questions_open_no_file_after_the_first(store: ListingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    root = index.root(KIND, 1)
+
+    def opened(*_: Any) -> None:
+        raise AssertionError("a database was opened, or a directory read")
+
+    monkeypatch.setattr(store, "read", opened)
+    monkeypatch.setattr(store, "_look", opened)
+    await index.ready(KIND)
+    assert index.root(KIND, 1) == root
+    monkeypatch.undo()
+    await store.update_rows(1, "a", "c1", [ObjectRow("o", at(2), 1)])
+    assert index.root(KIND, 1) != root
+    await store.put_container(9, "a", "new", at(1), {}, None, 0)
+    assert index.partitions(KIND) == [0, 1, 2, 9]
+    id = DatabaseId(KIND, 9, HASH_PATH("a", "new"))
+    assert await store.remove(id, await store.fingerprint(id))
+    assert index.partitions(KIND) == [0, 1, 2]
+
+
+async def test_what_was_taken_away_behind_its_back_is_noticed(store: ListingStore) -> None:
+    now_s = [0.0]
+    index = ListingIndex(store, lambda: now_s[0])
+    await index.ready(KIND)
+    shutil.rmtree(store.root / KIND.value / "2")
+    now_s[0] = RELIST_S
+    await index.ready(KIND)
+    await asyncio.wait([index._looks[KIND]])
+    assert index.partitions(KIND) == [0, 1]
+
+
+async def test_one_of_another_program_never_counts_as_equal(
+    store: ListingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint = store.fingerprint
+
+    async def of_the_future(id: DatabaseId) -> bytes:
+        if id.partition == 1:
+            raise StoreFormatError("the file has format 2")
+        return await fingerprint(id)
+
+    monkeypatch.setattr(store, "fingerprint", of_the_future)
+    indexes = [ListingIndex(store) for _ in range(2)]
+    for index in indexes:
+        await index.ready(KIND)
+        assert index.partitions(KIND) == [0, 1, 2]
+        assert len(index.entries(KIND, 1)) == 2
+    roots = [[index.root(KIND, partition) for partition in range(3)] for index in indexes]
+    assert [one == other for one, other in zip(*roots, strict=True)] == [True, False, True]
+
+
+async def test_a_damaged_one_is_in_quarantine_and_the_others_are_there(store: ListingStore) -> None:
+    id = (await store.databases(KIND, 0))[0]
+    database_path(store.root, id).write_bytes(b"\xff" * 8192)
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    assert id.digest not in {entry.digest for entry in index.entries(KIND, 0)}
+    assert len(index.entries(KIND, 0)) == 1
+
+
+async def test_the_first_look_keeps_nobody_waiting_for_long(
+    store: ListingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_index, "WAIT_S", 0.01)
+    gate = asyncio.Event()
+    databases = store.databases
+
+    async def slow(kind: DatabaseKind, partition: int) -> list[DatabaseId]:
+        await gate.wait()
+        return await databases(kind, partition)
+
+    monkeypatch.setattr(store, "databases", slow)
+    index = ListingIndex(store)
+    with pytest.raises(Unavailable, match="for the first time"):
+        await index.ready(KIND)
+    gate.set()
+    monkeypatch.setattr(listing_index, "WAIT_S", 10.0)
+    await index.ready(KIND)
+    assert len(index.entries(KIND, 0)) == 2
+    await index.close()

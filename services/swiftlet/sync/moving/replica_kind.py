@@ -1,0 +1,53 @@
+"""Kinds of replicas that rounds keep equal: how devices are asked, and how a difference is decided and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from swiftlet.boundaries.objects import ObjectTransport, SyncTransport
+from swiftlet.model import ObjectKey
+from swiftlet.ring.model import Device
+from swiftlet.sync.moving.copies import bring
+from swiftlet.sync.moving.copy_batches import Outcome, bring_many
+from swiftlet.sync.planning.device_partitions import DevicePartitions
+from swiftlet.sync.session.compare import Push
+from swiftlet.sync.session.transfer_rules import TransferRules
+
+Moved = Callable[[int], Awaitable[None]]
+"""Told of each piece in bytes; returns when the next one may go."""
+Carry = Callable[[DevicePartitions, Device, Device, ObjectKey, Push, Moved], Awaitable[int]]
+"""Brings what one entry stands for from a device to another, one of which is the replicator's own; how many bytes went.
+
+Errors as those of `bring`.
+"""
+Many = Callable[[int, Device, Device, Sequence[tuple[int, Push]], Moved], Awaitable[list[Outcome]]]
+"""Brings many objects of a policy, given with their partitions, at a time: see `bring_many`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKind:
+    """`rules` None are those of objects; `begin` is called when a round begins."""
+
+    transport: SyncTransport
+    carry: Carry
+    transfer_rules: TransferRules | None = None
+    begin: Callable[[], None] = lambda: None
+    many: Many | None = None
+    """Handles many at once; None if they are handled one by one."""
+
+
+def object_replicas(transport: ObjectTransport) -> ReplicaKind:
+    """Objects, as that transport reaches them."""
+
+    async def carry(
+        _own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved
+    ) -> int:
+        return await bring(transport, source, target, key, push, moved)
+
+    async def many(
+        policy: int, source: Device, target: Device, pushes: Sequence[tuple[int, Push]], moved: Moved
+    ) -> list[Outcome]:
+        return await bring_many(transport, policy, source, target, pushes, moved)
+
+    return ReplicaKind(transport, carry, many=many)

@@ -1,0 +1,123 @@
+"""The queue of what is left to do in a round, and what of it comes next. No I/O, no clock.
+
+Peers that are back come first, then what a former life of the replicator had not done, both at random. What failed is
+tried again before anything else, and handoffs are returned in between.
+
+What sessions leave for the next peers comes in small pieces, and a session costs more by its messages than by what a
+few more partitions are: pieces are gathered until they are enough for a session, or nobody is at work who may add to
+them, or that takes too long.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from swiftlet.sync.failures.neighbours import node_of
+from swiftlet.sync.planning.device_partitions import DevicePartitions
+from swiftlet.sync.planning.tasks import SessionTask
+from swiftlet.sync.session.queue import HandoffReturn
+
+PendingReturn = tuple[DevicePartitions, HandoffReturn]
+"""A handoff that has to be returned, and the device that has it."""
+_Key = tuple[bool, int, int, bool]
+"""Whether a former life had done it, the own device, the peer, whether they are known to differ."""
+
+
+class TaskQueue:
+    """The tasks of one round, for all own devices and policies."""
+
+    def __init__(self, size_of: Callable[[DevicePartitions], int], first: Iterable[str]) -> None:
+        """`size_of`: how many partitions of a device go into a session; `first`: nodes that are back."""
+        self.first = set(first)
+        """Nodes that are back."""
+        self._size_of = size_of
+        self._own_devices: dict[int, DevicePartitions] = {}
+        self._waiting: dict[_Key, list[int]] = {}
+        self._gathering: dict[_Key, list[int]] = {}
+        self._retries: deque[SessionTask] = deque()
+        self._returns: deque[PendingReturn] = deque()
+
+    def __bool__(self) -> bool:
+        """Whether anything is left."""
+        return bool(self._waiting or self._gathering or self._retries or self._returns)
+
+    @property
+    def returns(self) -> Sequence[PendingReturn]:
+        """Handoffs that have to be returned."""
+        return self._returns
+
+    def compare(
+        self,
+        own: DevicePartitions,
+        peer: int,
+        partitions: list[int],
+        *,
+        differ: bool,
+        late: set[int],
+        gather: bool = False,
+    ) -> None:
+        """Partitions are to be compared with a peer; `late` are those of them that a former life had done.
+
+        `gather`: a session leaves them, and others may add to them.
+        """
+        self._own_devices[id(own)] = own
+        if len(partitions) > self._size_of(own):
+            random.shuffle(partitions)
+        for is_late, part in ((True, late), (False, [p for p in partitions if p not in late] if late else partitions)):
+            if not part:
+                continue
+            key = is_late, id(own), peer, differ
+            gathered = self._gathering.setdefault(key, [])
+            gathered += part
+            if not gather or len(gathered) >= self._size_of(own):
+                self._waiting.setdefault(key, []).extend(self._gathering.pop(key))
+
+    def ripen(self) -> None:
+        """What has been gathered is as much as it will be."""
+        for key, gathered in self._gathering.items():
+            self._waiting.setdefault(key, []).extend(gathered)
+        self._gathering.clear()
+
+    def retry(self, task: SessionTask) -> None:
+        """Queue failed partitions again, in smaller pieces."""
+        self._retries.append(task)
+
+    def add_returns(self, returns: Iterable[PendingReturn]) -> None:
+        """Handoffs, at random among those that wait."""
+        shuffled = [*self._returns, *returns]
+        random.shuffle(shuffled)
+        self._returns = deque(shuffled)
+
+    def add_returns_first(self, returns: Iterable[PendingReturn]) -> None:
+        """Handoffs whose primary is back."""
+        self._returns.extendleft(returns)
+
+    def next(self, alone: bool) -> SessionTask | PendingReturn | None:
+        """The next piece of work, None while there is none; `alone`: nobody is at work."""
+        if self._retries:
+            return self._retries.popleft()
+        if alone and not self._waiting:
+            self.ripen()
+        if self._returns and (not self._waiting or random.random() < 0.5):  # noqa: S311 - order
+            return self._returns.popleft()
+        return self._next_task() if self._waiting else None
+
+    def _next_task(self) -> SessionTask:
+        keys = list(self._waiting)
+        random.shuffle(keys)
+        key = min(keys, key=self._rank)
+        _, own_id, peer, differs = key
+        own, waiting = self._own_devices[own_id], self._waiting[key]
+        size = self._size_of(own)
+        partitions = waiting[-size:]
+        del waiting[-size:]
+        if not waiting:
+            del self._waiting[key]
+        return SessionTask(own, own.device_of(peer), differs, partitions)
+
+    def _rank(self, key: _Key) -> tuple[bool, bool]:
+        """Return the rank of partitions: those of returned peers come first, those finished before a restart last."""
+        late, own_id, peer, _ = key
+        return node_of(self._own_devices[own_id].device_of(peer)) not in self.first, late
