@@ -282,7 +282,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         ...
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects (`swiftlet.sync.moving.copies_wire`); NodeError from a server that gives none, or not so."""
+        """Copies of many objects (`swiftlet.sync.moving.copies_wire`); NodeError when the answer has another form."""
         ...
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:

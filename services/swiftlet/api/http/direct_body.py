@@ -1,6 +1,7 @@
 """The body of a large upload: read past the HTTP server where that can be done, in the usual way where not.
 
-Fault model: as `swiftlet.api.http.body`, by the same limits; `swiftlet.web.direct_read` says what becomes of the connection.
+Fault model: as `swiftlet.api.http.body`, by the same limits; `swiftlet.web.direct_read` says what becomes of
+the connection.
 """
 
 from __future__ import annotations

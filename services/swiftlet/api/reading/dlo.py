@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from swiftlet.api.context.new_object import NewObject
 from swiftlet.api.http.concurrency import ROW_BYTES, beside
 from swiftlet.api.http.content_types import split_link, split_mark
 from swiftlet.api.http.problems import ApiError
@@ -24,7 +25,6 @@ from swiftlet.api.reading.readables import OBJECT_MANIFEST, Reader, Stored, obje
 from swiftlet.api.reading.segment_stream import Source
 from swiftlet.api.reading.segments import BrokenSegment, Layout, Segment
 from swiftlet.api.reading.slo import expander, open_segments
-from swiftlet.api.writing.storing import NewObject
 from swiftlet.errors import InvalidName
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path, decode

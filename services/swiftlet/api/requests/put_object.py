@@ -13,6 +13,7 @@ from aiohttp import web
 
 from swiftlet.api.context.core import Call
 from swiftlet.api.context.expiring import set_expiry
+from swiftlet.api.context.new_object import Incoming, NewObject
 from swiftlet.api.http.body import Body
 from swiftlet.api.http.content_types import check_content_type
 from swiftlet.api.http.direct_body import DirectBody
@@ -23,7 +24,6 @@ from swiftlet.api.http.problems import ApiError
 from swiftlet.api.reading import dlo
 from swiftlet.api.reading.versioning import container_to_write
 from swiftlet.api.writing import copying, slo_put, symlinks
-from swiftlet.api.writing.storing import Incoming, NewObject
 from swiftlet.api.writing.version_writes import put_in_place
 from swiftlet.api.writing.write_conditions import check_write
 from swiftlet.api.writing.writes import put_object

@@ -74,7 +74,7 @@ def test_secrets_are_not_compared_by_equality() -> None:
 def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
     for root in FACING:
         module = importlib.import_module(root)
-        names = [root, *(one.name for one in pkgutil.iter_modules(getattr(module, "__path__", []), root + "."))]
+        names = [root, *(one.name for one in pkgutil.walk_packages(getattr(module, "__path__", []), root + "."))]
         for name in names:
             if ".tests" in name:
                 continue

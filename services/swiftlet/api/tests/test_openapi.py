@@ -80,7 +80,7 @@ async def test_what_is_described_is_served(proxy: Proxy, every: list[Operation])
 def test_every_parameter_of_a_query_that_the_code_asks_for_is_there(every: list[Operation]) -> None:
     described = {one.name for operation in every for one in operation.parameters if one.place == "query"}
     asked: set[str] = set()
-    for file in API.glob("*.py"):
+    for file in API.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
                 of = node.func.value

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from swiftlet.api.context.core import Call
+from swiftlet.api.context.new_object import NewObject
 from swiftlet.api.http.content_types import split_mark
 from swiftlet.api.http.metadata import OBJECT_META, canonical, check_object_items
 from swiftlet.api.http.problems import ApiError
@@ -26,7 +27,6 @@ from swiftlet.api.reading.segment_stream import Source
 from swiftlet.api.reading.sending import Span, choose_spans, refuse_by_conditions
 from swiftlet.api.reading.version_reads import find_version, version_of
 from swiftlet.api.writing.slo_put import use_manifest
-from swiftlet.api.writing.storing import NewObject
 from swiftlet.api.writing.storing_links import copy_link
 from swiftlet.errors import InvalidName, NameTooLong
 from swiftlet.names import Path, decode, parse_path

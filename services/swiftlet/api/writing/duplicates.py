@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from swiftlet.api.context.core import Call
-from swiftlet.api.writing.storing import NewObject, store
+from swiftlet.api.context.new_object import NewObject
+from swiftlet.api.writing.storing import store
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ObjectInfo
 from swiftlet.names import Path

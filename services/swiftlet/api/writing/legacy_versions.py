@@ -21,13 +21,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from swiftlet.api.context.core import Call
+from swiftlet.api.context.new_object import Held, Incoming, NewObject
 from swiftlet.api.context.policy_lookup import container_of
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.reading.versioning import DELETE_MARKER, Archive
 from swiftlet.api.writing.duplicates import Place, duplicate
 from swiftlet.api.writing.expiry_changes import delete_expiring
 from swiftlet.api.writing.object_locks import locked
-from swiftlet.api.writing.storing import Held, Incoming, NewObject, store
+from swiftlet.api.writing.storing import store
 from swiftlet.api.writing.version_writes import look_again
 from swiftlet.boundaries.bodies import Piece
 from swiftlet.errors import NotFound

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from swiftlet.api.context.core import Call
+from swiftlet.api.context.new_object import Held, NewObject
 from swiftlet.api.context.reports import ManyProblems, render_report, report_alive, report_type, status_line
 from swiftlet.api.http.body import Body
 from swiftlet.api.http.concurrency import beside, each
@@ -21,7 +22,6 @@ from swiftlet.api.reading import slo
 from swiftlet.api.reading.readables import STATIC_LARGE_OBJECT
 from swiftlet.api.reading.resolver import reader_of, resolve
 from swiftlet.api.reading.slo_manifest import Found, Wanted, parse_manifest, stored_form, too_small
-from swiftlet.api.writing.storing import Held, NewObject
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path
 

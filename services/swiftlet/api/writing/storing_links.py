@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from swiftlet.api.context.new_object import Held, NewObject
 from swiftlet.api.http.content_types import check_content_type, split_link
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.reading.links import Link
 from swiftlet.api.reading.readables import Stored
-from swiftlet.api.writing.storing import Held, NewObject
 
 
 def become_link(new: NewObject, link: Link) -> None:

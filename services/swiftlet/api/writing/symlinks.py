@@ -12,6 +12,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from swiftlet.api.context.core import Call
+from swiftlet.api.context.new_object import NewObject
 from swiftlet.api.http.body import Body
 from swiftlet.api.http.content_types import split_mark
 from swiftlet.api.http.problems import ApiError
@@ -19,7 +20,6 @@ from swiftlet.api.reading import slo
 from swiftlet.api.reading.links import ACCOUNT, TARGET, TARGET_ETAG, Link, current_version, follow
 from swiftlet.api.reading.resolver import reader_of
 from swiftlet.api.writing.copying import named_object
-from swiftlet.api.writing.storing import NewObject
 from swiftlet.api.writing.storing_links import become_link
 from swiftlet.errors import InvalidName, NotFound
 from swiftlet.names import decode

@@ -27,6 +27,7 @@ from aiohttp import web
 
 from swiftlet.api.context.core import ATTEMPTS, Call
 from swiftlet.api.context.expiring import only_expiry, without_expiry
+from swiftlet.api.context.new_object import Held, NewObject
 from swiftlet.api.http.content_types import split_mark
 from swiftlet.api.http.finishing import HTML
 from swiftlet.api.http.problems import ApiError
@@ -46,7 +47,7 @@ from swiftlet.api.reading.versioning import (
 )
 from swiftlet.api.writing.duplicates import Place, duplicate
 from swiftlet.api.writing.expiry_changes import delete_expiring
-from swiftlet.api.writing.storing import Held, NewObject, store
+from swiftlet.api.writing.storing import store
 from swiftlet.api.writing.storing_links import become_link
 from swiftlet.api.writing.symlinks import refuse_body
 from swiftlet.errors import NotFound, Superseded, Unavailable

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from swiftlet.api.context.core import Call
+from swiftlet.api.context.new_object import NewObject
 from swiftlet.api.context.policy_lookup import with_policy
 from swiftlet.api.reading.versioning import archive_of, container_to_write, keeps_versions
 from swiftlet.api.writing.duplicates import Place
 from swiftlet.api.writing.expiry_changes import delete_expiring
 from swiftlet.api.writing.legacy_versions import delete_locked, put_locked
-from swiftlet.api.writing.storing import NewObject, store
+from swiftlet.api.writing.storing import store
 from swiftlet.api.writing.version_writes import delete_current, put_version
 from swiftlet.errors import NotFound
 from swiftlet.model import ContainerInfo, PutFooter, PutRecord

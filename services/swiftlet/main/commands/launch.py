@@ -25,7 +25,7 @@ def launch(service: str, config: Path | None, parent_pid: int | None = None) -> 
         return waited
     # The roots import prometheus-client, which decides then and there whether processes share their metrics.
     with share_metrics() if _workers(settings) > 1 else nullcontext():
-        code = importlib.import_module(f"swiftlet.main.{service}").run(settings)
+        code = importlib.import_module(f"swiftlet.main.services.{service}").run(settings)
     assert isinstance(code, int)
     return code
 

@@ -3,8 +3,9 @@
 Requests name a device and mostly a database; see `docs/wire.md`. What they do is `swiftlet.listing.replica` and
 `swiftlet.servers.containers.listing_answers`.
 
-Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. Every change is a merge, but for a handoff's
-copy that is forgotten: that is refused for a database that belongs here by this server's own ring, or has changed.
+Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. Every change is a merge, but for a
+handoff's copy that is forgotten: that is refused for a database that belongs here by this server's own ring, or has
+changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Requests about shards, beside those of `swiftlet.servers.containers.container_server`; container servers ask each other.
+"""Requests about shards, with which container servers ask each other.
 
-Fault model: as there.
+Fault model: as of `swiftlet.servers.containers.container_server`.
 """
 
 from __future__ import annotations

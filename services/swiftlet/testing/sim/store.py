@@ -149,7 +149,7 @@ class SimStore:
             raise Superseded(f"{digest.hex()} has newer metadata", merge.superseded_by)
 
     def receive(self, partition: int, parcel: Parcel, why: str) -> None:
-        """Store what another device sent, in the steps of `swiftlet.sync.moving.copies`; Superseded, NotFound, DiskFull."""
+        """Store what another device sent, as `swiftlet.sync.moving.copies` does; Superseded, NotFound, DiskFull."""
         if parcel.tombstone is not None:
             self.delete(partition, parcel.digest, parcel.tombstone, why)
         if parcel.data is not None:
