@@ -83,7 +83,7 @@ class NativeDigester:
 
 
 class NativeBodies:
-    """Behaves as `swiftlet.peers.Bodies` requires."""
+    """Behaves as `swiftlet.boundaries.bodies.Bodies` requires."""
 
     def __init__(self, client: NativeClient) -> None:
         """The client stays its owner's to close."""

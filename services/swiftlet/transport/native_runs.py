@@ -34,7 +34,7 @@ def run_part(peer: TransportPeer, part: RunPart) -> PartParts:
 
 
 class NativeRun:
-    """Behaves as `swiftlet.peers.Run` requires."""
+    """Behaves as `swiftlet.boundaries.objects.Run` requires."""
 
     def __init__(self, parts: Sequence[RunPart], settings: NativeSettings, fail: Failure) -> None:
         """Before anything was asked for."""
