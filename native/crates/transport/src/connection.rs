@@ -24,13 +24,15 @@ use swiftlet_wire::limits::{HANDSHAKE_MS, HEAD_BYTES};
 use swiftlet_wire::liveness::{Liveness, Pulse};
 use swiftlet_wire::message::{Reason, decode_region, decode_tried, encode_region};
 
-use crate::api::{Error, Submit};
+use crate::api::Error;
+use crate::around::{Around, Lent, refuse};
+use crate::command::Submit;
+use crate::key::Key;
 use crate::link::{Carrier, Link, unless_blocked};
 use crate::memory::Region;
 use crate::metrics::PeerMetrics;
 use crate::outbox::Outbox;
 use crate::pool::Buffer;
-use crate::reactor::{Around, Key, Lent};
 
 pub(crate) use stream::Stream;
 
@@ -369,7 +371,7 @@ impl Connection {
             Kind::Bye => {
                 self.draining = true;
                 for submit in mem::take(&mut self.waiting) {
-                    crate::reactor::refuse(around.outcome, &submit, Error::Unreachable(Fail::Drained.to_string()));
+                    refuse(around.outcome, &submit, Error::Unreachable(Fail::Drained.to_string()));
                 }
                 Ok(())
             }
@@ -472,7 +474,7 @@ impl Connection {
         let waiting = mem::take(&mut self.waiting);
         for submit in waiting {
             if submit.deadline <= around.now {
-                crate::reactor::refuse(around.outcome, &submit, Error::Deadline);
+                refuse(around.outcome, &submit, Error::Deadline);
             } else {
                 self.waiting.push_back(submit);
             }
@@ -508,7 +510,7 @@ impl Connection {
             stream.failed(around, &self.metrics, error.clone());
         }
         for submit in mem::take(&mut self.waiting) {
-            crate::reactor::refuse(around.outcome, &submit, Error::Unreachable(fail.to_string()));
+            refuse(around.outcome, &submit, Error::Unreachable(fail.to_string()));
         }
         mem::take(&mut self.lent)
     }

@@ -6,9 +6,13 @@
 
 mod api;
 mod arena;
+mod around;
+mod command;
 mod completions;
 mod connection;
 mod encrypted;
+mod handles;
+mod key;
 mod link;
 mod memory;
 mod metrics;
@@ -18,22 +22,22 @@ mod peers;
 mod pool;
 mod reactor;
 mod samenode;
+mod settings;
 pub mod simulated;
 mod tcp;
 mod watch;
 
-pub use api::{
-    Answer, Body, Call, Error, Event, FileRange, Handler, Incoming, Next, Peer, Receiver, Responder, Sink, Source,
-    Ticket, Upload, Waker, What,
-};
+pub use api::{Answer, Body, Call, Error, Event, FileRange, Incoming, Next, Receiver, Sink, Source, What};
 pub use completions::Completions;
 pub use encrypted::{EncryptedAcceptor, EncryptedFabric};
+pub use handles::{Handler, Peer, Responder, Ticket, Upload, Waker};
 pub use link::{Acceptor, Address, Carrier, Fabric, Fetched, Link, Met};
 pub use memory::Region;
 pub use metrics::{LATENCY_BUCKETS, PeerMetrics, PeerSnapshot};
-pub use node::{Config, Node, PeerReport, WINDOW_BYTES};
+pub use node::{Node, PeerReport};
 pub use pool::{Buffer, Chunk, Pool, PoolUse, Then, Window};
 pub use samenode::{SameNodeAcceptor, SameNodeFabric};
+pub use settings::{Config, WINDOW_BYTES};
 pub use swiftlet_tls::Tls;
 pub use swiftlet_wire::handshake::Key;
 pub use swiftlet_wire::limits;

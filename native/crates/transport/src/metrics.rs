@@ -1,9 +1,14 @@
 //! What is counted per peer. Counters only grow; readers take differences.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::link::Carrier;
+
+/// Clients that are counted by name; further ones are counted together.
+const MAX_COUNTED: usize = 1024;
 
 /// Buckets of the latency histogram: below 2^n µs, the last one without an end.
 pub const LATENCY_BUCKETS: usize = 28;
@@ -90,5 +95,21 @@ impl PeerMetrics {
             latency_us: self.latency_us.load(Relaxed),
             latency: std::array::from_fn(|at| self.latency[at].load(Relaxed)),
         }
+    }
+}
+
+/// Counters by name.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) servers: Mutex<Vec<(String, Arc<PeerMetrics>)>>,
+    pub(crate) clients: Mutex<HashMap<String, Arc<PeerMetrics>>>,
+}
+
+impl Registry {
+    /// Those of a client, or of all beyond the limit.
+    pub(crate) fn client(&self, name: &str) -> Arc<PeerMetrics> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = if clients.contains_key(name) || clients.len() < MAX_COUNTED { name } else { "others" };
+        Arc::clone(clients.entry(name.to_owned()).or_default())
     }
 }

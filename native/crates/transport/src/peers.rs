@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::api::{Error, Submit};
+use crate::api::Error;
+use crate::around::{Around, Outcome, refuse};
+use crate::command::Submit;
 use crate::connection::{Connection, Fail, Side};
+use crate::key::Key;
 use crate::link::{Address, Fabric, Link};
 use crate::metrics::PeerMetrics;
 use crate::pool::Chunk;
-use crate::reactor::{Around, Key, Outcome, refuse};
 
 /// Pauses between attempts: doubled each time, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -14,6 +14,7 @@ use std::time::Instant;
 use swiftlet_wire::limits::{CHUNK_BYTES, INLINE_BYTES};
 
 use crate::arena::Arena;
+use crate::key::Key;
 use crate::memory::{Block, Region};
 
 /// What is called when memory is there, or with nothing when the deadline is over. It must not block.
@@ -305,7 +306,7 @@ pub(crate) trait Released: Send + Sync {
 /// Which chunk it was: connection, stream, offset in the body, bytes, and whether it was lent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HookOf {
-    pub(crate) connection: crate::reactor::Key,
+    pub(crate) connection: Key,
     pub(crate) stream: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
@@ -497,7 +498,7 @@ mod tests {
     fn memory_goes_back_before_the_window_that_it_was_granted_by() {
         let (pool, [one, _two]) = two_chunks();
         let (tell, told) = mpsc::channel();
-        let connection = crate::reactor::Key { index: 0, generation: 0 };
+        let connection = Key { index: 0, generation: 0 };
         let of = HookOf { connection, stream: 1, offset: 7, bytes: 10, lent: false };
         let chunk = one.freeze_with(10, Some(Hook { whom: Arc::new(Heard(tell)), of }));
         let other = chunk.clone();

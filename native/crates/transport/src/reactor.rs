@@ -3,24 +3,25 @@
 //! A connection belongs to one thread and needs no lock. Other threads leave [`Command`]s; what they may leave is
 //! bounded by open requests and by the chunks that these may hold.
 
-use std::collections::HashMap;
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, epoll};
+use rustix::event::epoll;
 use rustix::time::Timespec;
 use swiftlet_wire::handshake::Refusal;
 
-use crate::api::{Answer, Error, Event, Handler, Sink, Submit};
+use crate::around::{Around, Lent, Outcome};
+use crate::command::{Command, Shared, Submit};
 use crate::connection::{Connection, Fail, Side};
-use crate::link::{Acceptor, Address, Fabric, Link};
-use crate::metrics::PeerMetrics;
-use crate::node::{Registry, Settings};
+use crate::handles::Handler;
+use crate::key::{Key, LISTENER};
+use crate::link::{Acceptor, Fabric, Link};
+use crate::metrics::Registry;
 use crate::peers::Peers;
-use crate::pool::{Buffer, Chunk, HookOf, Pool, Released};
+use crate::settings::Settings;
 use crate::watch::{self, Watch};
 
 /// How long chunks that were lent over a broken connection are kept from being used again, and how many times the silence
@@ -36,154 +37,6 @@ const SCRATCH_BYTES: usize = 256 << 10;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 const WAKE: u64 = u64::MAX;
-const LISTENER: u64 = 1 << 63;
-
-/// Names a connection of this thread, and never another one that takes its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl Key {
-    fn number(self) -> u64 {
-        (u64::from(self.generation) << 32 | u64::from(self.index)) & !LISTENER
-    }
-}
-
-/// What other threads, and this one's handlers, ask of the I/O thread.
-pub(crate) enum Command {
-    Submit(Box<Submit>),
-    Push(usize, u64, Chunk),
-    Finish(usize, u64, Vec<u8>),
-    Cancel(usize, u64),
-    Answer(Key, u64, Box<Answer>),
-    Abandon(Key, u64),
-    Refill(Key, u64),
-    Released(HookOf),
-    Memory(Key, u64, Option<Buffer>),
-    /// Whether the peer's memory can be fetched from.
-    Met(Key, std::io::Result<()>),
-    /// A lent chunk of a stream, by its offset.
-    Fetched(Key, u64, u64, std::io::Result<Buffer>),
-    AddPeer(Address, Arc<PeerMetrics>),
-    Listen(Box<dyn Acceptor>),
-    Adopt(Box<dyn Link>),
-    /// No new connections, and no new requests on those that there are.
-    Leave,
-    Stop,
-}
-
-struct Queue {
-    commands: Vec<Command>,
-    /// Requests are numbered in the order in which they are sent.
-    next_stream: u64,
-    peers: usize,
-}
-
-/// The way to an I/O thread.
-pub(crate) struct Shared {
-    queue: Mutex<Queue>,
-    wake: OwnedFd,
-    asleep: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn new() -> std::io::Result<Self> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let queue = Mutex::new(Queue { commands: Vec::new(), next_stream: 1, peers: 0 });
-        Ok(Self { queue, wake, asleep: AtomicBool::new(false) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn post(&self, command: Command) {
-        self.lock().commands.push(command);
-        self.nudge();
-    }
-
-    /// Gives the request's number.
-    pub(crate) fn submit(&self, mut submit: Box<Submit>) -> u64 {
-        let mut queue = self.lock();
-        let stream = queue.next_stream;
-        queue.next_stream += 1;
-        submit.stream = stream;
-        queue.commands.push(Command::Submit(submit));
-        drop(queue);
-        self.nudge();
-        stream
-    }
-
-    /// Gives the peer's number in this thread.
-    pub(crate) fn add_peer(&self, address: Address, metrics: Arc<PeerMetrics>) -> usize {
-        let mut queue = self.lock();
-        let index = queue.peers;
-        queue.peers += 1;
-        queue.commands.push(Command::AddPeer(address, metrics));
-        drop(queue);
-        self.nudge();
-        index
-    }
-
-    /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be told.
-    fn nudge(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            // It can only fail when the counter is full, and then the thread is awake anyway.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-        }
-    }
-}
-
-impl Released for Shared {
-    fn released(&self, hook: HookOf) {
-        self.post(Command::Released(hook));
-    }
-}
-
-/// Events of one turn, by sink.
-#[derive(Default)]
-pub(crate) struct Outcome(Vec<(Arc<dyn Sink>, Vec<Event>)>);
-
-impl Outcome {
-    pub(crate) fn push(&mut self, sink: &Arc<dyn Sink>, event: Event) {
-        let at = self.0.iter().position(|(other, _)| Arc::ptr_eq(other, sink)).unwrap_or_else(|| {
-            self.0.push((Arc::clone(sink), Vec::new()));
-            self.0.len() - 1
-        });
-        self.0[at].1.push(event);
-    }
-
-    /// Hand them over. Whether there were any.
-    fn deliver(&mut self) -> bool {
-        let mut any = false;
-        for (sink, events) in &mut self.0 {
-            if !events.is_empty() {
-                any = true;
-                sink.events(events);
-                events.clear();
-            }
-        }
-        // Sinks come and go; nothing is kept of those without events.
-        if self.0.len() > 8 {
-            self.0.clear();
-        }
-        any
-    }
-}
-
-/// What a connection needs of its surroundings.
-pub(crate) struct Around<'a> {
-    pub(crate) now: Instant,
-    pub(crate) now_ms: u64,
-    pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) settings: &'a Settings,
-    pub(crate) registry: &'a Registry,
-    pub(crate) pool: &'a Pool,
-    pub(crate) handler: Option<&'a Arc<dyn Handler>>,
-    pub(crate) outcome: &'a mut Outcome,
-}
 
 /// The parts of a thread that connections look at.
 pub(crate) struct World {
@@ -195,9 +48,6 @@ pub(crate) struct World {
     /// All threads, for the sharing out of accepted connections.
     pub(crate) all: Vec<Arc<Shared>>,
 }
-
-/// Chunks that a peer may be reading, by stream and offset.
-pub(crate) type Lent = HashMap<(u64, u64), Chunk>;
 
 pub(crate) struct Reactor {
     world: World,
@@ -577,10 +427,4 @@ impl Reactor {
         self.next_tick = now + if busy { TICK } else { IDLE_TICK };
         self.outcome.deliver();
     }
-}
-
-/// A call that could not even wait.
-pub(crate) fn refuse(outcome: &mut Outcome, submit: &Submit, error: Error) {
-    let what = crate::api::What::Failed(error);
-    outcome.push(&submit.sink, Event { token: submit.token, what });
 }

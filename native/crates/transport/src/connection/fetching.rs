@@ -14,9 +14,10 @@ use swiftlet_wire::{Violation, require};
 
 use super::stream::{Fetch, FetchStage};
 use super::{Connection, Fail, REGION, Stream};
+use crate::around::Around;
+use crate::command::Command;
 use crate::link::Carrier;
 use crate::pool::Buffer;
-use crate::reactor::{Around, Command};
 
 /// What is known of the peer's region; its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use swiftlet_wire::{Violation, require};
 use super::stream::Owner;
 use super::{Connection, Fail, Side, Taking};
 use crate::api::{Error, What};
+use crate::around::Around;
+use crate::command::Command;
 use crate::pool::{Buffer, Chunk, Hook, HookOf};
-use crate::reactor::{Around, Command};
 
 impl Connection {
     /// Bytes of a body: where they belong, as far as they go. Gives what is behind them.

@@ -14,9 +14,11 @@ use swiftlet_wire::stream::Role;
 
 use super::stream::{Item, Owner};
 use super::{Connection, Fail, Stream};
-use crate::api::{Answer, Body, Error, Incoming, Responder, Submit, What};
+use crate::api::{Answer, Body, Error, Incoming, What};
+use crate::around::{Around, refuse};
+use crate::command::Submit;
+use crate::handles::Responder;
 use crate::pool::Chunk;
-use crate::reactor::{Around, refuse};
 
 /// The method that the transport itself answers, with what came: to measure a peer, or to see whether it is there.
 pub(crate) const PROBE: u16 = 0;

@@ -11,8 +11,8 @@ use swiftlet_wire::message::{Offer, Place, Reason};
 use super::stream::{Item, Owner};
 use super::{Connection, Fail, REGION};
 use crate::api::{Error, Next};
+use crate::around::Around;
 use crate::pool::Chunk;
-use crate::reactor::Around;
 
 /// As much data as is queued for the link ahead of frames of other requests.
 const QUEUED_BYTES: usize = 1 << 20;

@@ -9,9 +9,9 @@ use std::time::Instant;
 use swiftlet_wire::stream::{Role, Stream as Flow};
 
 use crate::api::{Error, Event, FileRange, Receiver, Sink, Source, What};
+use crate::around::Around;
 use crate::metrics::PeerMetrics;
 use crate::pool::{Buffer, Chunk};
-use crate::reactor::Around;
 
 /// Whom a request belongs to.
 pub(crate) enum Owner {

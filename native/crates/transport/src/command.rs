@@ -1,0 +1,123 @@
+//! The way to an I/O thread, for all others and for what it calls itself: commands in a queue.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustix::event::EventfdFlags;
+
+use crate::api::{Answer, Call, Sink};
+use crate::key::Key;
+use crate::link::{Acceptor, Address, Link};
+use crate::metrics::PeerMetrics;
+use crate::pool::{Buffer, Chunk, HookOf, Released};
+
+/// A call on its way to the I/O thread.
+pub(crate) struct Submit {
+    pub(crate) peer: usize,
+    pub(crate) stream: u64,
+    pub(crate) deadline: Instant,
+    pub(crate) call: Call,
+    pub(crate) upload: Option<u64>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) token: u64,
+    pub(crate) queued: Arc<AtomicUsize>,
+    /// Of an upload that has not begun yet.
+    pub(crate) pieces: VecDeque<Chunk>,
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+/// What other threads, and this one's handlers, ask of the I/O thread.
+pub(crate) enum Command {
+    Submit(Box<Submit>),
+    Push(usize, u64, Chunk),
+    Finish(usize, u64, Vec<u8>),
+    Cancel(usize, u64),
+    Answer(Key, u64, Box<Answer>),
+    Abandon(Key, u64),
+    Refill(Key, u64),
+    Released(HookOf),
+    Memory(Key, u64, Option<Buffer>),
+    /// Whether the peer's memory can be fetched from.
+    Met(Key, std::io::Result<()>),
+    /// A lent chunk of a stream, by its offset.
+    Fetched(Key, u64, u64, std::io::Result<Buffer>),
+    AddPeer(Address, Arc<PeerMetrics>),
+    Listen(Box<dyn Acceptor>),
+    Adopt(Box<dyn Link>),
+    /// No new connections, and no new requests on those that there are.
+    Leave,
+    Stop,
+}
+
+/// What waits for an I/O thread.
+pub(crate) struct Queue {
+    pub(crate) commands: Vec<Command>,
+    /// Requests are numbered in the order in which they are sent.
+    next_stream: u64,
+    peers: usize,
+}
+
+/// The way to an I/O thread.
+pub(crate) struct Shared {
+    queue: Mutex<Queue>,
+    /// Readable when the thread is to wake up.
+    pub(crate) wake: OwnedFd,
+    pub(crate) asleep: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let queue = Mutex::new(Queue { commands: Vec::new(), next_stream: 1, peers: 0 });
+        Ok(Self { queue, wake, asleep: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn post(&self, command: Command) {
+        self.lock().commands.push(command);
+        self.nudge();
+    }
+
+    /// Gives the request's number.
+    pub(crate) fn submit(&self, mut submit: Box<Submit>) -> u64 {
+        let mut queue = self.lock();
+        let stream = queue.next_stream;
+        queue.next_stream += 1;
+        submit.stream = stream;
+        queue.commands.push(Command::Submit(submit));
+        drop(queue);
+        self.nudge();
+        stream
+    }
+
+    /// Gives the peer's number in this thread.
+    pub(crate) fn add_peer(&self, address: Address, metrics: Arc<PeerMetrics>) -> usize {
+        let mut queue = self.lock();
+        let index = queue.peers;
+        queue.peers += 1;
+        queue.commands.push(Command::AddPeer(address, metrics));
+        drop(queue);
+        self.nudge();
+        index
+    }
+
+    /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be told.
+    fn nudge(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // It can only fail when the counter is full, and then the thread is awake anyway.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Released for Shared {
+    fn released(&self, hook: HookOf) {
+        self.post(Command::Released(hook));
+    }
+}
