@@ -16,10 +16,12 @@ pub mod name;
 mod random;
 mod reactor;
 mod routes;
+mod shared;
 mod storing;
 
 pub use changes::Changes;
-pub use front::{Front, Handed, Served, Settings};
+pub use front::Front;
 pub use grants::{Granted, Grants, Seen};
 pub use made::{Batch, Made};
 pub use routes::{Device, Policy, Unusable};
+pub use shared::{Handed, Served, Settings};

@@ -18,9 +18,9 @@ use swiftlet_transport::Completions;
 
 use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
-use crate::front::{Command, Handed, Served, Shared};
 use crate::made::Made;
 use crate::random::Random;
+use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
 
 mod requests;

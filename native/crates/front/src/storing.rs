@@ -9,12 +9,12 @@ use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Body, Call, Chunk};
 
 use crate::connection::Storing;
-use crate::front::Shared;
 use crate::grants::Granted;
 use crate::head::Asked;
 use crate::made::{Made, row};
 use crate::name;
 use crate::routes::Device;
+use crate::shared::Shared;
 
 /// A PUT whose body is all there: what is kept of it, and a request for each of its devices; nothing if Python has to answer.
 pub(crate) fn planned(

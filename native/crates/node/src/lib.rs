@@ -17,6 +17,7 @@ mod run;
 mod server;
 mod status;
 mod upload;
+mod written;
 
 pub use ahead::Ahead;
 pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};

@@ -13,16 +13,17 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use swiftlet_store::model::Key;
-use swiftlet_store::{Done, Error, Store};
+use swiftlet_store::{Done, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
 use crate::doubts::Doubts;
-use crate::message::{Found, Request, Written, lists};
+use crate::message::{Found, Request, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
+use crate::written::{AcceptedWrite, answer_written, unproved};
 
 /// The devices of one process and what can be asked of them. Dropped, it ends its threads; the stores stay the
 /// caller's to close.
@@ -139,41 +140,6 @@ impl Refused {
     fn new(reply: Reply, refusal: Refusal) -> Box<Self> {
         Box::new(Self { reply, refusal })
     }
-}
-
-/// A write that the store works on: its version, and the container replicas (bits) that its update is for.
-pub(crate) struct AcceptedWrite {
-    pub(crate) store: Arc<Store>,
-    pub(crate) key: Key,
-    pub(crate) timestamp: u64,
-    pub(crate) row: u32,
-    /// That there was nothing to delete is no error.
-    pub(crate) deletes: bool,
-    /// Where it is looked whether that there is nothing to write to is an answer.
-    pub(crate) doubts: Option<Arc<Doubts>>,
-}
-
-/// Called by the store when a write is durable, or is not: gives back what it held, then answers.
-pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: AcceptedWrite) -> Done {
-    Box::new(move |outcome| {
-        drop(permit);
-        let AcceptedWrite { store, key, timestamp, row, deletes, doubts } = write;
-        let existed = match outcome {
-            Ok(_) => true,
-            Err(Error::NotFound(Some(_))) if deletes => false,
-            Err(Error::NotFound(_)) if doubts.is_some_and(|doubts| doubts.has(key.policy, key.partition)) => {
-                return reply.refuse(&unproved());
-            }
-            Err(error) => return reply.refuse(&error.into()),
-        };
-        // The same version may have been here without a row: it is sent again.
-        store.keep_pending(key, timestamp, row);
-        reply.answer(Written { pending: row != 0, existed }.encode(), Body::Empty);
-    })
-}
-
-fn unproved() -> Refusal {
-    Refusal::new(Status::Unproved, "the device may have missed writes of this partition")
 }
 
 /// A request that was taken on.

@@ -14,8 +14,8 @@ use swiftlet_transport::{Chunk, Error as TransportError, Receiver};
 use crate::device::{Device, Permit};
 use crate::message::decode_footer;
 use crate::reply::Reply;
-use crate::server::{AcceptedWrite, answer_written};
 use crate::status::Refusal;
+use crate::written::{AcceptedWrite, answer_written};
 
 /// What was asked for.
 pub(crate) struct Asked {

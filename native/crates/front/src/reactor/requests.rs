@@ -17,12 +17,12 @@ use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::connection::{Asking, State, Storing, Writing};
-use crate::front::Shared;
 use crate::grants::Granted;
 use crate::head::{self, Asked, Method};
 use crate::made::Made;
 use crate::name;
 use crate::routes::Device;
+use crate::shared::Shared;
 use crate::storing::planned;
 
 impl Reactor {

@@ -1,0 +1,211 @@
+//! What the thread that answers and its owner share: what it is told, and what it hands over.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::grants::Grants;
+use crate::head::Method;
+use crate::made::Made;
+use crate::routes::Policy;
+
+/// How the thread treats connections.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What stands before and behind a name where it is hashed.
+    pub secret: (Vec<u8>, Vec<u8>),
+    /// How long a connection may be idle.
+    pub keepalive: Duration,
+    /// How long a client may take nothing of an answer.
+    pub client_timeout: Duration,
+    /// How long a device may take to answer.
+    pub answer_timeout: Duration,
+    /// Told apart from other processes in timestamps: 14 bits.
+    pub nonce: u16,
+    /// How long all devices together may take to store an object.
+    pub store_timeout: Duration,
+    /// Connections at one time; more wait to be accepted.
+    pub max_connections: usize,
+    /// Connections that wait to be taken by whoever answers everything; more wait to be accepted.
+    pub max_handed: usize,
+    /// Answers whose record waits to be fetched; above it the front answers no request itself.
+    pub max_served: usize,
+}
+
+/// A connection for somebody else.
+#[derive(Debug)]
+pub struct Handed {
+    /// The connection.
+    pub socket: OwnedFd,
+    /// What was read of it and not answered.
+    pub bytes: Vec<u8>,
+    /// How often in a row it was taken back and handed over again without an answer in between.
+    pub bounces: u32,
+}
+
+/// What watches over the process asks on the same port, briefly and with little patience.
+const WATCHERS: [&[u8]; 3] = [b"GET /healthz ", b"GET /readyz ", b"GET /healthcheck "];
+
+impl Handed {
+    fn is_urgent(&self) -> bool {
+        WATCHERS.iter().any(|begins| self.bytes.starts_with(begins))
+    }
+}
+
+/// Connections in the order of their coming.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// These wait for nobody.
+    urgent: VecDeque<Handed>,
+    others: VecDeque<Handed>,
+}
+
+impl Waiting {
+    fn push(&mut self, handed: Handed) {
+        if handed.is_urgent() { &mut self.urgent } else { &mut self.others }.push_back(handed);
+    }
+
+    pub(crate) fn take(&mut self, most: usize) -> Vec<Handed> {
+        let count = self.others.len().min(most);
+        self.urgent.drain(..).chain(self.others.drain(..count)).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.urgent.len() + self.others.len()
+    }
+}
+
+/// An answer that has left.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// What was asked.
+    pub method: Method,
+    /// The path as sent.
+    pub path: Vec<u8>,
+    /// Of the answer.
+    pub status: u16,
+    /// Bytes of the body that came.
+    pub received: u64,
+    /// Bytes of the body that were sent.
+    pub bytes: u64,
+    /// From the head to the answer's last byte.
+    pub took: Duration,
+    /// The client's address.
+    pub remote: Arc<str>,
+    /// The request's id.
+    pub id: String,
+}
+
+pub(crate) enum Command {
+    /// Rows are listed, or the requests are for somebody else after all.
+    Listed(Vec<u64>, bool),
+    Listen(OwnedFd),
+    Adopt(OwnedFd, u32),
+    Leave,
+    Stop,
+}
+
+/// What the thread and its owner share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) commands: Mutex<Vec<Command>>,
+    pub(crate) wake: OwnedFd,
+    pub(crate) grants: Mutex<Grants>,
+    pub(crate) policies: Mutex<HashMap<u16, Arc<Policy>>>,
+    pub(crate) handed: Mutex<Waiting>,
+    pub(crate) ready: OwnedFd,
+    pub(crate) served: Mutex<Vec<Served>>,
+    pub(crate) made: Mutex<Vec<Made>>,
+    pub(crate) open: AtomicUsize,
+    /// Requests that devices or whoever lists them have.
+    pub(crate) storing: AtomicUsize,
+    pub(crate) left: AtomicBool,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ring(bell: &OwnedFd) {
+    // It can only fail when the counter is full, and then it is heard anyway.
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+pub(crate) fn unring(bell: &OwnedFd) {
+    // Nothing to read: nobody rang since.
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+impl Shared {
+    pub(crate) fn post(&self, command: Command) {
+        lock(&self.commands).push(command);
+        ring(&self.wake);
+    }
+
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        unring(&self.wake);
+        mem::take(&mut *lock(&self.commands))
+    }
+
+    pub(crate) fn grants(&self) -> MutexGuard<'_, Grants> {
+        lock(&self.grants)
+    }
+
+    pub(crate) fn policy(&self, index: u16) -> Option<Arc<Policy>> {
+        lock(&self.policies).get(&index).cloned()
+    }
+
+    pub(crate) fn hand_over(&self, handed: Handed) {
+        lock(&self.handed).push(handed);
+        ring(&self.ready);
+    }
+
+    pub(crate) fn handed(&self) -> usize {
+        lock(&self.handed).len()
+    }
+
+    pub(crate) fn served(&self, served: Served) {
+        lock(&self.served).push(served);
+    }
+
+    pub(crate) fn made(&self, made: &mut Vec<Made>) {
+        if !made.is_empty() {
+            lock(&self.made).append(made);
+            ring(&self.ready);
+        }
+    }
+
+    pub(crate) fn may_serve(&self) -> bool {
+        lock(&self.served).len() < self.settings.max_served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_over_the_process_waits_for_nobody() {
+        let (_kept, other) = UnixStream::pair().expect("descriptors");
+        let mut waiting = Waiting::default();
+        let lines =
+            ["PUT /v1/a/c/1", "PUT /v1/a/c/2", "GET /readyz HTTP/1.1", "GET /readyzz HTTP/1.1", "GET /healthz "];
+        for line in lines {
+            let socket = OwnedFd::from(other.try_clone().expect("descriptors"));
+            waiting.push(Handed { socket, bytes: line.into(), bounces: 0 });
+        }
+        let mut taken = |most| -> Vec<_> {
+            let took = waiting.take(most).into_iter();
+            took.map(|one| lines.iter().position(|line| line.as_bytes() == one.bytes)).collect()
+        };
+        assert_eq!(taken(0), [Some(2), Some(4)]);
+        assert_eq!(taken(2), [Some(0), Some(1)]);
+        assert_eq!(taken(2), [Some(3)]);
+        assert_eq!(waiting.len(), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! What is answered when a write is durable, or is not.
+
+use std::sync::Arc;
+
+use swiftlet_store::model::Key;
+use swiftlet_store::{Done, Error, Store};
+use swiftlet_transport::Body;
+
+use crate::device::Permit;
+use crate::doubts::Doubts;
+use crate::message::Written;
+use crate::reply::Reply;
+use crate::status::{Refusal, Status};
+
+/// A write that the store works on: its version, and the container replicas (bits) that its update is for.
+pub(crate) struct AcceptedWrite {
+    pub(crate) store: Arc<Store>,
+    pub(crate) key: Key,
+    pub(crate) timestamp: u64,
+    pub(crate) row: u32,
+    /// That there was nothing to delete is no error.
+    pub(crate) deletes: bool,
+    /// Where it is looked whether that there is nothing to write to is an answer.
+    pub(crate) doubts: Option<Arc<Doubts>>,
+}
+
+/// Called by the store when a write is durable, or is not: gives back what it held, then answers.
+pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: AcceptedWrite) -> Done {
+    Box::new(move |outcome| {
+        drop(permit);
+        let AcceptedWrite { store, key, timestamp, row, deletes, doubts } = write;
+        let existed = match outcome {
+            Ok(_) => true,
+            Err(Error::NotFound(Some(_))) if deletes => false,
+            Err(Error::NotFound(_)) if doubts.is_some_and(|doubts| doubts.has(key.policy, key.partition)) => {
+                return reply.refuse(&unproved());
+            }
+            Err(error) => return reply.refuse(&error.into()),
+        };
+        // The same version may have been here without a row: it is sent again.
+        store.keep_pending(key, timestamp, row);
+        reply.answer(Written { pending: row != 0, existed }.encode(), Body::Empty);
+    })
+}
+
+/// That there is nothing to write to, or to read, may be because it did not get here.
+pub(crate) fn unproved() -> Refusal {
+    Refusal::new(Status::Unproved, "the device may have missed writes of this partition")
+}
