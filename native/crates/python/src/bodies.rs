@@ -11,8 +11,9 @@ use swiftlet_hash::beside::{Stream, Threads};
 use swiftlet_transport::{Buffer, Completions, Then};
 
 use crate::buffer::Bytes;
+use crate::chunks::{TransportChunk, payload};
 use crate::hash::Hasher;
-use crate::transport::{Parts, TransportChunk, os_error, payload};
+use crate::values::{Parts, os_error};
 
 enum Happened {
     /// Memory that was waited for.

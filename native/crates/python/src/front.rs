@@ -13,8 +13,9 @@ use swiftlet_front::{Batch, Changes as Counters, Device, Front as Inner, Policy,
 use swiftlet_store::model::Key;
 
 use crate::buffer::Bytes;
+use crate::peers::TransportPeer;
 use crate::store::Place;
-use crate::transport::{TransportPeer, os_error, seconds};
+use crate::values::{os_error, seconds};
 
 /// Its own descriptor of what Python has open.
 fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {

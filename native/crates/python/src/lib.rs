@@ -5,6 +5,7 @@
 
 mod bodies;
 mod buffer;
+mod chunks;
 mod copies;
 mod doubts;
 mod encryption;
@@ -12,12 +13,14 @@ mod front;
 mod hash;
 mod object_server;
 mod object_wire;
+mod peers;
 mod rdma;
 mod run;
 mod store;
 mod sync;
 mod transport;
 mod uploads;
+mod values;
 
 /// The compiled half of the package `swiftlet_native`.
 #[pyo3::pymodule]
@@ -26,6 +29,8 @@ mod _native {
 
     #[pymodule_export]
     use super::bodies::{TransportBuffer, TransportDigester};
+    #[pymodule_export]
+    use super::chunks::{TransportChunk, TransportWindow};
     #[pymodule_export]
     use super::copies::{read_copies, take_copies};
     #[pymodule_export]
@@ -41,6 +46,8 @@ mod _native {
     #[pymodule_export]
     use super::object_wire::ObjectWire;
     #[pymodule_export]
+    use super::peers::{TransportPeer, TransportTicket, TransportUpload};
+    #[pymodule_export]
     use super::rdma::rdma_version;
     #[pymodule_export]
     use super::run::TransportRun;
@@ -53,9 +60,7 @@ mod _native {
     };
 
     #[pymodule_export]
-    use super::transport::{
-        TransportChunk, TransportNode, TransportPeer, TransportTicket, TransportUpload, TransportWindow,
-    };
+    use super::transport::TransportNode;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

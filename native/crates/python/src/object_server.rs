@@ -17,7 +17,8 @@ use crate::doubts::Doubts;
 use crate::encryption::Encryption;
 use crate::rdma::Rdma;
 use crate::store::Store;
-use crate::transport::{config, listen, os_error, report};
+use crate::transport::{config, listen, report};
+use crate::values::os_error;
 
 /// The devices of this process, for who comes over the native transport.
 #[pyclass(frozen, module = "swiftlet_native")]

@@ -16,8 +16,9 @@ use pyo3::types::PyBytes;
 use swiftlet_node::{Ahead, Failure, Marks, Part, Run, RunOptions};
 use swiftlet_transport::{Chunk, Event, Sink, What, Window};
 
+use crate::peers::TransportPeer;
 use crate::store::{Place, key};
-use crate::transport::{TransportPeer, kind};
+use crate::values::kind;
 
 /// Peer, device, place, start, stop, size, ETag, whether it must have none of the marks.
 pub(crate) type RunPart<'py> = (Bound<'py, TransportPeer>, String, Place, u64, u64, Option<u64>, Option<Vec<u8>>, bool);

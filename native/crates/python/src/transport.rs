@@ -5,100 +5,36 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
-use pyo3::ffi;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+use pyo3::types::{PyBytes, PyDict};
 use swiftlet_node::Ahead;
 use swiftlet_transport::{
-    Address, Body, Call, Chunk, Completions, Config, Error, Event, Fabric, Key, Node, Peer, Pool, Reason,
-    SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor, Ticket, Upload, What, Window,
+    Address, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor,
+    What,
 };
 
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
-use crate::buffer::Bytes;
+use crate::chunks::TransportWindow;
 use crate::encryption::Encryption;
 use crate::hash::Hasher;
+use crate::peers::TransportPeer;
 use crate::rdma::Rdma;
 use crate::run::{RunPart, TransportRun};
 use crate::uploads::Uploads;
-
-pub(crate) fn os_error(error: std::io::Error) -> PyErr {
-    PyOSError::new_err((error.raw_os_error(), error.to_string()))
-}
-
-fn invalid(error: Error) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
+use crate::values::{Parts, kind, os_error, seconds};
 
 fn chunk_size(size: usize) -> PyResult<usize> {
     let fits = (1..=swiftlet_transport::limits::CHUNK_BYTES).contains(&size);
     fits.then_some(size).ok_or_else(|| PyValueError::new_err("a chunk has 1 byte to 1 MiB"))
 }
 
-pub(crate) fn seconds(timeout_s: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-/// A Python `bytes`, which nobody can change.
-struct Immutable {
-    _owner: Py<PyBytes>,
-    bytes: &'static [u8],
-}
-
-impl AsRef<[u8]> for Immutable {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes
-    }
-}
-
-fn immutable(owner: &Bound<'_, PyBytes>) -> Chunk {
-    let bytes = owner.as_bytes();
-    // SAFETY: the bytes of a Python `bytes` neither move nor change as long as a reference to it is held, and
-    // this one is let go of after the slice.
-    #[allow(unsafe_code, reason = "the lifetime of what a reference count keeps alive")]
-    let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
-    Chunk::from_owner(Box::new(Immutable { _owner: owner.clone().unbind(), bytes }))
-}
-
-/// Where a part lies in the whole, if it is one.
-fn within(part: &[u8], whole: &[u8]) -> Option<std::ops::Range<usize>> {
-    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-    (start <= whole.len() && part.len() <= whole.len() - start).then(|| start..start + part.len())
-}
-
-/// Bytes to be sent: in place if they can't change, else a copy.
-pub(crate) fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
-    if let Ok(bytes) = data.cast::<PyBytes>() {
-        return Ok(immutable(bytes));
-    }
-    if let Ok(chunk) = data.cast::<TransportChunk>() {
-        return Ok(chunk.get().0.clone());
-    }
-    let buffer: Bytes = data.extract()?;
-    let slice = buffer.as_slice();
-    if data.cast::<PyMemoryView>().is_ok() {
-        let whole = data.getattr("obj")?;
-        if let Ok(bytes) = whole.cast::<PyBytes>()
-            && let Some(range) = within(slice, bytes.as_bytes())
-        {
-            return Ok(immutable(bytes).part(range));
-        }
-        if let Ok(chunk) = whole.cast::<TransportChunk>()
-            && let Some(range) = within(slice, &chunk.get().0)
-        {
-            return Ok(chunk.get().0.part(range));
-        }
-    }
-    Ok(slice.to_vec().into())
-}
-
-/// How long a peer may be silent: for longer than it takes until a PING is sent and answered.
 /// Runs have this part of the memory, together, for objects whose turn has not come: the fourth one, as uploads may have half.
 const AHEAD_SHARE: u64 = 4;
+/// How long a peer may be silent: for longer than it takes until a PING is sent and answered.
 const SILENCE_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
 
 /// A node's configuration.
@@ -163,141 +99,6 @@ pub(crate) fn report<'py>(py: Python<'py>, node: &Node) -> PyResult<Vec<Bound<'p
     node.report().into_iter().map(of).collect()
 }
 
-/// Bytes in the transport's memory; a buffer for Python.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportChunk(pub(crate) Chunk);
-
-#[pymethods]
-impl TransportChunk {
-    fn __len__(&self) -> usize {
-        self.0.len()
-    }
-
-    #[allow(unsafe_code, reason = "the buffer protocol asks for a pointer and a length")]
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("no view to fill"));
-        }
-        let bytes: &[u8] = &slf.get().0;
-        let start = bytes.as_ptr().cast_mut().cast();
-        // SAFETY: the view is Python's to fill. The bytes stay where they are as long as the chunk does, of which
-        // the view keeps a reference; and it is read-only.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes.len() as ffi::Py_ssize_t, 1, flags) };
-        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
-    }
-}
-
-/// What a sender waits for; it goes on when this is gone.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportWindow {
-    _window: Window,
-}
-
-/// A call that was made.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportTicket(Ticket);
-
-#[pymethods]
-impl TransportTicket {
-    /// End it, unless it is over.
-    fn cancel(&self) {
-        self.0.cancel();
-    }
-}
-
-/// A call whose body is sent piece by piece.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportUpload {
-    upload: Mutex<Option<Upload>>,
-    peer: Peer,
-    uploads: Option<Arc<Uploads>>,
-}
-
-#[pymethods]
-impl TransportUpload {
-    /// Send up to 1 MiB. False: too much waits already.
-    #[pyo3(signature = (data, /))]
-    fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let mut chunk = payload(data)?;
-        if let Some(uploads) = &self.uploads {
-            chunk = uploads.piece(data.py(), &self.peer, chunk, false);
-        }
-        let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(upload.as_ref().is_some_and(|upload| upload.send(chunk).is_ok()))
-    }
-
-    /// The body is complete.
-    #[pyo3(signature = (footer, /))]
-    fn end(&self, footer: Bytes) -> PyResult<()> {
-        let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let upload = upload.ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        upload.end(footer.as_slice().to_vec()).map_err(invalid)
-    }
-
-    /// End it without committing, unless it has ended.
-    fn cancel(&self) {
-        if let Some(upload) = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            upload.ticket().cancel();
-        }
-    }
-}
-
-/// Somebody to call.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportPeer {
-    peer: Peer,
-    sink: Arc<dyn Sink>,
-    uploads: Option<Arc<Uploads>>,
-}
-
-impl TransportPeer {
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer.clone()
-    }
-}
-
-#[pymethods]
-impl TransportPeer {
-    /// Make a call with its whole body.
-    #[pyo3(signature = (token, method, timeout_s, trace, header, body))]
-    fn call(
-        &self,
-        token: u64,
-        method: u16,
-        timeout_s: f64,
-        trace: String,
-        header: Bytes,
-        body: &Bound<'_, PyAny>,
-    ) -> PyResult<TransportTicket> {
-        let mut piece = payload(body)?;
-        if let Some(uploads) = &self.uploads {
-            piece = uploads.piece(body.py(), &self.peer, piece, true);
-        }
-        let body = if piece.is_empty() { Body::Empty } else { Body::Chunk(piece) };
-        let header = header.as_slice().to_vec();
-        let call = Call { method, timeout: seconds(timeout_s)?, trace, header, body, footer: Vec::new() };
-        self.peer.call(call, &self.sink, token).map(TransportTicket).map_err(invalid)
-    }
-
-    /// Make a call whose body follows.
-    #[pyo3(signature = (token, method, timeout_s, trace, header, size))]
-    fn upload(
-        &self,
-        token: u64,
-        method: u16,
-        timeout_s: f64,
-        trace: String,
-        header: Bytes,
-        size: Option<u64>,
-    ) -> PyResult<TransportUpload> {
-        let header = header.as_slice().to_vec();
-        let call = Call { method, timeout: seconds(timeout_s)?, trace, header, ..Call::default() };
-        let upload = self.peer.upload(call, size, &self.sink, token).map_err(invalid)?;
-        Ok(TransportUpload { upload: Mutex::new(Some(upload)), peer: self.peer.clone(), uploads: self.uploads.clone() })
-    }
-}
-
 /// This process's end.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportNode {
@@ -312,23 +113,6 @@ pub(crate) struct TransportNode {
     ahead: Arc<Ahead>,
 }
 
-/// What Python calls it.
-pub(crate) fn kind(error: &Error) -> &'static str {
-    match error {
-        Error::Unreachable(_) => "unreachable",
-        Error::Lost(_) => "lost",
-        Error::Deadline | Error::Remote(Reason::Deadline, _) => "deadline",
-        Error::Cancelled | Error::Remote(Reason::Cancelled, _) => "cancelled",
-        Error::Overloaded | Error::Remote(Reason::Overloaded, _) => "overloaded",
-        Error::NoMemory | Error::Remote(Reason::NoMemory, _) => "no-memory",
-        Error::Remote(Reason::GoingAway, _) => "going-away",
-        Error::Remote(Reason::Failed, _) => "remote",
-        Error::Invalid(_) => "invalid",
-    }
-}
-
-pub(crate) type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
-
 fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
     let (kind, value) = match event.what {
         What::Sent(bytes) => ("sent", bytes.into_pyobject(py)?.into_any()),
@@ -339,7 +123,7 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
         }
         What::Chunk(chunk) => {
             let bytes = PyBytes::new(py, &chunk);
-            let window = Py::new(py, TransportWindow { _window: chunk.into_window() })?;
+            let window = Py::new(py, TransportWindow::new(chunk.into_window()))?;
             ("chunk", (bytes, window).into_pyobject(py)?.into_any())
         }
         What::End(footer) => ("end", PyBytes::new(py, &footer).into_any()),
@@ -411,7 +195,7 @@ impl TransportNode {
         let tcp = host.map(|host| std::net::SocketAddr::new(host, port));
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         let peer = self.node.peer(Address { name, tcp });
-        Ok(TransportPeer { peer, sink, uploads: self.uploads.clone() })
+        Ok(TransportPeer::new(peer, sink, self.uploads.clone()))
     }
 
     /// Begin a run; a "sent" event tells who found nothing to take that there is something, an "end" that it is over.

@@ -1,0 +1,40 @@
+//! Values of the transport's as Python has them.
+
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use swiftlet_transport::{Error, Reason};
+
+/// An `OSError`.
+pub(crate) fn os_error(error: std::io::Error) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), error.to_string()))
+}
+
+/// A `ValueError`.
+pub(crate) fn invalid(error: Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A time that Python gives in seconds.
+pub(crate) fn seconds(timeout_s: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// What Python calls it.
+pub(crate) fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::Unreachable(_) => "unreachable",
+        Error::Lost(_) => "lost",
+        Error::Deadline | Error::Remote(Reason::Deadline, _) => "deadline",
+        Error::Cancelled | Error::Remote(Reason::Cancelled, _) => "cancelled",
+        Error::Overloaded | Error::Remote(Reason::Overloaded, _) => "overloaded",
+        Error::NoMemory | Error::Remote(Reason::NoMemory, _) => "no-memory",
+        Error::Remote(Reason::GoingAway, _) => "going-away",
+        Error::Remote(Reason::Failed, _) => "remote",
+        Error::Invalid(_) => "invalid",
+    }
+}
+
+/// An event: its token, what it is called, and what comes with it.
+pub(crate) type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
