@@ -68,6 +68,13 @@ FILES ?=
 flaky: setup ## tests that depend on timing: FILES, or all that wait for something, RUNS times while all cores are busy
 	@RUNS=$(RUNS) hack/flaky $(FILES)
 
+# make coverage PARTS=python
+PARTS ?= python rust
+.PHONY: coverage
+coverage: setup ## which lines and branches the tests run, by room and crate: build/coverage
+	@hack/setup --tests
+	@hack/coverage $(PARTS)
+
 .PHONY: clients
 clients: ## other people's clients, and their test suites, against a store on this machine
 	@hack/setup --clients
