@@ -1,8 +1,8 @@
 """Sums up reports of coverage by room or crate, for hack/coverage.
 
-    summary.py python REPORT    a report of `coverage json`
-    summary.py rust REPORT      a report of `llvm-cov export --summary-only`
-    summary.py binaries         reads cargo's messages and prints the test binaries that they name
+summary.py python REPORT    a report of `coverage json`
+summary.py rust REPORT      a report of `llvm-cov export --summary-only`
+summary.py binaries         reads cargo's messages and prints the test binaries that they name
 """
 
 from __future__ import annotations
