@@ -41,7 +41,9 @@ from swiftlet.sync.planning.proving import Proving
 from swiftlet.sync.planning.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.planning.standing import Standings
 from swiftlet.sync.planning.tasks import EVERYTHING, Selection
-from swiftlet.sync.rounds import Round
+from swiftlet.sync.rounds.executor import Executor
+from swiftlet.sync.rounds.planner import Planner
+from swiftlet.sync.rounds.state import RoundState
 from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.topology import THOROUGH, Mode
 
@@ -140,10 +142,11 @@ class Replicator:
             await self._proving.begin(device for policy in policies for device in self._local_devices(policy))
         begun = [found for policy in policies for found in await self._begin(policy, report)]
         driver = Driver(self._replica_kind, report, self._now_s, self.neighbours, self._pace, self._outdated)
-        work = Round(driver, self._terms, report, self.neighbours, self._pace, self.progress, self._outdated, selection)
-        for own, held in begun:
-            await work.look_ahead(own, held)
-        await self._work(work, [own for own, _ in begun])
+        planner = Planner(driver, self._terms, report, self.neighbours, self._pace.concurrency, selection)
+        planned = await planner.plan(begun)
+        state = RoundState(planned, self._terms, report, self.neighbours, self.progress, self._outdated)
+        executor = Executor(state, driver, self._terms, self.neighbours, self._pace)
+        await self._work(executor, [own for own, _ in begun])
         for own, _ in begun:
             await self._end(own, began_s, report)
         if self._proving is not None:
@@ -156,11 +159,11 @@ class Replicator:
         LAST_ROUND.set_to_current_time()
         return report
 
-    async def _work(self, work: Round, own_devices: Sequence[DevicePartitions]) -> None:
+    async def _work(self, executor: Executor, own_devices: Sequence[DevicePartitions]) -> None:
         """Hold the round's sessions, and tell what they prove meanwhile."""
         telling = None if self._proving is None else asyncio.create_task(self._proving.telling(own_devices))
         try:
-            await work.work()
+            await executor.work()
         finally:
             if telling is not None:
                 telling.cancel()

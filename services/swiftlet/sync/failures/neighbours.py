@@ -126,6 +126,10 @@ class Neighbours:
         self._look_after(node)
         return True
 
+    def away(self, devices: Iterable[Device | None]) -> frozenset[int]:
+        """The ids of those of a ring's devices whose nodes are to be left out now."""
+        return frozenset(device.id for device in devices if device is not None and self.skips(node_of(device)))
+
     def failed(self, node: str) -> None:
         """The node could not be reached, or did not answer in time."""
         if node not in self._devices:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from swiftlet.ring.model import Device
 from swiftlet.sync.planning.device_partitions import DevicePartitions
+from swiftlet.sync.session.queue import HandoffReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +29,6 @@ class Selection:
 EVERYTHING = Selection()
 
 
-@dataclass(slots=True)
-class Proofs:
-    """The partitions that one peer has proved. `whole`: the others are known to differ; `out`: the peer is left out."""
-
-    peer: Device
-    asked: frozenset[int]
-    proved: set[int] = field(default_factory=set)
-    whole: bool = False
-    out: bool = False
-    tries: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class SessionTask:
     """A session to be: partitions with a peer. `differs`: all are known to differ."""
@@ -51,9 +40,10 @@ class SessionTask:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """The partitions that were not compared because a node is unreachable."""
+class ReturnTask:
+    """The session of a handoff to be. `out`: primaries whose nodes are left out; `absent`: all that it goes without."""
 
     own: DevicePartitions
-    peer: Device
-    partitions: frozenset[int]
+    handoff: HandoffReturn
+    out: frozenset[int]
+    absent: frozenset[int]

@@ -12,7 +12,6 @@ import pytest
 from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.ring.model import Device
-from swiftlet.sync import rounds
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
@@ -24,6 +23,7 @@ from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.planning.standing import Standing
 from swiftlet.sync.planning.tasks import Selection
 from swiftlet.sync.replicator import Replicator, probe
+from swiftlet.sync.rounds import state
 from swiftlet.sync.session.messages import AskSuffixes, Compare, decode_request
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
 
@@ -120,7 +120,7 @@ async def test_a_dead_node_is_asked_a_few_times_then_left_out_and_counted_as_not
 async def test_what_was_left_out_comes_next_when_the_node_is_back_in_the_same_round(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "MANY", 1)
+    monkeypatch.setattr(state, "MANY", 1)
     watched = Watched(cluster, monkeypatch)
     fill(cluster, watched.device)
     dead = cluster.devices[1]
@@ -170,7 +170,7 @@ async def test_a_round_may_be_confined_to_partitions_and_peers(
 async def test_what_a_killed_replicator_had_done_comes_last(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "MANY", 1)
+    monkeypatch.setattr(state, "MANY", 1)
     former = Watched(cluster, monkeypatch)
     fill(cluster, former.device)
     texts: list[str] = []
