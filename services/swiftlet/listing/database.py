@@ -25,11 +25,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar, Self
 
-from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError
+from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError, TooMuchMetadata
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.head import Head, read_head, write_head
-from swiftlet.listing.metadata_room import check_room
 from swiftlet.listing.query import list_page
 from swiftlet.listing.row_tables import NOTHING, Change, Column, Packed, R, RowTables
 from swiftlet.listing.schema import loaded, stored
@@ -195,7 +194,7 @@ class Database(RowTables[R]):
         before = self.items()
         self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
         if bounds is not None and metadata:
-            check_room(before, self.items(), bounds)
+            _check_room(before, self.items(), bounds)
 
     @staticmethod
     def point_item(point: str) -> str:
@@ -310,3 +309,30 @@ def _incarnation(deletion: Timestamp, *candidates: tuple[Timestamp, int]) -> tup
 def _visible(items: Mapping[str, MetadataItem]) -> dict[str, str]:
     """Names and values of the items that were not removed."""
     return {name: items[name].value for name in sorted(items) if items[name].value and not name.startswith(POINT)}
+
+
+def _check_room(before: Mapping[str, MetadataItem], after: Mapping[str, MetadataItem], bounds: MetadataBounds) -> None:
+    """TooMuchMetadata when a request that turns `before` into `after` brings more than the bounds allow.
+
+    What counts is what there is after the merge, whichever requests it came with. A request that brings nothing more is
+    taken even where there is too much, as there may be after replicas that took different requests were brought
+    together.
+    """
+    had, has = _amounts(before, bounds.prefix), _amounts(after, bounds.prefix)
+    most = (bounds.items, bounds.size_bytes, bounds.remembered)
+    words = (
+        f"Too many metadata items; max {bounds.items}",
+        f"Total metadata too large; max {bounds.size_bytes}",
+        f"Too many names of metadata, with those removed lately; max {bounds.remembered}",
+    )
+    for old, new, limit, reason in zip(had, has, most, words, strict=True):
+        if new > limit and new > old:
+            raise TooMuchMetadata(reason)
+
+
+def _amounts(items: Mapping[str, MetadataItem], prefix: str) -> tuple[int, int, int]:
+    """Items that are there, their bytes, and items with those that were removed."""
+    ours = [item for item in items.values() if item.name.startswith(prefix)]
+    live = [item for item in ours if item.value]
+    size = sum(len(item.name.encode()) - len(prefix) + len(item.value.encode()) for item in live)
+    return len(live), size, len(ours)
