@@ -52,13 +52,13 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.accepted import accepted_tls_secret
-from swiftlet_operator.plan.growth import classes_of
 from swiftlet_operator.plan.guard import looked_for
 from swiftlet_operator.plan.kept_rings import lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sealed_keys import unsealed
 from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.plan.trouble import seen_of
+from swiftlet_operator.plan.volumes import classes_of
 from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.recovery import NO_KEYS, Known
 from swiftlet_operator.statusz import Reporter

@@ -50,7 +50,6 @@ from swiftlet_operator.plan.cordons import Disruptions, disruptions
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.encryption import encryption_mode, transport_encrypted
 from swiftlet_operator.plan.exposure import api_exposed
-from swiftlet_operator.plan.growth import growth, volumes_resized
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
@@ -58,7 +57,6 @@ from swiftlet_operator.plan.lost import Replacing, replacing
 from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import TYPE as FAILURE_TABLE_SHARED
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
-from swiftlet_operator.plan.remake import made_anew
 from swiftlet_operator.plan.retire import doomed, guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, never_scheduled, stamped, stepwise, with_live_templates
@@ -69,6 +67,7 @@ from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, status
 from swiftlet_operator.plan.trouble import TYPE as PODS_HEALTHY
 from swiftlet_operator.plan.trouble import Why, explained, explained_degraded, pods_healthy, serves_api, why
 from swiftlet_operator.plan.upgrades import Turn, alone, past_timeout, progressing, upgrade
+from swiftlet_operator.plan.volumes import growth, made_anew, volumes_resized
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World

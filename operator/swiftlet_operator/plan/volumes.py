@@ -1,4 +1,9 @@
-"""Volumes that are smaller than their pool says now; pure."""
+"""Volumes that are not as their pool says now; pure.
+
+Those that are smaller are grown. The class of a claim can't be changed by Kubernetes, nor can the templates of a
+StatefulSet: where a class was corrected before there was any volume, the StatefulSet is made anew. As long as no claim
+has a volume and no pod a node there is nothing to lose; `swiftlet_operator.checks` refuses another class afterwards.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,18 @@ from collections.abc import Iterable, Iterator
 
 from swiftlet.crd import Fact, StorageClusterSpec, quantity_bytes
 from swiftlet_operator.build.site import CONTAINER, STORAGE
-from swiftlet_operator.manifests import COMPONENT_LABEL, POOL_LABEL, PVC, Manifest, labels_of, name_of
+from swiftlet_operator.checks import claims_of_set, class_in, has_volumes
+from swiftlet_operator.manifests import (
+    COMPONENT_LABEL,
+    POOL_LABEL,
+    PVC,
+    STATEFUL_SET,
+    Manifest,
+    is_going,
+    kind_of,
+    labels_of,
+    name_of,
+)
 from swiftlet_operator.plan.actions import Patch
 from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
@@ -77,3 +93,19 @@ def _may_grow(world: World, claim: Manifest) -> bool:
     found = world.storage_classes.get(_class(claim) or "")
     # A claim that is not bound yet may still get its class.
     return bool(found is not None and found.get("allowVolumeExpansion")) or not _bound(claim)
+
+
+def made_anew(world: World, wanted: Iterable[Manifest]) -> dict[str, list[Manifest]]:
+    """The StatefulSets that have to go first, by name, each with what is deleted: the set, and its claims."""
+    return {name_of(one): list(_with_claims(world, one)) for one in wanted if _class_differs(world, one)}
+
+
+def _class_differs(world: World, wanted: Manifest) -> bool:
+    live = world.child(STATEFUL_SET, name_of(wanted)) if kind_of(wanted) == STATEFUL_SET else None
+    return live is not None and class_in(live) != class_in(wanted) and not has_volumes(world, name_of(wanted))
+
+
+def _with_claims(world: World, wanted: Manifest) -> Iterator[Manifest]:
+    live = world.child(STATEFUL_SET, name_of(wanted))
+    assert live is not None
+    yield from (one for one in (live, *claims_of_set(world, name_of(wanted))) if not is_going(one))
