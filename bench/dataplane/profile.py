@@ -90,7 +90,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graphs = arguments.graphs or arguments.directory
     table: dict[str, dict[str, float]] = {}
-    with store(arguments.directory, "native") as native:
+    with store(arguments.directory) as native:
         native.measure("put.lua", 3)
         for name in ("put", "get"):
             raw = arguments.directory / f"{name}.stacks"

@@ -1,11 +1,11 @@
-"""Small objects through the proxy, with object servers spoken to over HTTP and natively: rates and processor time.
+"""Small objects through the proxy: rates and processor time.
 
     .venv/bin/python -m bench.dataplane.proxy DIRECTORY [--rounds 3] [--seconds 10]
 
-Runs two standalone stores in the directory, one per transport, and measures them in turns with wrk (Debian package
-`wrk`): requests per second are what the machine had left over at that time, so compare processor time per request, and
-only within one run. It is what the store's processes used, by kind, of user and system time together; the idle
-share, measured beforehand in the same store, is taken off.
+Runs a standalone store in the directory and measures it with wrk (Debian package `wrk`): requests per second are what
+the machine had left over at that time, so compare processor time per request. It is what the store's processes used, by
+kind, of user and system time together; the idle share, measured beforehand in the same store, is taken off. Benchmarks
+of two stores measure them in turns with what is here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Round:
 class Store:
     """A store, and what its processes use."""
 
-    def __init__(self, transport: str, cluster: Cluster) -> None:
+    def __init__(self, name: str, cluster: Cluster) -> None:
         """Measure what it uses while nothing is asked of it."""
-        self.transport = transport
+        self.name = name
         self.cluster = cluster
         self.client = Client(cluster.endpoint, cluster.user, cluster.key)
         self._container = ""
@@ -89,64 +89,49 @@ def children_of(pid: int) -> list[int]:
 
 
 @contextmanager
-def store(directory: Path, transport: str) -> Iterator[Store]:
+def store(directory: Path) -> Iterator[Store]:
     """A store that runs."""
-    cluster = start_cluster(directory / transport, "--object-transport", transport)
+    cluster = start_cluster(directory / "store")
     try:
-        yield Store(transport, cluster)
+        yield Store("store", cluster)
     finally:
         cluster.stop()
 
 
 def in_turns(stores: Sequence[Store], rounds: int, seconds: int) -> dict[tuple[str, str], list[Round]]:
-    """PUTs, then GETs, of each store in turn, by operation and the store's `transport`; prints the machine's load."""
+    """PUTs, then GETs, of each store in turn, by operation and the store's `name`; prints the machine's load."""
     found: dict[tuple[str, str], list[Round]] = {}
     load = []
     for _ in range(rounds):
         for operation, script in (("PUT 10 KiB", "put.lua"), ("GET 10 KiB", "get.lua")):
             for one in stores:
                 load.append(os.getloadavg()[0])
-                found.setdefault((operation, one.transport), []).append(one.measure(script, seconds))
+                found.setdefault((operation, one.name), []).append(one.measure(script, seconds))
     print(f"load (1 minute) {min(load):.1f} to {max(load):.1f}, {os.cpu_count()} processors\n")
     return found
 
 
-def row(operation: str, transport: str, rounds: list[Round]) -> str:
+def row(operation: str, name: str, rounds: list[Round]) -> str:
     """The medians of all rounds."""
     rate = statistics.median(one.figures.per_second for one in rounds)
     p50, p99 = (statistics.median(getattr(one.figures, name) for one in rounds) for name in ("p50_ms", "p99_ms"))
     cpu = [statistics.median(one.cpu_ms[kind] for one in rounds) for kind in KINDS]
     figures = " | ".join(f"{value:.2f}" for value in (*cpu, sum(cpu)))
-    return f"| {operation} | {transport} | {rate:,.0f} | {p50:.1f} | {p99:.1f} | {figures} |"
-
-
-def ratio(operation: str, http: list[Round], native: list[Round]) -> str:
-    """HTTP's processor time as a multiple of the native one's: the median over pairs of rounds next to each other."""
-    parts = []
-    for kinds in (("proxy",), ("object",), KINDS):
-        pairs = [
-            (sum(h.cpu_ms[k] for k in kinds), sum(n.cpu_ms[k] for k in kinds))
-            for h, n in zip(http, native, strict=True)
-        ]
-        parts.append(f"{statistics.median(h / n for h, n in pairs):.2f}")
-    return f"| {operation} | " + " | ".join(parts) + " |"
+    return f"| {operation} | {name} | {rate:,.0f} | {p50:.1f} | {p99:.1f} | {figures} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="where the stores' data goes; about 4 GB")
+    parser.add_argument("directory", type=Path, help="where the stores' data goes; about 2 GB")
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")
     parser.add_argument("--seconds", type=int, default=10, help="length of each (default 10)")
     arguments = parser.parse_args()
-    with store(arguments.directory, "http") as http, store(arguments.directory, "native") as native:
-        found = in_turns((http, native), arguments.rounds, arguments.seconds)
-    print("| operation | transport | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
+    with store(arguments.directory) as one:
+        found = in_turns((one,), arguments.rounds, arguments.seconds)
+    print("| operation | store | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for (operation, transport), rounds in sorted(found.items(), reverse=True):
-        print(row(operation, transport, rounds))
-    print("\n| CPU, HTTP as a multiple of native | proxy | object servers | all |\n|---|---|---|---|")
-    for operation in ("PUT 10 KiB", "GET 10 KiB"):
-        print(ratio(operation, found[operation, "http"], found[operation, "native"]))
+    for (operation, name), rounds in sorted(found.items(), reverse=True):
+        print(row(operation, name, rounds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What encryption between the services costs a store: small and large objects through the proxy, off and on in turns.
 
-    .venv/bin/python -m bench.encryption.stores DIRECTORY [--transport auto] [--rounds 3] [--seconds 5] [--mib 1024]
+    .venv/bin/python -m bench.encryption.stores DIRECTORY [--rounds 3] [--seconds 5] [--mib 1024]
 
 Runs two standalone stores in the directory that differ in `cluster.encryption` alone, and drives them in turns: PUT and
 GET of 10 KiB by 20 clients, of 1 MiB by 8, and of one large object by one. The stores' processes speak TCP to each
@@ -49,11 +49,11 @@ class Figures:
 class Store:
     """A store in one of the modes."""
 
-    def __init__(self, directory: Path, mode: str, transport: str) -> None:
-        """Start a store with this encryption mode and transport below `directory`."""
+    def __init__(self, directory: Path, mode: str) -> None:
+        """Start a store with this encryption mode below `directory`."""
         settings = {"SWIFTLET_CLUSTER__ENCRYPTION": mode}
         where = directory / _NO_SOCKETS / mode
-        self.cluster: Cluster = start_cluster(where, "--object-transport", transport, settings=settings)
+        self.cluster: Cluster = start_cluster(where, settings=settings)
         self._clients = [Client(self.cluster.endpoint, self.cluster.user, self.cluster.key) for _ in range(20)]
         assert self._clients[0].call("PUT", "bench").status in (201, 202)
         self._count = 0
@@ -105,7 +105,6 @@ def main() -> None:
     """Measure all modes and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="where the stores' data goes; about 16 GB")
-    parser.add_argument("--transport", choices=("auto", "http"), default="auto", help="of objects (default auto)")
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each (default 5)")
     parser.add_argument("--mib", type=int, default=1024, help="size of the one large object (default 1024)")
@@ -119,7 +118,7 @@ def main() -> None:
     stores: dict[str, Store] = {}
     try:
         for mode in MODES:
-            stores[mode] = Store(arguments.directory, mode, arguments.transport)
+            stores[mode] = Store(arguments.directory, mode)
         in_turns(stores, works, arguments.rounds, arguments.seconds)
     finally:
         for store in stores.values():

@@ -83,12 +83,12 @@ def _report(service: str, devices: Sequence[str], used: Used) -> dict[str, Any]:
         standing = {"held": 1, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": now_s}
         return {**standing, "ringVersion": used.rings.get(ring, 0)}
 
-    space = {"capacityBytes": _TIB, "freeBytes": _TIB * 9 // 10, "state": "serving", "outbox": 0}
+    space = {"capacityBytes": _TIB, "freeBytes": _TIB * 9 // 10, "state": "serving", "pending": 0}
     found: dict[str, Any] = {}
     if service == "object":
         found = {"d0": space}
     elif service == "container":
-        found = {DATABASE_DEVICE: {**space, "outbox": None}}
+        found = {DATABASE_DEVICE: {**space, "pending": None}}
     elif service == "replicator":
         found = {device: {"rings": {ring: in_sync(ring) for ring in _rings_of(device)}} for device in devices}
     return {

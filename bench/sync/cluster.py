@@ -26,7 +26,6 @@ from swiftlet.model import Entry, ObjectKey, ObjectRow, PutFooter, PutRecord
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device
 from swiftlet.servers.objects.object_server import ObjectServer, add_object_routes
-from swiftlet.servers.objects.outbox import Outbox
 from swiftlet.servers.shared.sync_answers import placed_by
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
@@ -269,10 +268,9 @@ async def cluster_of(
             root = Path(directory) / f"d{device.id}"
             root.mkdir()
             store = make(root, (partition for partition, _ in old.partitions_of(device.id)))
-            outbox = Outbox(Path(directory) / str(device.id))
             app = web.Application(client_max_size=0)
             placed = placed_by(lambda policy: rings[policy], "d", partial(_is, device.id))
-            server = ObjectServer({"d": store}, {"d": outbox}, Rows(), key=KEY, placed={"d": placed})
+            server = ObjectServer({"d": store}, Rows(), key=KEY, placed={"d": placed})
             add_object_routes(app, server)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()

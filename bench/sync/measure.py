@@ -13,20 +13,25 @@ import os
 import resource
 import statistics
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 from bench.sync.cluster import KEY, Cluster, Node
+from swiftlet.boundaries.objects import ObjectTransport
+from swiftlet.model import Entry, ObjectKey
 from swiftlet.ring import Ring
 from swiftlet.ring.model import Device
+from swiftlet.store.protocol import Store
 from swiftlet.sync.moving.copies_wire import copies_from
 from swiftlet.sync.moving.mover import MOVES_PER_SLOT
 from swiftlet.sync.planning.report import RoundReport
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.topology import ROUND_MODES
-from swiftlet.transport.http_client import HttpSettings
-from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.http_client import HttpSettings, NodeClient
+from swiftlet.transport.http_devices import HttpDevices
 
 _PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=120.0)
 """A busy machine is no failed node: one that is down refuses connections at once."""
@@ -76,13 +81,37 @@ class Measured:
         return asdict(self)
 
 
-class Recording(HttpObjectTransport):
-    """Remembers the copies that were read and given."""
+class Recording(HttpDevices):
+    """Remembers the copies that were read and given.
 
-    def __init__(self) -> None:
-        super().__init__(_PATIENT, key=KEY)
+    A replicator asks its own device for what is on it without a server between, as it does over the native transport
+    through memory.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(NodeClient(_PATIENT, key=KEY))
+        self._cluster = cluster
         self.read: list[tuple[Device, bytes]] = []
         self.given: list[tuple[Device, bytes]] = []
+
+    def _store(self, device: Device) -> Store:
+        return self._cluster.by_device[device.id].store
+
+    async def policies(self, device: Device) -> list[int]:
+        """Storage policies with anything on the device."""
+        return self._store(device).policies()
+
+    async def partitions(self, device: Device, policy: int) -> list[int]:
+        """Partitions with anything in them on the device."""
+        return self._store(device).partitions(policy)
+
+    async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
+        """Set hash per suffix."""
+        return self._store(device).suffix_hashes(policy, partition)
+
+    async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
+        """Forget a handoff copy."""
+        return self._store(device).remove(key, entry)
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
         """Note what is asked of which device, then ask."""
@@ -132,7 +161,7 @@ class Subject:
             nodes = [*(node for node in nodes if node is not first), first]
         costs = []
         for node in nodes:
-            transport = Recording()
+            transport = Recording(self.cluster)
             costs.append(await self._one(node, transport))
             if bare:
                 bare_s.append(await self._bare(transport))
@@ -164,7 +193,7 @@ class Subject:
 
     async def _settle(self, nodes: list[Node]) -> bool:
         """A round that is not measured; whether anything moved."""
-        reports = [await self.round(node, Recording()) for node in nodes]
+        reports = [await self.round(node, Recording(self.cluster)) for node in nodes]
         return any(report.pushed + report.pulled for report in reports)
 
     async def _bare(self, made: Recording) -> float:
@@ -172,7 +201,7 @@ class Subject:
         for device, copies in made.given:
             for copy in copies_from(copies):
                 self.cluster.forget(device, copy.key)
-        transport = Recording()
+        transport = Recording(self.cluster)
         steps = [(transport.read_copies, one) for one in made.read] + [
             (transport.take_copies, one) for one in made.given
         ]
@@ -197,7 +226,9 @@ class Subject:
         def local(_ring: Ring) -> list[Device]:
             return [node.device]
 
-        worker = Replicator(local, lambda policy: self.cluster.ring, transport, mode=ROUND_MODES[self.mode])
+        worker = Replicator(
+            local, lambda policy: self.cluster.ring, cast("ObjectTransport", transport), mode=ROUND_MODES[self.mode]
+        )
         try:
             return await worker.run_round([0])
         finally:
@@ -230,7 +261,7 @@ async def warm_up(cluster: Cluster) -> None:
     """A round of each node that is not measured: whatever the first one has to make is made."""
     subject = Subject(cluster, "batched", 0, 0)
     for node in cluster.nodes:
-        await subject.round(node, Recording())
+        await subject.round(node, Recording(cluster))
 
 
 def _set_nice(value: int) -> None:

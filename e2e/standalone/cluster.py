@@ -25,8 +25,6 @@ from urllib.parse import urlsplit
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
-STORE_VARIABLE = "E2E_STORE"
-"""Environment variable: the kind of store to test, `native` or `plain`; not set: the default."""
 FRONT_VARIABLE = "E2E_FRONT"
 """Environment variable: `1` or `0`, whether proxies have a native front; not set: the default."""
 _POLL_S = 0.05
@@ -117,8 +115,6 @@ def start_cluster(
     command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
     command += end_with_us()
-    if STORE_VARIABLE in os.environ and "--store" not in options:
-        command += ["--store", os.environ[STORE_VARIABLE]]
     chosen = {**_front(), **(settings or {})}
     began = time.monotonic()
     output = data / "standalone.log"

@@ -18,20 +18,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert running.stop() == 0, "the store did not end well"
 
 
-@pytest.fixture(params=["native", "plain"])
-def store_kind(request: pytest.FixtureRequest) -> str:
-    """Each kind of store, one after the other, for tests in which it matters how objects lie on the devices."""
-    return str(request.param)
-
-
-@pytest.fixture
-def stored_cluster(tmp_path: Path, store_kind: str) -> Iterator[Cluster]:
-    """A store of the test's own over each kind of store, whose services it may kill."""
-    running = start_cluster(tmp_path / "store", "--store", store_kind)
-    yield running
-    running.stop()
-
-
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A store of the test's own, whose services it may kill."""

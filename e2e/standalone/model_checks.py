@@ -29,8 +29,11 @@ from swiftlet.names import HashPath, Path
 from swiftlet.ring.codec import load
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.native_calls import NativeSettings
+from swiftlet.transport.native_client import NativeClient
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.transport.signing import ClusterKey
 
 REPLICATORS = ("replicator", "database-replicator")
@@ -65,7 +68,7 @@ def pending(cluster: Cluster) -> int:
     """Updates that any device has pending for listings."""
     servers = [name for name in cluster.services if name.startswith("object-")]
     devices = [one for name in servers for one in json.loads(report_of(cluster, name))["devices"].values()]
-    return sum((device["pending"] or 0) + device["outbox"] for device in devices)
+    return sum(device["pending"] or 0 for device in devices)
 
 
 def settle(cluster: Cluster) -> list[dict[str, int]]:
@@ -127,7 +130,8 @@ class Checks:
         etc = cluster.data / "etc"
         suffix = json.loads((etc / "secrets.json").read_text())["hash_path_suffix"]
         self._hash_path = HashPath(b"", suffix.encode())
-        self._key = ClusterKey((etc / "cluster.key").read_bytes().strip())
+        self._secret = (etc / "cluster.key").read_bytes().strip()
+        self._key = ClusterKey(self._secret)
         self._rings = {path.stem: load(path) for path in (cluster.data / "rings").glob("*.ring")}
 
     def run(self) -> None:
@@ -192,7 +196,8 @@ class Checks:
     async def _replicas(self, seen: Mapping[str, Seen]) -> None:
         """Every replica of every database, and every primary of every object, has exactly what the API shows."""
         listings = HttpListingTransport(NodeClient(key=self._key))
-        objects = HttpObjectTransport(key=self._key)
+        native = NativeClient(NativeSettings(connect_timeout_s=WITHIN_S), [self._secret])
+        objects = NativeObjectTransport(native, HttpDevices(NodeClient(key=self._key)))
         try:
             for at, container in enumerate(self._model.containers):
                 rows = await self._replicated_rows(listings, container, seen)
@@ -225,7 +230,7 @@ class Checks:
         return {row.name: row for row in rows if isinstance(row, ObjectRow)}
 
     async def _object_replicas(
-        self, objects: HttpObjectTransport, policy: int, container: str, name: str, row: ObjectRow | None
+        self, objects: NativeObjectTransport, policy: int, container: str, name: str, row: ObjectRow | None
     ) -> None:
         """All primaries have what the listing's row says, to the last timestamp."""
         ring = self._rings[f"object-{policy}"]

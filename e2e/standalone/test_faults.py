@@ -25,8 +25,8 @@ def body_of(number: int) -> bytes:
     return chooser.randbytes(size)
 
 
-def test_sigkill_of_an_object_server_during_500_concurrent_puts(stored_cluster: Cluster) -> None:
-    client = Client(stored_cluster.endpoint, stored_cluster.user, stored_cluster.key)
+def test_sigkill_of_an_object_server_during_500_concurrent_puts(own_cluster: Cluster) -> None:
+    client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
     assert client.call("PUT", "kill").status == 201
     answered = threading.Semaphore(0)
 
@@ -40,7 +40,7 @@ def test_sigkill_of_an_object_server_during_500_concurrent_puts(stored_cluster: 
         uploads = [pool.submit(upload, number) for number in range(UPLOADS)]
         for _ in range(50):
             answered.acquire()
-        stored_cluster.kill("object-1")
+        own_cluster.kill("object-1")
         answers = [upload.result() for upload in uploads]
 
     statuses = {answer.status for answer in answers}
@@ -60,11 +60,11 @@ def test_sigkill_of_an_object_server_during_500_concurrent_puts(stored_cluster: 
 
 
 def test_what_was_acknowledged_outlives_the_sudden_end_of_all_object_servers(
-    stored_cluster: Cluster, store_kind: str
+    own_cluster: Cluster,
 ) -> None:
     """Every copy is on a device whose server was killed: only what lies on the devices can answer afterwards."""
-    client = Client(stored_cluster.endpoint, stored_cluster.user, stored_cluster.key)
-    servers = [name for name in stored_cluster.services if name.startswith("object-")]
+    client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
+    servers = [name for name in own_cluster.services if name.startswith("object-")]
     assert client.call("PUT", "all").status == 201
     for number in range(UPLOADS // 10):
         assert client.call("PUT", f"all/old-{number}", body=body_of(number)).status == 201
@@ -85,10 +85,10 @@ def test_what_was_acknowledged_outlives_the_sudden_end_of_all_object_servers(
         for _ in range(20):
             answered.acquire()
         for server in servers:
-            stored_cluster.kill(server)
+            own_cluster.kill(server)
         answers = [change.result() for change in changes]
     for server in servers:
-        stored_cluster.start(server)
+        own_cluster.start(server)
     for number, answer in enumerate(answers):
         # The newest of all copies: one that was not reached in time may still have the version before.
         old, new = (client.call("GET", f"all/{name}-{number}", {"X-Newest": "true"}) for name in ("old", "new"))
@@ -102,26 +102,25 @@ def test_what_was_acknowledged_outlives_the_sudden_end_of_all_object_servers(
             assert old.body == body_of(number)
             assert new.body == body_of(number) if done else new.status == 404 or new.body == body_of(number), number
     assert {answer.status for answer in answers} >= {201, 204}
-    if store_kind == "native":
-        for server in servers:
-            stored_cluster.kill(server)
-        for device in sorted((stored_cluster.data / "devices").glob("d*")):
-            check = [sys.executable, "-m", "swiftlet.main", "store", "check", "--data", str(device)]
-            done_check = subprocess.run(check, env=environment(), capture_output=True, text=True, check=False)
-            assert done_check.returncode == 0, done_check.stdout + done_check.stderr
+    for server in servers:
+        own_cluster.kill(server)
+    for device in sorted((own_cluster.data / "devices").glob("d*")):
+        check = [sys.executable, "-m", "swiftlet.main", "store", "check", "--data", str(device)]
+        done_check = subprocess.run(check, env=environment(), capture_output=True, text=True, check=False)
+        assert done_check.returncode == 0, done_check.stdout + done_check.stderr
 
 
-def test_writes_go_on_and_come_home_after_a_server_was_away(stored_cluster: Cluster) -> None:
-    client = Client(stored_cluster.endpoint, stored_cluster.user, stored_cluster.key)
+def test_writes_go_on_and_come_home_after_a_server_was_away(own_cluster: Cluster) -> None:
+    client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
     client.call("PUT", "away")
-    stored_cluster.kill("object-2")
+    own_cluster.kill("object-2")
     bodies = {f"o{n}": random.Random(n).randbytes(5000) for n in range(40)}
     for name, body in bodies.items():
         assert client.call("PUT", f"away/{name}", body=body).status == 201
     client.call("DELETE", "away/o0")
     del bodies["o0"]
-    stored_cluster.start("object-2")
-    stored_cluster.kill("object-1")
+    own_cluster.start("object-2")
+    own_cluster.kill("object-1")
     # With another server gone the returned one must serve what it missed, as far as the replicator has brought it,
     # and reads must find every object through the others in any case.
     for name, body in bodies.items():

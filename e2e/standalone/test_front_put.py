@@ -23,7 +23,7 @@ FRONT = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path / "store", "--object-transport", "native", "--workers", "1", settings=FRONT)
+    running = start_cluster(tmp_path / "store", "--workers", "1", settings=FRONT)
     yield running
     running.stop()
 

@@ -17,8 +17,8 @@ LARGE = 3 << 20
 
 
 @pytest.fixture
-def swift(stored_cluster: Cluster) -> Iterator[Connection]:
-    cluster = stored_cluster
+def swift(own_cluster: Cluster) -> Iterator[Connection]:
+    cluster = own_cluster
     connection = Connection(authurl=cluster.auth_url, user=cluster.user, key=cluster.key, retries=0)
     yield connection
     connection.close()

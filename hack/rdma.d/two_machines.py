@@ -38,7 +38,6 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
             "key": secrets.token_hex(32),
             "hash_path_suffix": secrets.token_hex(16),
             "rings": str(folder / "rings"),
-            "object_transport": "native",
             "native_pool_bytes": 64 << 20,
             "rdma": "required",
             "peer_silence_s": 20.0,

@@ -44,13 +44,13 @@ class RingReport:
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """A device of a pod: how much fits, whether it serves, rows that wait in its outbox, how it stands in rings."""
+    """A device of a pod: how much fits, whether it serves, rows that it has pending, how it stands in rings."""
 
     capacity_bytes: int | None = None
     free_bytes: int | None = None
     state: str | None = None
     reason: str = ""
-    outbox: int | None = None
+    pending: int | None = None
     rings: Mapping[str, RingReport] = field(default_factory=dict)
 
 
@@ -242,7 +242,7 @@ def _device(fields: Mapping[str, Any]) -> DeviceReport:
         free_bytes=_count(fields.get("freeBytes")),
         state=_text(fields.get("state")),
         reason=_text(fields.get("reason")) or "",
-        outbox=_count(fields.get("outbox")),
+        pending=_count(fields.get("pending")),
         rings={name: _ring(one) for name, one in _objects(fields.get("rings")).items()},
     )
 

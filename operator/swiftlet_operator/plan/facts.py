@@ -10,7 +10,7 @@ from swiftlet_operator.build.site import PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
 from swiftlet_operator.manifests import DEPLOYMENT, POOL_LABEL, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState
-from swiftlet_operator.plan.sync import is_empty, is_named, outbox_is_empty, pod_of
+from swiftlet_operator.plan.sync import is_empty, is_named, owes_no_rows, pod_of
 from swiftlet_operator.plan.workloads import Domain, awaited_services, leaving_pods, published
 from swiftlet_operator.reports import SERVING, Report
 from swiftlet_operator.rings import named
@@ -168,7 +168,7 @@ def drained(world: World, states: Sequence[RingState]) -> Fact:
     full = [
         device
         for device in concerned
-        if not outbox_is_empty(world, device)
+        if not owes_no_rows(world, device)
         or any(
             device in ring.assigned or not is_empty(world, device, ring.ring, ring.version)
             for ring in rings

@@ -31,7 +31,7 @@ from swiftlet_operator.manifests import (
 from swiftlet_operator.plan.capacity import NO_MORE, levels
 from swiftlet_operator.plan.kept_rings import saved, unheard
 from swiftlet_operator.plan.lost import lost_pods
-from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, outbox_is_empty
+from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, owes_no_rows
 from swiftlet_operator.problems import BrokenState
 from swiftlet_operator.rings import (
     Outcome,
@@ -167,7 +167,7 @@ def _is_empty_everywhere(world: World, device: str, drafts: Sequence[RingState])
     if any(draft.problem for draft in drafts):
         return False
     return all(is_empty(world, device, ring.ring, ring.version) for ring in leaves) and (
-        stays or outbox_is_empty(world, device)
+        stays or owes_no_rows(world, device)
     )
 
 

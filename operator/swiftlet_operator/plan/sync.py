@@ -77,12 +77,12 @@ def is_empty(world: World, device: str, ring: str, version: int) -> bool:
     return report is not None and report.held == 0 and report.ring_version >= version
 
 
-def outbox_is_empty(world: World, device: str) -> bool:
-    """Whether no row waits on the device for a database; databases have no outbox."""
+def owes_no_rows(world: World, device: str) -> bool:
+    """Whether no row waits on the device for a database; databases owe none."""
     if device.endswith(f"/{DATABASE_DEVICE}"):
         return True
     report = device_report(world, device)
-    return report is not None and report.outbox == 0
+    return report is not None and report.pending == 0
 
 
 def serves(world: World, device: str) -> bool:

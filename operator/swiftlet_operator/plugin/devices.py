@@ -31,12 +31,12 @@ class Place:
     partitions: int
     of: int
     report: Object | None
-    outbox: int
+    pending: int
 
     @property
     def empty(self) -> bool:
         """Whether the device is known to hold nothing of this ring, and to be given nothing."""
-        return self.partitions == 0 and self._current and _count(self.report, "held") == 0 and self.outbox == 0
+        return self.partitions == 0 and self._current and _count(self.report, "held") == 0 and self.pending == 0
 
     @property
     def in_sync(self) -> bool:
@@ -73,14 +73,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """What a device's own server says about it; `outbox` is rows that wait for a container server."""
+    """What a device's own server says about it; `pending` is rows that wait for a container server."""
 
     device: str
     capacity_bytes: int
     free_bytes: int
     state: str
     reason: str
-    outbox: int
+    pending: int
 
     @property
     def part(self) -> float:
@@ -101,13 +101,13 @@ def places(picture: Picture) -> list[Place]:
                 continue
             seen.add(device.name)
             report = _report(picture, device.name, name)
-            outbox = full[device.name].outbox if device.name in full else 0
+            pending = full[device.name].pending if device.name in full else 0
             place = (name, ring.version, device.name, device.region, device.zone, device.node, device.weight)
-            found.append(Place(*place, shares[device.id], total, report, outbox))
+            found.append(Place(*place, shares[device.id], total, report, pending))
         for left, report in sorted(_reports_of(picture, name).items()):
             if left not in seen:
-                outbox = full[left].outbox if left in full else 0
-                found.append(Place(name, ring.version, left, "", "", "", 0.0, 0, total, report, outbox))
+                pending = full[left].pending if left in full else 0
+                found.append(Place(name, ring.version, left, "", "", "", 0.0, 0, total, report, pending))
     return found
 
 
@@ -124,7 +124,7 @@ def fullness(picture: Picture) -> dict[str, Fullness]:
                 _count(one, "freeBytes"),
                 str(one.get("state") or "unknown"),
                 str(one.get("reason") or ""),
-                _count(one, "outbox"),
+                _count(one, "pending"),
             )
     return found
 

@@ -191,7 +191,7 @@ def _leaf(device: str, found: Sequence[Place], full: Fullness | None) -> tuple[s
     same = {place.state for place in found}
     text = same.pop() if len(same) == 1 else "; ".join(states)
     extra = f"{full.state}: {full.reason}" if full is not None and full.state != "serving" else ""
-    rows = f"outbox {full.outbox}" if full is not None and full.outbox else ""
+    rows = f"rows pending {full.pending}" if full is not None and full.pending else ""
     return device, used, text, " ".join(part for part in (extra, rows) if part)
 
 

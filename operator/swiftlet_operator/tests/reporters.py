@@ -59,7 +59,7 @@ class Told:
     said: dict[tuple[str, str], RingReport] = field(default_factory=dict)
     version: int = NEWEST
     versions: dict[str, int] = field(default_factory=dict)
-    outbox: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
     full: dict[str, float] = field(default_factory=dict)
     keys: tuple[str, ...] = ("00000000",)
     keys_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Told:
     def _devices(self, pod: str, service: str) -> dict[str, DeviceReport]:
         disks = [f"d{index}" for index in range(self.devices_per_pod)]
         if service == "object":
-            return {disk: self._space(f"{pod}/{disk}", self.outbox.get(f"{pod}/{disk}", 0)) for disk in disks}
+            return {disk: self._space(f"{pod}/{disk}", self.pending.get(f"{pod}/{disk}", 0)) for disk in disks}
         if service == "container":
             return {"db": self._space(f"{pod}/db", None)}
         if service == "replicator" and "-container" in pod:
@@ -136,10 +136,10 @@ class Told:
             return {f"{pod}/{disk}": DeviceReport(rings=self._rings(f"{pod}/{disk}", RINGS[2:])) for disk in disks}
         return {}
 
-    def _space(self, device: str, outbox: int | None) -> DeviceReport:
+    def _space(self, device: str, pending: int | None) -> DeviceReport:
         state = "failed" if device in self.failed else SERVING
         free = int(10 * GIB * (1 - self.full.get(device, 0.1)))
-        return DeviceReport(capacity_bytes=10 * GIB, free_bytes=free, state=state, outbox=outbox)
+        return DeviceReport(capacity_bytes=10 * GIB, free_bytes=free, state=state, pending=pending)
 
     def _rings(self, device: str, rings: Sequence[str]) -> dict[str, RingReport]:
         return {ring: self._round(self.said.get((device, ring), self.rounds)) for ring in rings}

@@ -181,12 +181,12 @@ async def test_a_device_leaves_when_it_says_that_it_is_empty() -> None:
         await scene.step()
         assert device in members(scene)
     scene.told.said[device, "object-0"] = EMPTY
-    scene.told.outbox[device] = 2
+    scene.told.pending[device] = 2
     await scene.step()
     assert device in members(scene)
     assert scene.condition("ScaleInBlocked") == ("True", "AwaitingEmpty")
 
-    scene.told.outbox[device] = 0
+    scene.told.pending[device] = 0
     await scene.step()
     assert device not in members(scene)
 

@@ -122,7 +122,7 @@ def state() -> dict[str, Any]:
     raw = {}
     for i in range(3):
         common = {"version": "0.1.0", "keys": ["aabbccdd"], "rings": {"object-0": 1}}
-        device = {"capacityBytes": 1000, "freeBytes": 600, "state": "serving", "reason": None, "outbox": 0}
+        device = {"capacityBytes": 1000, "freeBytes": 600, "state": "serving", "reason": None, "pending": 0}
         synced = {"held": 16, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 5.0, "ringVersion": 1}
         where = f"/api/v1/namespaces/data/pods/http:store-disks-{i}"
         raw[f"{where}:6200/proxy/statusz"] = json.dumps({**common, "service": "object", "devices": {"d0": device}})
@@ -208,7 +208,7 @@ def test_the_readme_shows_what_status_prints(fake: Fake, capsys: pytest.CaptureF
             "freeBytes": free,
             "state": "serving",
             "reason": None,
-            "outbox": 0,
+            "pending": 0,
         }
         fake.report(f"store-disks-{index}", 6200, {"devices": {"d0": device}})
     assert main(["status", "store", "--namespace", "data"]) == 0
@@ -251,7 +251,7 @@ def test_what_is_wrong_comes_first_and_sets_the_exit_code(fake: Fake, capsys: py
     broken["conditions"] = [condition("Ready", "False", "ContainersNotReady")]
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     broken["containerStatuses"][0].update(ready=False, state={"waiting": waiting})
-    full = {"capacityBytes": 100, "freeBytes": 3, "state": "failed", "reason": "I/O error", "outbox": 0}
+    full = {"capacityBytes": 100, "freeBytes": 3, "state": "failed", "reason": "I/O error", "pending": 0}
     fake.report("store-disks-0", 6200, {"devices": {"d0": full}, "rings": {"object-0": 0}})
     fake.report("store-disks-1", 6200, None)
     fake.state["denied"] = ["nodes"]
@@ -372,7 +372,7 @@ def test_drain_waits_until_nothing_is_held(
 
 
 @pytest.mark.parametrize(
-    ("change", "partitions", "outbox", "empty", "state"),
+    ("change", "partitions", "pending", "empty", "state"),
     [
         ({"held": 0}, 0, 0, True, "empty"),
         ({"held": 0}, 0, 3, False, "in sync"),
@@ -385,11 +385,11 @@ def test_drain_waits_until_nothing_is_held(
     ],
 )
 def test_a_device_is_empty_when_it_is_known_to_be(
-    change: dict[str, Any] | None, partitions: int, outbox: int, empty: bool, state: str
+    change: dict[str, Any] | None, partitions: int, pending: int, empty: bool, state: str
 ) -> None:
     facts = {"held": 0, "misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 5.0, "ringVersion": 4}
     report = None if change is None else {**facts, **change}
-    place = Place("object-0", 4, "p/d0", "r", "z", "n", 0.0, partitions, 48, report, outbox)
+    place = Place("object-0", 4, "p/d0", "r", "z", "n", 0.0, partitions, 48, report, pending)
     assert (place.empty, place.state) == (empty, state)
 
 

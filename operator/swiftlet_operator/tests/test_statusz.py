@@ -101,12 +101,12 @@ def test_since_when_a_device_is_empty_and_which_users_workers_know() -> None:
 
 
 def test_a_space_report() -> None:
-    device = {"capacityBytes": 100, "freeBytes": 10, "state": "failed", "reason": "I/O error", "outbox": 3}
+    device = {"capacityBytes": 100, "freeBytes": 10, "state": "failed", "reason": "I/O error", "pending": 3}
     report = parse_report("object", json.dumps({"service": "object", "devices": {"d0": device}}).encode())
 
     assert report is not None
     made = report.devices["d0"]
-    assert (made.capacity_bytes, made.free_bytes, made.state, made.reason, made.outbox) == (
+    assert (made.capacity_bytes, made.free_bytes, made.state, made.reason, made.pending) == (
         *(100, 10),
         *("failed", "I/O error", 3),
     )

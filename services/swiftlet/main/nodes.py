@@ -9,18 +9,16 @@ from typing import Protocol
 from aiohttp import web
 
 from swiftlet.boundaries.bodies import Bodies
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.encryption import use_encryption
 from swiftlet.main.keys import use_keys
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.transport.http_client import HttpSettings, NodeClient, TlsOf
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.http_objects import HttpObjectTransport
 from swiftlet.transport.native_bodies import NativeBodies
 from swiftlet.transport.native_calls import NativeSettings
-from swiftlet.transport.native_choice import ChoosingObjectTransport
 from swiftlet.transport.native_client import NativeClient, client_name
 from swiftlet.transport.native_metrics import TAKE_S, NativeMetrics, by_transport
 from swiftlet.transport.native_objects import NativeObjectTransport
@@ -109,25 +107,18 @@ def use_listing_transport(
 
 def use_object_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
-) -> ObjectTransport:
-    """Objects on other nodes, for the life of `app`, over the transport that the settings name.
-
-    `service` is told to native servers, which count their clients by it.
-    """
-    http = _http_objects(app, cluster, timeouts)
-    transport: ObjectTransport = http
-    if cluster.object_transport != "http":
-        native = _native_objects(app, cluster, timeouts, service)
-        transport = ChoosingObjectTransport(native, http, must_be_native=cluster.object_transport == "native")
+) -> NativeObjectTransport:
+    """Objects on other nodes, for the life of `app`. `service` is told to servers, which count their clients by it."""
+    devices = HttpDevices(NodeClient(*_http(app, cluster, timeouts)))
+    _transports(app).add_http(devices.connected, cluster.encryption != "none")
+    transport = NativeObjectTransport(_native_client(app, cluster, timeouts, service), devices)
     _closed_with(app, transport)
     return transport
 
 
-def bodies_for(transport: ObjectTransport) -> Bodies | None:
-    """Memory and threads for the bodies that go out over a transport; None where it has none of its own."""
-    if isinstance(transport, ChoosingObjectTransport):
-        return NativeBodies(transport.client)
-    return None
+def bodies_for(transport: NativeObjectTransport) -> Bodies:
+    """Memory and threads for the bodies that go out over a transport."""
+    return NativeBodies(transport.client)
 
 
 def _http(
@@ -136,15 +127,7 @@ def _http(
     return http_settings(timeouts), use_keys(app, cluster).signing, use_encryption(app, cluster).client
 
 
-def _http_objects(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpObjectTransport:
-    transport = HttpObjectTransport(*_http(app, cluster, timeouts))
-    _transports(app).add_http(transport.connected, cluster.encryption != "none")
-    return transport
-
-
-def _native_objects(
-    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
-) -> NativeObjectTransport:
+def _native_client(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str) -> NativeClient:
     keys = use_keys(app, cluster)
     client = NativeClient(native_settings(cluster, timeouts, service), keys.current)
     if cluster.rdma_mode != "off":
@@ -165,7 +148,7 @@ def _native_objects(
         metrics.take()
 
     app.cleanup_ctx.append(counted)
-    return NativeObjectTransport(client)
+    return client
 
 
 def _closed_with(app: web.Application, transport: _Closing) -> None:

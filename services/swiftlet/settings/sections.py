@@ -92,18 +92,12 @@ class ClusterSection(Section):
         "device may be offline: otherwise objects that were deleted meanwhile reappear when the device returns.",
     )
 
-    object_transport: Literal["auto", "http", "native"] = Field(
-        default="auto",
-        description="How objects are transferred between services. auto: over the native transport if the server's "
-        "native port answers, otherwise over HTTP; this is decided per server and checked again later. http: no "
-        "native port is opened or used. native: never over HTTP, so only for clusters whose devices are all "
-        "native stores. Comparisons by replicators use HTTP in any case.",
-    )
     native_port_offset: int = Field(
         default=1000,
         ge=1,
         le=60_000,
-        description="Number added to an object server's HTTP port to get its native port.",
+        description="Number added to an object server's HTTP port to get its native port, over which objects are "
+        "transferred. A server whose native port is taken by another program does not start.",
     )
     native_pool_bytes: int = Field(
         default=128 * MIB,
@@ -147,12 +141,6 @@ class ClusterSection(Section):
         "make no progress, before its connection is closed and the requests on it fail. The default detects a "
         "dead machine within 2 s; use more for machines that stall, such as overcommitted virtual machines.",
     )
-
-    @model_validator(mode="after")
-    def _rdma_goes_natively(self) -> ClusterSection:
-        if self.rdma == "required" and self.object_transport == "http":
-            raise ValueError("rdma: required needs object_transport auto or native: over HTTP nothing goes by RDMA")
-        return self
 
     @model_validator(mode="after")
     def _rdma_is_not_encrypted(self) -> ClusterSection:
@@ -405,8 +393,7 @@ class ProxySection(NodeTimeouts):
     row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
         description="Seconds for which a write waits for its container update, so that a listing shows the new "
-        "object. After that time the object servers deliver the update; this setting applies to updates that "
-        "they leave to the proxy.",
+        "object. After that time the object servers deliver the update.",
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,
@@ -484,13 +471,6 @@ class ObjectSection(NodeTimeouts):
         "they mean by this name. Not set: the address to listen on if that is not all addresses, otherwise this "
         "machine's host name.",
     )
-    store: Literal["native", "plain"] = Field(
-        default="native",
-        description="How objects are stored on the devices. native: small objects are packed into volumes, and "
-        "writes of many clients are committed together. plain: each version is a file, which people can inspect. "
-        "A device stays with the kind that first wrote to it: to change it, start with an empty device and let "
-        "replication fill it.",
-    )
     compact_bytes_per_s: int = Field(
         default=50 * MIB,
         ge=0,
@@ -535,12 +515,13 @@ class ObjectSection(NodeTimeouts):
     )
     row_wait_s: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0,
-        description="Seconds for which a write waits for its container update, so that a listing shows the new "
-        "object. After that time the update is delivered from the outbox.",
+        description="Seconds for which a container server may take to answer when this server delivers a container "
+        "update that no proxy has delivered.",
     )
-    outbox_interval_s: Seconds = Field(
+    row_interval_s: Seconds = Field(
         default=5.0,
-        description="Seconds between deliveries of container updates that a container server could not accept at once.",
+        description="Seconds between deliveries of container updates that no proxy has delivered, and the first pause "
+        "after a container server could not accept one.",
     )
 
 

@@ -31,6 +31,8 @@ from swiftlet.native_values import (
 )
 from swiftlet.timestamp import Timestamp
 
+_MARK, _VOLUMES = "format", "volumes"
+"""What is on every device of the store from its first start on, see `docs/volumes.md`."""
 AGGREGATE_BELOW = 1 << 20
 """Bytes up to which an object lies in a volume, with others, where its policy says nothing else."""
 _ERRORS: dict[str, type[errors.SwiftletError]] = {
@@ -46,6 +48,12 @@ _ERRORS: dict[str, type[errors.SwiftletError]] = {
         errors.DeviceLocked,
     )
 }
+
+
+def holds_store(root: Path) -> bool:
+    """Whether a device has a native store on it: its mark is there, or volumes are that have lost it."""
+    volumes = root / _VOLUMES
+    return (root / _MARK).exists() or (volumes.is_dir() and any(volumes.iterdir()))
 
 
 @contextmanager

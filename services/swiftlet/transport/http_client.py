@@ -1,6 +1,7 @@
 """HTTP to storage nodes: one connection pool, deadlines, the request id, signatures, foreign errors turned into ours.
 
-What both transports over HTTP (objects and listings) stand on. aiohttp's exceptions end in this module.
+What all requests over HTTP stand on: those about listings, and what is said to object servers. aiohttp's exceptions
+end in this module.
 
 Fault model: a node may refuse the connection, accept it and never answer, answer half, answer garbage or go
 away between two requests of a kept-alive connection. Each of these ends in a NodeError within the settings'
@@ -17,7 +18,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -27,7 +27,7 @@ from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.ring.model import Device
 from swiftlet.transport.signing import ClusterKey, authority
 from swiftlet.transport.tls import PEER_NAME
-from swiftlet.transport.wire import FRAMES_TYPE, JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
+from swiftlet.transport.wire import JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
 
 MAX_ERROR_BODY = 64 * 1024
 """Bytes of a refusal's body that are read."""
@@ -40,15 +40,13 @@ class HttpSettings:
     connect_timeout_s: float = 0.5
     """Seconds to connect. Nodes are in one network: one that takes longer is down or overloaded."""
     answer_timeout_s: float = 10.0
-    """Seconds from the end of a request to the head of its answer; covers the node's fsync and its listing row."""
+    """Seconds from the end of a request to the head of its answer; covers the node's fsync."""
     idle_timeout_s: float = 10.0
     """Seconds that a transfer may stand still in either direction before the node is given up."""
     connections_per_host: int = 256
     """Connections to one node at a time; further requests wait for one, within `answer_timeout_s`."""
     keepalive_s: float = 30.0
     """Seconds that an unused connection is kept; shorter than the servers keep it."""
-    window_bytes: int = 2 * 1024 * 1024
-    """Bytes of a streamed upload that may wait for one node before its writer has to wait."""
 
 
 TlsOf = Callable[[], ssl.SSLContext | None]
@@ -102,27 +100,37 @@ class NodeClient:
             )
         return self._session
 
-    async def start(
+    async def call(
         self,
         device: Device,
         method: str,
         target: str,
-        body: Any = None,
-        meaning: bytes = b"",
-        length: int | None = None,
-    ) -> aiohttp.ClientResponse:
-        """Send a request and wait for the head of its answer; NodeError in its kinds.
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON_TYPE,
+        max_answer: int = 64 * 1024 * 1024,
+    ) -> bytes:
+        """A request with a short answer: its body, or the domain error that it holds; NodeError in its kinds.
 
-        `target` is path and query, already quoted; `meaning` the part of the body that the signature covers;
-        `length` the body's bytes where `body` can't tell. The caller releases or closes the response.
+        `target` is path and query, already quoted.
         """
+        response = await self._send(device, method, target, body, content_type)
+        try:
+            if response.status >= 400:
+                raise await _refusal(response, device, self.settings.idle_timeout_s)
+            return await _read_body(response, device, self.settings.idle_timeout_s, max_answer)
+        finally:
+            _finish(response)
+
+    async def _send(
+        self, device: Device, method: str, target: str, body: bytes | None, content_type: str
+    ) -> aiohttp.ClientResponse:
+        """Send a request and wait for the head of its answer."""
         headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if body is not None:
-            headers["Content-Type"] = JSON_TYPE if body is meaning else FRAMES_TYPE
-        if length is not None:
-            headers["Content-Length"] = str(length)
+            headers["Content-Type"] = content_type
         if self._key is not None:
-            headers[SIGNATURE_HEADER] = self._key.sign(method, headers["Host"], target, meaning)
+            headers[SIGNATURE_HEADER] = self._key.sign(method, headers["Host"], target, body or b"")
         url, tls = self._url(device, target)
         async with node_errors(device, self.settings.answer_timeout_s):
             response = await self.session().request(
@@ -130,25 +138,6 @@ class NodeClient:
             )
         self._answered[device.host, device.port] = time.monotonic()
         return response
-
-    async def call(
-        self,
-        device: Device,
-        method: str,
-        target: str,
-        body: Any = None,
-        meaning: bytes = b"",
-        length: int | None = None,
-        max_answer: int = 64 * 1024 * 1024,
-    ) -> bytes:
-        """A whole request with a short answer; its body, or the domain error that it holds."""
-        response = await self.start(device, method, target, body, meaning, length)
-        try:
-            if response.status >= 400:
-                raise await refusal(response, device, self.settings.idle_timeout_s)
-            return await read_body(response, device, self.settings.idle_timeout_s, max_answer)
-        finally:
-            finish(response)
 
     async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse:
         """A WebSocket to a node; NodeError in its kinds, also from a server that has none at `target`."""
@@ -184,7 +173,7 @@ class NodeClient:
             self._session = None
 
 
-def finish(response: aiohttp.ClientResponse) -> None:
+def _finish(response: aiohttp.ClientResponse) -> None:
     """Give the connection back when its answer was read to the end, else close it."""
     if response.content.at_eof() and response.content.exception() is None:
         response.release()
@@ -192,7 +181,7 @@ def finish(response: aiohttp.ClientResponse) -> None:
         response.close()
 
 
-async def read_body(response: aiohttp.ClientResponse, device: Device, idle_s: float, limit: int) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, device: Device, idle_s: float, limit: int) -> bytes:
     """An answer's whole body, at most `limit` bytes, none of them later than `idle_s` after the one before."""
     pieces: list[bytes] = []
     size = 0
@@ -209,9 +198,9 @@ async def read_body(response: aiohttp.ClientResponse, device: Device, idle_s: fl
         pieces.append(piece)
 
 
-async def refusal(response: aiohttp.ClientResponse, device: Device, idle_s: float) -> Exception:
+async def _refusal(response: aiohttp.ClientResponse, device: Device, idle_s: float) -> Exception:
     """The domain error in an answer of status 400 or more."""
-    body = await read_body(response, device, idle_s, MAX_ERROR_BODY)
+    body = await _read_body(response, device, idle_s, MAX_ERROR_BODY)
     return error_from_wire(response.status, body)
 
 

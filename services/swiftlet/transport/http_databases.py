@@ -15,7 +15,7 @@ from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.http_claims import well_formed
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
-from swiftlet.transport.wire import WireError, array, flag, number, text
+from swiftlet.transport.wire import BYTES_TYPE, WireError, array, flag, number, text
 
 MAX_PARTITION = (1 << 32) - 1
 """The highest number of a partition."""
@@ -40,7 +40,7 @@ class HttpDatabases(ABC):
         """Behaves as `ListingSyncTransport.ask_sync` requires."""
         target = f"/v1/sync/{device.device}/session"
         return await self._client.call(
-            device, "POST", target, memoryview(message), message, max_answer=MAX_SYNC_MESSAGE
+            device, "POST", target, message, content_type=BYTES_TYPE, max_answer=MAX_SYNC_MESSAGE
         )
 
     async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:

@@ -58,7 +58,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
     ) -> dict[str, Any]:
         target = f"{path}?{wire.query_text(query)}" if query else path
         data = body if body is None or isinstance(body, bytes) else json_bytes(body)
-        answer = await self._client.call(device, method, target, data, data or b"")
+        answer = await self._client.call(device, method, target, data)
         with _well_formed(device):
             return json_object(answer) if answer else {}
 

@@ -10,12 +10,6 @@ from prometheus_client import Counter, Gauge
 TAKE_S = 5.0
 """Seconds between looks at the native counters."""
 
-FALLBACKS = Counter(
-    "swiftlet_transport_fallbacks_total",
-    "Times that requests to a peer began to go over HTTP because its native port could not be used: unreachable, "
-    "denied (no common key or version, or another server), busy, failed.",
-    ["reason"],
-)
 _COUNTERS = {
     "requests": Counter("swiftlet_transport_requests_total", "Requests to a peer, native transport.", ["peer"]),
     "errors": Counter("swiftlet_transport_errors_total", "Those of them without a whole answer.", ["peer"]),

@@ -1,4 +1,4 @@
-"""`ObjectTransport` over the native transport.
+"""`ObjectTransport`: objects over the native transport, what replicators and proxies say to servers over HTTP.
 
 A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A
 large one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before
@@ -11,6 +11,7 @@ on, so that damage never makes a whole object.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ from swiftlet.native_values import (
 )
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import Reading, Writing
 from swiftlet.transport.native_client import Message, NativeClient
 
@@ -53,11 +55,12 @@ _END = 2**64 - 1
 
 
 class NativeObjectTransport:
-    """Objects on other nodes' devices, over the native transport."""
+    """Objects on other nodes' devices."""
 
-    def __init__(self, client: NativeClient) -> None:
-        """`client` becomes the transport's to close."""
+    def __init__(self, client: NativeClient, devices: HttpDevices) -> None:
+        """Both become the transport's to close."""
         self._client = client
+        self._devices = devices
 
     @property
     def client(self) -> NativeClient:
@@ -185,20 +188,20 @@ class NativeObjectTransport:
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """Raise NodeError, as `ask` does."""
-        raise NodeError(f"{device.address} is not told of its partitions over the native transport")
+        """Tell a device of its partitions."""
+        return await self._devices.judge(device, verdict)
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """NodeError: these questions are not among the native transport's, and go over HTTP where there is a choice."""
-        raise NodeError(f"{device.address} is not asked for whole sessions over the native transport")
+        """The answer to a question of a sync session."""
+        return await self._devices.ask(device, message)
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Raise NodeError, as `ask` does."""
-        raise NodeError(f"{device.address} is not asked for copies over the native transport")
+        """Copies of many objects."""
+        return await self._devices.read_copies(device, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Raise NodeError, as `ask` does."""
-        raise NodeError(f"{device.address} is not given copies over the native transport")
+        """Store copies on a device."""
+        return await self._devices.take_copies(device, copies)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""
@@ -206,7 +209,7 @@ class NativeObjectTransport:
         return header == b"\x01"
 
     async def close(self) -> None:
-        await self._client.close()
+        await asyncio.gather(self._client.close(), self._devices.close())
 
 
 def _bits(row: ContainerUpdate | None) -> int:

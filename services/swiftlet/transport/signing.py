@@ -1,9 +1,8 @@
 """Signed requests between the services of one cluster: HMAC-SHA256 with the cluster's key.
 
 The header is `v1:<milliseconds since the epoch>:<nonce>:<64 hex digits>`; the signature covers the method, the server's
-address (`Host`), the request target, time and nonce, and the part of the body that says what to do (a PUT's record
-header, other requests' whole JSON). Bytes of object data are not covered: their footer is checked against accidents,
-not against an attacker on the wire.
+address (`Host`), the request target, time and nonce, and the body. Requests for objects are not among these: they go
+over the native transport, whose handshake proves the key.
 
 The cluster may have several keys while one takes the place of another: the first one signs, all are accepted.
 

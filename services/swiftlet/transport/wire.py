@@ -1,19 +1,16 @@
-"""The vocabulary that storage servers and their clients share: paths, frames, JSON forms, errors.
+"""The vocabulary that storage servers and their clients share over HTTP: JSON forms, errors.
 
 Both ends import this module and nothing of each other. Everything that arrives is taken for garbage until it
 has been parsed: a length over its limit, JSON of another shape or a missing field is a `WireError`, never a
 KeyError further down.
 
-Fault model: a connection may end after any byte. A PUT's body therefore ends in a footer that says how much
-there was and its checksum; without the whole footer nothing is stored. A GET's body has a known length, so that
-a short one shows. A peer may be of another version: unknown JSON fields are ignored, unknown error kinds
-become NodeError.
+Fault model: a connection may end after any byte. A peer may be of another version: unknown JSON fields are ignored,
+unknown error kinds become NodeError.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,20 +44,10 @@ from swiftlet.timestamp import Timestamp
 SIGNATURE_HEADER = "X-Swiftlet-Signature"
 """Proof that the sender holds the cluster's key; see `swiftlet.transport.signing`."""
 JSON_TYPE = "application/json"
-FRAMES_TYPE = "application/vnd.swiftlet.frames"
+BYTES_TYPE = "application/octet-stream"
 
-MAX_HEADER_FRAME = 64 * 1024
-"""Bytes of the JSON that begins a PUT or a GET's answer: names and metadata at their limits fit several times."""
-MAX_FOOTER_FRAME = 1024
-"""Bytes of the JSON that ends a PUT."""
-MAX_DATA_FRAME = 1024 * 1024
-"""Bytes of data in one frame; senders cut larger chunks."""
 MAX_JSON_BODY = 64 * 1024
-"""Bytes of a JSON request about one object."""
-
-_LENGTH = struct.Struct(">I")
-LENGTH_SIZE = _LENGTH.size
-"""Bytes of the length before each frame."""
+"""Bytes of what a device is told at a time."""
 
 
 class WireError(SwiftletError):
@@ -196,25 +183,3 @@ def array(fields: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise WireError(f"field {name!r} is missing or not an array")
     return value
-
-
-def frame_length(prefix: bytes | memoryview, limit: int) -> int:
-    """The length that stands before a frame; WireError when it is over `limit`."""
-    length = int(_LENGTH.unpack(prefix)[0])
-    if length > limit:
-        raise WireError(f"a frame of {length} bytes is over the limit of {limit}")
-    return length
-
-
-def length_prefix(length: int) -> bytes:
-    """The four bytes before a frame of this length."""
-    return _LENGTH.pack(length)
-
-
-def frame(data: bytes) -> bytes:
-    """A whole frame: its length and its bytes."""
-    return _LENGTH.pack(len(data)) + data
-
-
-END_OF_DATA = length_prefix(0)
-"""An empty data frame: the footer comes next."""

@@ -46,9 +46,6 @@ pub struct Recovery {
     pub dangling: u64,
 }
 
-/// The directory by which the plain-file store is known, see `docs/data-on-disk.md`.
-const PLAIN_DIRECTORY: &str = "objects";
-
 /// All that a store begins with.
 pub(crate) struct Recovered {
     pub(crate) device: Device,
@@ -75,7 +72,6 @@ fn failed(error: &io::Error) -> Error {
 
 /// Read the device, and bring it to a state in which it can be used.
 pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recovered> {
-    refuse_plain(&*disk)?;
     let format = device::read_format(&*disk)?;
     for directory in [volume::DIRECTORY, large::DIRECTORY, upkeep::DIRECTORY, quarantine::DIRECTORY] {
         disk.make_directory(directory).map_err(|error| failed(&error))?;
@@ -127,21 +123,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
     })
 }
 
-/// `Format` for a device with objects of the plain-file store: an empty store beside them would deny that they exist.
-fn refuse_plain(disk: &dyn Disk) -> Result<()> {
-    match disk.list(PLAIN_DIRECTORY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(&error)),
-        Ok(names) if names.is_empty() => Ok(()),
-        Ok(_) => Err(Error::Format(
-            "the device holds objects of the plain store; set object.store to plain, or empty the device".into(),
-        )),
-    }
-}
-
 /// Remove all checkpoints, so that the next start reads the volumes.
 pub(crate) fn drop_checkpoints(disk: &dyn Disk) -> Result<()> {
-    refuse_plain(disk)?;
     // A device of another version is refused before anything of it is touched.
     device::read_format(disk)?;
     let names = match disk.list(upkeep::DIRECTORY) {

@@ -103,20 +103,6 @@ fn many_tombstones_are_forgotten_in_few_batches() {
 }
 
 #[test]
-fn a_device_of_the_plain_store_is_refused_and_left_alone() {
-    let root = Root::new("plain");
-    std::fs::create_dir_all(root.0.join("objects/0/7")).expect("a directory");
-    for opened in [Store::open(&root.0, Config::default()), Store::rebuild(&root.0, Config::default())] {
-        let Err(Error::Format(text)) = opened else { panic!("it was opened") };
-        assert!(text.contains("object.store"), "{text}");
-    }
-    let mut names: Vec<_> =
-        std::fs::read_dir(&root.0).expect("read").map(|entry| entry.expect("read").file_name()).collect();
-    names.sort();
-    assert_eq!(names, [".lock", "objects"]);
-}
-
-#[test]
 fn an_index_is_made_anew() {
     let root = Root::new("rebuild");
     let data = content(1, 5000);

@@ -24,6 +24,8 @@ from swiftlet.front.tests.conftest import until
 from swiftlet.front.tests.served import KEYS, NativeDevices
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import LimitsSection
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_objects import NativeObjectTransport
@@ -42,7 +44,7 @@ class Runs:
         self.begun = 0
         self.parts: Sequence[RunPart] = ()
         """Of the last one."""
-        cluster, transport = proxy.cluster, NativeObjectTransport(client)
+        cluster, transport = proxy.cluster, NativeObjectTransport(client, HttpDevices(NodeClient()))
 
         def open_run(*arguments: Any) -> Any:
             self.begun += 1

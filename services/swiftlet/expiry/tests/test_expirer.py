@@ -229,7 +229,7 @@ async def test_one_device_that_is_away_does_not(cluster: MemoryCluster) -> None:
 
 
 async def test_the_objects_listing_is_away(cluster: MemoryCluster) -> None:
-    """The object goes; the row follows by the device's outbox, as with any deletion. One queue replica is away, too."""
+    """The object goes; the row follows by the device, as with any deletion. One queue replica is away, too."""
     await put(cluster, 10, 100)
     with cluster.databases_down(cluster.container_devices()[0]):
         assert counts(await expirer(cluster, 130.0).run_round()) == (1, 0, 0)

@@ -16,8 +16,7 @@ import click
 
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, NotFound, StoreFormatError
 from swiftlet.model import Entry, Kind, ObjectKey
-from swiftlet.store.kinds import kind_of
-from swiftlet.store.native import NativeStore
+from swiftlet.store.native import NativeStore, holds_store
 from swiftlet.timestamp import ZERO
 
 _PROBLEMS = 1000
@@ -51,12 +50,7 @@ def _check_native(device: Path) -> None:
     """Refuse what is no native store, before anything of it is touched."""
     if not device.is_dir():
         raise DeviceFailed(f"{device} is not a directory; mount the device there")
-    kind = kind_of(device)
-    if kind == "plain":
-        raise StoreFormatError(
-            f"{device} is of the plain store (object.store: plain); its objects are files: look at them"
-        )
-    if kind is None:
+    if not holds_store(device):
         raise StoreFormatError(f"{device} holds no store; give the device's directory, the one with `volumes` in it")
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from swiftlet.api.context.core import SwiftApi
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
 from swiftlet.front.routes import Peers
 from swiftlet.front.withdrawing import Withdrawals
@@ -22,7 +21,7 @@ def add_front(
     app: web.Application,
     api: SwiftApi,
     rings: Rings,
-    transport: ObjectTransport,
+    peers: Peers,
     settings: ProxySettings,
     withdrawals: Withdrawals,
 ) -> None:
@@ -30,23 +29,21 @@ def add_front(
     says which. `withdrawals` are told of what changes in the caches of `api`.
     """
     section = settings.proxy
-    reason = why_no_front(section, transport)
-    if reason is None and isinstance(transport, Peers):
+    reason = why_no_front(section)
+    if reason is None:
         timeouts = section.client_timeout_s, section.answer_timeout_s
         front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
-        use_front(app, api, rings, transport, front, withdrawals)
+        use_front(app, api, rings, peers, front, withdrawals)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
 
-def why_no_front(section: ProxySection, transport: ObjectTransport) -> str | None:
+def why_no_front(section: ProxySection) -> str | None:
     """Why the front could answer no request; None if it may answer some."""
     if not section.front:
         return "proxy.front is false"
     if section.tls_cert_file is not None:
         return "the port speaks TLS"
-    if not isinstance(transport, Peers):
-        return "cluster.object_transport is http"
     return None
 
 

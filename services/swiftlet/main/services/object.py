@@ -24,21 +24,15 @@ from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.servers.objects.native_server import NativeServer, NativeServerSettings
 from swiftlet.servers.objects.object_server import ObjectServer, ObjectServerSettings, add_object_routes
-from swiftlet.servers.objects.outbox import Outbox
 from swiftlet.servers.shared.sync_answers import placed_by
 from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.settings.policies import Policies
-from swiftlet.store.kinds import open_store
 from swiftlet.store.native import NativeStore
-from swiftlet.store.protocol import Store
 from swiftlet.transport.native_client import machine
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
 from swiftlet.web.statusz import STATUS
-
-OUTBOX = "outbox"
-"""Directory on each device for listing rows that wait for their container server."""
 
 _log = get_logger("object")
 
@@ -51,14 +45,13 @@ def create_app(settings: ObjectSettings) -> web.Application:
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
     # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
-    policies = use_policies(app, settings, rings, lambda: limit_aggregates(native.values(), policies))
+    policies = use_policies(app, settings, rings, lambda: limit_aggregates(stores.values(), policies))
     for policy in policies:
         rings.add(object_ring(policy.index))
     is_local = local_devices(section)
     rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
     doubts = {name: doubted() for name in stores}
-    outboxes = {name: Outbox(_root(section, name) / OUTBOX) for name in stores}
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
@@ -67,21 +60,16 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     # Before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
-    native = {name: store for name, store in stores.items() if isinstance(store, NativeStore)}
-    limit_aggregates(native.values(), policies)
-    if native and cluster.object_transport != "http":
-        use_native_server(app, settings, native, unused, doubts)
-    elif cluster.rdma_mode == "required":
-        raise SettingsError("cluster.rdma is required, but no device has a native store; set object.store: native")
+    limit_aggregates(stores.values(), policies)
+    use_native_server(app, settings, stores, unused, doubts)
     serve_encrypted(app, cluster)
     use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
     key = use_keys(app, cluster).signing
     key.answer_to(hosts_of(section))
-    pending = {name: NativePending(store) for name, store in native.items()}
+    pending = {name: NativePending(store) for name, store in stores.items()}
     placed = {name: placed_by(rings.objects, name, is_local) for name in stores}
     server = ObjectServer(
         stores,
-        outboxes,
         rows,
         server_settings(settings),
         key,
@@ -119,10 +107,9 @@ def use_native_server(
     unused: Mapping[str, str],
     doubts: Mapping[str, Doubts],
 ) -> None:
-    """Serve native stores over the native transport too, while `app` runs.
+    """Serve the stores over the native transport, while `app` runs.
 
-    A port that can't be had is logged, and callers then use HTTP; SettingsError where they must not, or where RDMA is
-    required and does not work.
+    SettingsError for a port that can't be had, and where RDMA is required and does not work.
     """
     cluster, section = settings.cluster, settings.object
     keys = use_keys(app, cluster)
@@ -151,18 +138,15 @@ def use_native_server(
     app[STATUS].add("native", server.status)
     count_transports(app, server.transports)
     app[STATUS].add("rdma", server.rdma_status)
+    port = section.port + cluster.native_port_offset
     try:
-        port = server.listen(section.host, section.port + cluster.native_port_offset)
+        server.listen(section.host, port)
     except (OSError, OverflowError) as error:
-        port = section.port + cluster.native_port_offset
-        if cluster.object_transport == "native":
-            raise SettingsError(
-                f"cluster.native_port_offset: can't listen on port {port} ({error}); choose another offset for the "
-                "whole cluster, or free the port"
-            ) from error
-        _log.error("no native port: callers use HTTP", port=port, error=str(error))
-    else:
-        _log.info("native port", port=port, name=f"{ring_host(section)}:{section.port}")
+        raise SettingsError(
+            f"cluster.native_port_offset: can't listen on port {port} ({error}), and objects are served there alone; "
+            "free the port, or choose another offset for the whole cluster"
+        ) from error
+    _log.info("native port", port=port, name=f"{ring_host(section)}:{section.port}")
 
 
 def ring_host(section: ObjectSection) -> str:
@@ -177,17 +161,17 @@ def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
         threads_per_device=section.threads_per_device,
         max_requests_per_device=section.max_requests_per_device,
         row_wait_s=section.row_wait_s,
-        outbox_interval_s=section.outbox_interval_s,
+        row_interval_s=section.row_interval_s,
         reclaim_age_s=settings.cluster.reclaim_age_s,
     )
 
 
-def open_stores(section: ObjectSection) -> tuple[dict[str, Store], dict[str, str]]:
+def open_stores(section: ObjectSection) -> tuple[dict[str, NativeStore], dict[str, str]]:
     """The stores of all devices that can be used, and why the others can't; one that fails leaves the others serving.
 
-    DeviceFailed, or StoreFormatError for another kind of store or a newer format, when none can be used.
+    DeviceFailed, or StoreFormatError for another version of the format, when none can be used.
     """
-    stores: dict[str, Store] = {}
+    stores: dict[str, NativeStore] = {}
     failures: dict[str, DeviceFailed | StoreFormatError] = {}
     for name in section.devices:
         try:
@@ -200,9 +184,8 @@ def open_stores(section: ObjectSection) -> tuple[dict[str, Store], dict[str, str
     return stores, {name: str(error) for name, error in failures.items()}
 
 
-def _open(section: ObjectSection, name: str) -> Store:
-    store = open_store(
-        section.store,
+def _open(section: ObjectSection, name: str) -> NativeStore:
+    store = NativeStore(
         _root(section, name),
         reserve_bytes=section.reserve_bytes,
         reserve_percent=section.reserve_percent,
@@ -210,8 +193,7 @@ def _open(section: ObjectSection, name: str) -> Store:
         compact_bytes_per_s=section.compact_bytes_per_s,
         audit_bytes_per_s=section.audit_bytes_per_s,
     )
-    if isinstance(store, NativeStore):
-        _log.info("device opened", device=name, **store.recovery())
+    _log.info("device opened", device=name, **store.recovery())
     return store
 
 

@@ -1,4 +1,4 @@
-"""Which objects share volume files: each policy's `aggregate_below` in an object server, with either transport."""
+"""Which objects share volume files: each policy's `aggregate_below` in an object server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from swiftlet.main.tests.test_native_transport import Place
@@ -25,15 +24,11 @@ def large(place: Place) -> int:
     return len(list((place.root / "devices" / "d0").glob("large/*/*")))
 
 
-@pytest.mark.parametrize("transport", ["native", "http"])
-async def test_the_policies_file_says_which_objects_share_files(tmp_path: Path, transport: str) -> None:
+async def test_the_policies_file_says_which_objects_share_files(tmp_path: Path) -> None:
     place, numbers = Place(tmp_path), itertools.count(1)
     settings: dict[str, Any] = {"policies_file": str(tmp_path / "policies.yaml"), "ring_check_interval_s": 0.02}
     write(tmp_path, aggregate_below=3)
-    async with (
-        place.served(object_transport=transport, **settings),
-        place.calling(object_transport=transport) as (caller, _),
-    ):
+    async with place.served(**settings), place.calling() as (caller, _):
         await place.put(caller, next(numbers))
         assert large(place) == 1, "it has 4 bytes"
         for more, in_file in (({"aggregate_below": 4}, 0), ({"aggregate_below": 0}, 1), ({}, 0)):

@@ -161,7 +161,7 @@ async def test_a_client_is_not_talked_out_of_encryption() -> None:
     device = Device(0, "one", "127.0.0.1", listener.sockets[0].getsockname()[1], "d1", "r1", "z1", "n1", 1.0)
     client = NodeClient(PATIENT, ClusterKey(KEY), PeerTls("accepted", [KEY]).client)
     with pytest.raises(NodeError):
-        await client.call(device, "PUT", "/v1/a-name-of-an-object", b"body", b"body")
+        await client.call(device, "PUT", "/v1/a-name-of-an-object", b"body")
     await client.close()
     listener.close()
     assert heard

@@ -29,29 +29,22 @@ class NativePeers:
         return None
 
 
-NATIVE, HTTP = NativePeers(), object()
 TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}
 
 
 @pytest.mark.parametrize(
-    ("settings", "transport", "reason"),
-    [
-        ({}, NATIVE, None),
-        ({"front": False}, NATIVE, "proxy.front is false"),
-        (TLS, NATIVE, "the port speaks TLS"),
-        ({}, HTTP, "cluster.object_transport is http"),
-    ],
+    ("settings", "reason"), [({}, None), ({"front": False}, "proxy.front is false"), (TLS, "the port speaks TLS")]
 )
-def test_why_there_is_no_front(settings: dict[str, Any], transport: Any, reason: str | None) -> None:
-    assert why_no_front(ProxySection(**{"front": True, **settings}), transport) == reason
+def test_why_there_is_no_front(settings: dict[str, Any], reason: str | None) -> None:
+    assert why_no_front(ProxySection(**{"front": True, **settings})) == reason
 
 
-async def served(proxy: Proxy, cluster: MemoryCluster, transport: object) -> tuple[web.Application, dict[str, Any]]:
+async def served(proxy: Proxy, cluster: MemoryCluster) -> tuple[web.Application, dict[str, Any]]:
     """A proxy that has been asked how its front is, and has ended."""
     section = ProxySection(front=True, front_put=True)
     settings = cast("Any", SimpleNamespace(proxy=section, cluster=SimpleNamespace(hash_path=HASH_PATH)))
     app = create_base_app("proxy", trust_request_ids=False)
-    add_front(app, proxy.api, cluster.rings, cast("Any", transport), settings, proxy.withdrawals)
+    add_front(app, proxy.api, cluster.rings, NativePeers(), settings, proxy.withdrawals)
     sock, asked = listen("127.0.0.1", 0), StopRequest()
     task = asyncio.create_task(serve(app, [sock], ServeOptions(drain_s=1.0), asked))
     try:
@@ -64,15 +57,10 @@ async def served(proxy: Proxy, cluster: MemoryCluster, transport: object) -> tup
 
 
 @pytest.mark.parametrize(
-    ("transport", "starts", "state"),
-    [
-        (NATIVE, True, "on: reads and writes"),
-        (NATIVE, False, "off: the front can't be started: no thread is left"),
-        (HTTP, True, "off: cluster.object_transport is http"),
-    ],
+    ("starts", "state"), [(True, "on: reads and writes"), (False, "off: the front can't be started: no thread is left")]
 )
 async def test_it_serves_with_a_front_and_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: object, starts: bool, state: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool, state: str
 ) -> None:
     def no_front(*_parts: object, **_settings: object) -> None:
         raise OSError("no thread is left")
@@ -80,6 +68,6 @@ async def test_it_serves_with_a_front_and_without(
     if not starts:
         monkeypatch.setattr(proxy_front, "Front", no_front)
     async with memory_cluster(tmp_path, devices=3) as cluster, proxy_of(cluster, tmp_path) as proxy:
-        app, told = await served(proxy, cluster, transport)
+        app, told = await served(proxy, cluster)
         assert told == {"state": state, "connections": 0, "answered": 0, "waiting": 0}
-        assert (FRONT_LISTENER in app) == (transport is NATIVE)
+        assert FRONT_LISTENER in app

@@ -1,4 +1,4 @@
-"""Object servers and their callers as the settings wire them: which port, which transport, what is reported."""
+"""Object servers and their callers as the settings wire them: which port, what is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, UpdateOutcome
+from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, UpdateOutcome, Verdict
 from swiftlet.errors import SettingsError
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.services import object
@@ -27,6 +27,8 @@ from swiftlet.ring.codec import save
 from swiftlet.ring.model import Device
 from swiftlet.settings import ClusterSection, ObjectSection, ObjectSettings
 from swiftlet.settings.sections import NodeTimeouts
+from swiftlet.sync.session.messages import Compare, Equal, decode_reply, encode
+from swiftlet.sync.session.roots import EMPTY_ROOT
 from swiftlet.testing.storage.object_conformance import record
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
@@ -72,10 +74,10 @@ class Place:
         }
 
     @asynccontextmanager
-    async def served(self, store: str = "native", **more: Any) -> AsyncIterator[web.Application]:
+    async def served(self, **more: Any) -> AsyncIterator[web.Application]:
         section = {"host": "127.0.0.1", "port": self.http, "devices_dir": self.root / "devices", "devices": ["d0"]}
         settings = ObjectSettings.model_validate(
-            {"cluster": self.cluster(**more), "object": {**section, "store": store, "row_wait_s": 0.1}}
+            {"cluster": self.cluster(**more), "object": {**section, "row_wait_s": 0.1}}
         )
         app = object.create_app(settings)
         runner = web.AppRunner(app, access_log=None)
@@ -99,7 +101,7 @@ class Place:
             await runner.cleanup()
 
     async def put(self, transport: ObjectTransport, number: int) -> UpdateOutcome:
-        """PENDING over the native transport, QUEUED over HTTP: nobody serves containers here."""
+        """Write an object with its row; PENDING when all is well."""
         key = ObjectKey(0, 0, bytes([number]) * 16)
         row = ContainerUpdate("account", "container", (0,))
         reply = await transport.put(self.device, key, record(1), BODY, footer_of(BODY), row)
@@ -127,6 +129,14 @@ async def test_native_is_used_and_both_sides_say_so(place: Place) -> None:
     assert requests() == before + 1
 
 
+async def test_what_devices_are_told_and_asked_goes_over_http(place: Place) -> None:
+    async with place.served(), place.calling() as (transport, caller):
+        assert await transport.judge(place.device, Verdict()) is not None, "the device was just started"
+        question = encode(Compare(0, 1, (0,), EMPTY_ROOT))
+        assert isinstance(decode_reply(await transport.ask(place.device, question)), Equal)
+        assert field(caller, "transports") == {"http": 1}
+
+
 def requests() -> float:
     """PUTs to the device, as counted."""
     labels = {"device": "d0", "operation": "put", "outcome": "ok"}
@@ -151,50 +161,21 @@ async def test_same_machine(place: Place) -> None:
             assert field(caller, "transports") == {"http": 0, "same-node": 1}
 
 
-@pytest.mark.parametrize(("server", "caller"), [("http", "auto"), ("auto", "http"), ("http", "http")])
-async def test_http_where_either_side_is_told_so(place: Place, server: str, caller: str) -> None:
-    async with place.served(object_transport=server), place.calling(object_transport=caller) as (transport, app):
-        assert await place.put(transport, 1) is UpdateOutcome.QUEUED
-        assert field(app, "transports") == {"http": 1}
-
-
-async def test_plain_stores_are_served_over_http_alone(place: Place) -> None:
-    async with place.served(store="plain") as server, place.calling() as (transport, _):
-        assert await place.put(transport, 1) is UpdateOutcome.QUEUED
-        assert "native" not in json.loads(server[STATUS].report())
-
-
 async def test_a_port_that_is_taken(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", place.native)):
-        async with place.served() as server, place.calling() as (transport, _):
-            assert await place.put(transport, 1) is UpdateOutcome.QUEUED
-            assert field(server, "native")["port"] is None
-        with pytest.raises(SettingsError, match=r"cluster\.native_port_offset"):
-            async with place.served(object_transport="native"):
-                pass
+    with (
+        socket.create_server(("127.0.0.1", place.native)),
+        pytest.raises(SettingsError, match=rf"can't listen on port {place.native} .*; free the port, or choose"),
+    ):
+        async with place.served():
+            pass
 
 
-async def test_never_http(place: Place) -> None:
-    native = {"object_transport": "native"}
-    async with place.served(**native), place.calling(**native) as (transport, caller):
-        assert await place.put(transport, 1) is UpdateOutcome.PENDING
-        assert field(caller, "transports") == {"http": 0, "tcp": 1}
-
-
-@pytest.mark.parametrize(
-    ("store", "transport", "said"),
-    [
-        ("native", "auto", r"cluster\.rdma is required.*no RDMA device"),
-        ("plain", "auto", r"object\.store: native"),
-        ("native", "http", "rdma: required needs object_transport"),
-    ],
-)
 async def test_a_server_that_requires_rdma_does_not_start_without(
-    place: Place, monkeypatch: pytest.MonkeyPatch, store: str, transport: str, said: str
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_device(monkeypatch, place.root)
-    with pytest.raises((SettingsError, ValueError), match=said):
-        async with place.served(store, rdma="required", object_transport=transport):
+    with pytest.raises(SettingsError, match=r"cluster\.rdma is required.*no RDMA device"):
+        async with place.served(rdma="required"):
             pass
 
 

@@ -33,7 +33,7 @@ from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.failures.tests.redis_server import RedisServer
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.native_objects import NativeObjectTransport
 
 KILLS = int(os.environ.get("KILLS", "20"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -108,7 +108,7 @@ async def machine(tmp_path: Path, redis: RedisServer) -> AsyncIterator[Faulty]:
 class Written:
     """Objects that were acknowledged by one device only, and what became of them since."""
 
-    def __init__(self, machine: Machine, objects: HttpObjectTransport, chooser: random.Random) -> None:
+    def __init__(self, machine: Machine, objects: NativeObjectTransport, chooser: random.Random) -> None:
         self.ring = machine.builders["object-0"].ring
         self.objects = objects
         self.chooser = chooser

@@ -20,7 +20,8 @@ from swiftlet.names import HashPath
 from swiftlet.ring import codec
 from swiftlet.ring.codec import save
 from swiftlet.settings import ContainerSettings, ObjectSettings
-from swiftlet.store.kinds import StoreKind, open_store
+from swiftlet.store.native import NativeStore
+from swiftlet.testing.ports import object_ports
 from swiftlet.testing.store.conformance import NAME, at, key_of, put
 from swiftlet.timestamp import Timestamp
 
@@ -44,12 +45,11 @@ def with_rings(device: Path, tmp_path: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["native", "plain"])
-def test_a_store_leaves_them_alone(tmp_path: Path, kind: StoreKind) -> None:
+def test_a_store_leaves_them_alone(tmp_path: Path) -> None:
     device = tmp_path / "d0"
     cached = with_rings(device, tmp_path)
     for _ in range(2):
-        store = open_store(kind, device)
+        store = NativeStore(device)
         for number in range(8):
             put(store, key_of(number), 1, b"data")
         assert store.policies() == [0]
@@ -75,7 +75,8 @@ async def test_a_listing_store_leaves_them_alone(tmp_path: Path) -> None:
 
 
 def object_app(cluster: dict[str, Any], devices: Path) -> web.Application:
-    section = {"devices_dir": devices, "devices": ["d0"], "reserve_percent": 0}
+    [port] = object_ports(1)
+    section = {"devices_dir": devices, "devices": ["d0"], "reserve_percent": 0, "port": port}
     return object.create_app(ObjectSettings.model_validate({"cluster": cluster, "object": section}))
 
 

@@ -23,10 +23,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from swiftlet.main.awaited_keys import waiting_app
 from swiftlet.main.needed_keys import device_roots, reason_to_wait
 from swiftlet.main.services import container, object
-from swiftlet.main.tests.test_status_reports import free_ports
 from swiftlet.servers.shared.sealed_keys import DIRECTORY, SealedCopy, keep_copy, read_copies
 from swiftlet.settings import ContainerSettings, ObjectSettings
 from swiftlet.settings.secret import suffix_id
+from swiftlet.testing.ports import object_ports
 from swiftlet.web.serve import StopRequest
 from swiftlet.web.tests.conftest import eventually
 
@@ -69,7 +69,8 @@ def cluster_of(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def object_settings(tmp_path: Path, port: int = 6200) -> ObjectSettings:
+def object_settings(tmp_path: Path) -> ObjectSettings:
+    [port] = object_ports(1)
     section = {"devices_dir": tmp_path, "devices": ["d0", "d1"], "reserve_percent": 0, "port": port}
     return ObjectSettings.model_validate({"cluster": cluster_of(tmp_path), "object": section})
 
@@ -206,9 +207,8 @@ async def test_who_waits_is_alive_not_ready_and_gives_no_report(tmp_path: Path) 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A real object server that was started without keys."""
-    [port] = free_ports(1)
+    [port] = object_ports(1)
     document = {"cluster": cluster_of(tmp_path), "object": {"port": port, "reserve_percent": 0}}
-    document["cluster"]["object_transport"] = "http"
     document["object"] |= {"host": "127.0.0.1", "devices_dir": str(tmp_path), "devices": ["d0", "d1"]}
     (tmp_path / "settings.yaml").write_text(json.dumps(document))
     command = [sys.executable, "-m", "swiftlet.main", "object", "--config", str(tmp_path / "settings.yaml")]

@@ -74,9 +74,8 @@ def test_native_ports_are_free_too(tmp_path: Path) -> None:
         plan_for(tmp_path, base_port=65_000)
 
 
-def test_how_objects_move_is_told_to_all() -> None:
-    cluster = [service.settings["cluster"] for service in plan_for(Path("/data"), object_transport="http").services]
-    assert {one["object_transport"] for one in cluster} == {"http"}
+def test_where_processes_share_memory_is_told_to_all() -> None:
+    cluster = [service.settings["cluster"] for service in plan_for(Path("/data")).services]
     assert {one["native_socket_directory"] for one in cluster} == {"/data/run"}
     far = plan_for(Path("/" + "far" * 30)).services
     assert not any("native_socket_directory" in service.settings["cluster"] for service in far)

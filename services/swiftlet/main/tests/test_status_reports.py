@@ -23,10 +23,14 @@ from swiftlet.ring import RingBuilder, codec
 from swiftlet.ring.codec import save
 from swiftlet.ring.model import Device
 from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings, ReplicatorSettings
+from swiftlet.testing.ports import object_ports
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.http_objects import HttpObjectTransport
+from swiftlet.transport.native_calls import NativeSettings
+from swiftlet.transport.native_client import NativeClient
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.web.management import MANAGEMENT
 
@@ -50,9 +54,10 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        ports = free_ports(4 * COUNT)
-        self.objects, self.containers, self.replicators, self.database_replicators = (
-            ports[start : start + COUNT] for start in range(0, 4 * COUNT, COUNT)
+        ports = free_ports(3 * COUNT)
+        self.objects = object_ports(COUNT)
+        self.containers, self.replicators, self.database_replicators = (
+            ports[start : start + COUNT] for start in range(0, 3 * COUNT, COUNT)
         )
         self.metadata = free_ports(1)[0]
         """The port of the metadata server's reports."""
@@ -183,10 +188,11 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 
 @asynccontextmanager
-async def transports() -> AsyncIterator[tuple[HttpObjectTransport, HttpListingTransport]]:
+async def transports() -> AsyncIterator[tuple[NativeObjectTransport, HttpListingTransport]]:
     async with AsyncExitStack() as stack:
         key = ClusterKey(KEY.encode())
-        objects = HttpObjectTransport(HttpSettings(), key)
+        native = NativeClient(NativeSettings(connect_timeout_s=5.0), [KEY.encode()])
+        objects = NativeObjectTransport(native, HttpDevices(NodeClient(HttpSettings(), key)))
         stack.push_async_callback(objects.close)
         listings = HttpListingTransport(NodeClient(HttpSettings(), key))
         stack.push_async_callback(listings.close)
@@ -232,7 +238,7 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
         report = await machine.report(machine.objects[0])
         device = report["devices"]["d0"]
         assert (report["service"], report["rings"]) == ("object", {"container": 1, "object-0": 1})
-        assert (device["state"], device["reason"], device["outbox"]) == ("serving", None, 0)
+        assert (device["state"], device["reason"], device["pending"]) == ("serving", None, 0)
         assert device["capacityBytes"] > device["freeBytes"] > 0
 
         # A device is drained.
@@ -271,7 +277,7 @@ async def test_objects_while_devices_are_drained_and_replaced(machine: Machine) 
         await until(equal)
 
 
-async def _entries(objects: HttpObjectTransport, device: Device) -> set[tuple[int, str, Any]]:
+async def _entries(objects: NativeObjectTransport, device: Device) -> set[tuple[int, str, Any]]:
     found = set()
     for partition in await objects.partitions(device, 0):
         for suffix in await objects.suffix_hashes(device, 0, partition):

@@ -43,11 +43,6 @@ DEVICE_UNPROVED = Gauge(
     "1 while a device may have missed writes and is asked last, 0 when its replicator has proved that it has all.",
     ["device"],
 )
-OUTBOX_LENGTH = Gauge(
-    "swiftlet_object_outbox_updates",
-    "Container updates that wait in the outbox for their container server.",
-    ["device"],
-)
 PENDING_UPDATES = Gauge(
     "swiftlet_object_pending_updates", "Listing rows that a device keeps until containers have them.", ["device"]
 )
@@ -58,7 +53,7 @@ PENDING_OLDEST = Gauge(
 )
 ROWS = Counter(
     "swiftlet_object_container_updates_total",
-    "Container updates by outcome: listed, queued, no-container, dropped.",
+    "Container updates that devices delivered by themselves, by outcome: listed, dropped.",
     ["outcome"],
 )
 STORE_COUNTERS = {

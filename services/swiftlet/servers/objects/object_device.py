@@ -1,4 +1,4 @@
-"""One device as the object server holds it: store, threads, rows on their way out."""
+"""One device as the object server holds it: store, threads, what is pending, what it may have missed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from dataclasses import dataclass, field
 
 from swiftlet_native import Doubts
 
-from swiftlet.boundaries.objects import ContainerUpdate
-from swiftlet.errors import NodeBusy, NotFound, Unproved
-from swiftlet.model import ObjectKey, Usage
+from swiftlet.model import Usage
 from swiftlet.servers.objects.doubts import doubt_fields
 from swiftlet.servers.objects.metrics import (
     DEVICE_FREE,
     DEVICE_TOTAL,
     DEVICE_UNPROVED,
     DEVICE_UP,
-    OUTBOX_LENGTH,
     PENDING_OLDEST,
     PENDING_UPDATES,
     STORE_COUNTERS,
 )
 from swiftlet.servers.objects.pending_delivery import PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
-from swiftlet.servers.objects.row_updates import RowSender
 from swiftlet.servers.shared.device_status import DeviceStatus
 from swiftlet.store.protocol import Store
 
@@ -37,7 +33,6 @@ class ObjectDevice:
     name: str
     store: Store
     pool: DevicePool
-    rows: RowSender
     status: DeviceStatus
     pending: PendingDelivery | None = None
     """Delivers what is pending in the store, if it keeps rows."""
@@ -46,29 +41,10 @@ class ObjectDevice:
     _counted: dict[str, int] = field(default_factory=dict)
     """What the store had counted when it was last looked at."""
 
-    def check_outbox(self, row: ContainerUpdate | None) -> None:
-        """NodeBusy when a row that can't be delivered could not be kept either."""
-        if row is not None and self.rows.outbox.full:
-            raise NodeBusy(f"device {self.name} has too many listing rows waiting for their container servers")
-
-    def check_proved(self, key: ObjectKey) -> None:
-        """Unproved while the device may have missed a write of the partition."""
-        if self.doubts.has(key.policy, key.partition):
-            raise Unproved(f"device {self.name} may have missed writes of partition {key.partition}")
-
-    def absent(self, key: ObjectKey, error: NotFound) -> NotFound | Unproved:
-        """What there is to say of something that is not here: nothing while the partition is in doubt."""
-        try:
-            self.check_proved(key)
-        except Unproved as unproved:
-            return unproved
-        return error
-
     async def measure(self) -> None:
         """Look at the device; show what is found in the metrics and the status."""
         usage = await self.status.look(self._usage)
         DEVICE_UP.labels(self.name).set(usage is not None)
-        OUTBOX_LENGTH.labels(self.name).set(len(self.rows.outbox))
         if self.pending is not None:
             PENDING_UPDATES.labels(self.name).set(self.pending.updates.count())
             PENDING_OLDEST.labels(self.name).set(self.pending.updates.oldest_s())
@@ -94,7 +70,6 @@ class ObjectDevice:
         updates = None if self.pending is None else self.pending.updates
         return {
             **self.status.fields(),
-            "outbox": len(self.rows.outbox),
             "pending": None if updates is None else updates.count(),
             "pendingOldestSeconds": None if updates is None else round(updates.oldest_s(), 3),
             **doubt_fields(self.doubts),

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED, UpdateOutcome
 from swiftlet.errors import NotFound, SwiftletError
@@ -26,7 +27,6 @@ from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.servers.objects.metrics import ROWS
 from swiftlet.servers.objects.pending_updates import PendingUpdate, PendingUpdates
 from swiftlet.servers.objects.pool import DevicePool
-from swiftlet.servers.objects.row_updates import RowSink
 from swiftlet.servers.shared.pauses import Group, Pauses
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
@@ -37,6 +37,14 @@ _BATCH = MAX_ACKNOWLEDGED
 _GROUPS_AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
+
+
+class RowSink(Protocol):
+    """Takes listing rows to the servers of containers."""
+
+    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
+        """Bring a row to one replica of its container; durable on return. NotFound, NodeError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from aiohttp import WSMsgType, web
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
-from swiftlet.servers.objects.object_requests import error_answer
-from swiftlet.servers.shared.json_requests import signed_parts
+from swiftlet.servers.shared.json_requests import refusal, signed_parts
 from swiftlet.servers.shared.sockets import SEND_S, open_socket
 from swiftlet.transport import sync_wire
 from swiftlet.transport.signing import ClusterKey
@@ -76,7 +75,7 @@ class SyncEndpoint:
             if len(self._open) >= MAX_STREAMS:
                 raise NodeBusy(f"{len(self._open)} sync streams are open, which is the limit")
         except SwiftletError as error:
-            return error_answer(error)
+            return refusal(error)
         socket, _ = await open_socket(request, sync_wire.MAX_MESSAGE)
         stream = _Stream(socket, Answerer(self._key, self._path), self._responder)
         self._open.add(stream)

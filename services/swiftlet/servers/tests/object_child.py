@@ -1,32 +1,28 @@
 """An object server in a process of its own, to be killed.
 
-Arguments: the kind of store, the device's directory. Prints its port.
+The argument is the device's directory. Prints its native port.
 """
 
 from __future__ import annotations
 
-import asyncio
+import signal
 import sys
 from pathlib import Path
 
-from aiohttp import web
+from swiftlet_native import ObjectServer
 
-from swiftlet.servers.objects.object_server import create_object_app
-from swiftlet.servers.objects.outbox import Outbox
-from swiftlet.store.kinds import StoreKind, open_store
-from swiftlet.testing.storage.object_conformance import RowRecorder
+from swiftlet.store.native import NativeStore
+from swiftlet.transport.native_client import machine
+from swiftlet.transport.tests.test_native_objects import KEY, PORT
 
 
-async def serve(kind: StoreKind, root: Path) -> None:
+def serve(root: Path) -> None:
     """Serve one device until killed."""
-    store = open_store(kind, root)
-    app = create_object_app(devices={"d1": store}, outboxes={"d1": Outbox(root / "outbox")}, row_sink=RowRecorder())
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+    store = NativeStore(root)
+    server = ObjectServer(f"127.0.0.1:{PORT}", machine(), [KEY], {"d1": store.native}, {}, pool_bytes=32 << 20)
+    print(server.listen("127.0.0.1", 0), flush=True)
+    signal.pause()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve("native" if sys.argv[1] == "native" else "plain", Path(sys.argv[2])))
+    serve(Path(sys.argv[1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,17 +12,15 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
+from swiftlet_native import xxh3_64
 
-from swiftlet.errors import ChecksumMismatch, DeviceFailed, StoreFormatError
+from swiftlet.errors import ChecksumMismatch, DeviceFailed
 from swiftlet.main.services.object import open_stores
 from swiftlet.model import Usage
 from swiftlet.servers.objects.object_server import ObjectServer, add_object_routes
-from swiftlet.servers.objects.outbox import Outbox
 from swiftlet.servers.shared import device_status
 from swiftlet.servers.shared.device_status import SILENT_S, DeviceStatus
 from swiftlet.settings import ObjectSection
-from swiftlet.store.kinds import StoreKind, open_store
-from swiftlet.store.plain import PlainStore
 from swiftlet.testing.storage.object_conformance import RowRecorder
 from swiftlet.testing.store.conformance import key_of, put
 from swiftlet.testing.store.faulty_native import FaultyNativeStore
@@ -85,11 +84,10 @@ async def test_a_device_that_does_not_answer_has_failed_until_it_does() -> None:
     assert status.reason is None
 
 
-async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_server_tells_of_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_status, "LOOK_S", 0.01)
     stores = {"d0": MemoryStore(), "d1": MemoryStore()}
-    outboxes = {name: Outbox(tmp_path / name) for name in stores}
-    server = ObjectServer(stores, outboxes, RowRecorder(), unused={"d2": "it is not mounted"})
+    server = ObjectServer(stores, RowRecorder(), unused={"d2": "it is not mounted"})
     app = create_base_app("object", trust_request_ids=True)
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)
@@ -105,7 +103,6 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "freeBytes": usage.free_bytes,
             "state": "serving",
             "reason": None,
-            "outbox": 0,
             "pending": None,
             "pendingOldestSeconds": None,
             "unproved": None,
@@ -118,7 +115,6 @@ async def test_an_object_server_tells_of_its_devices(tmp_path: Path, monkeypatch
             "freeBytes": None,
             "state": "failed",
             "reason": "it is not mounted",
-            "outbox": None,
             "pending": None,
             "pendingOldestSeconds": None,
             "unproved": None,
@@ -143,24 +139,20 @@ def test_devices_that_can_not_be_opened_are_told_of(tmp_path: Path) -> None:
     stores["d0"].close()
 
 
-@pytest.mark.parametrize(("written", "set_to"), [("plain", "native"), ("native", "plain")])
-def test_a_device_of_the_other_kind_of_store_is_left_out(tmp_path: Path, written: StoreKind, set_to: StoreKind) -> None:
+def test_a_device_of_another_format_is_left_out(tmp_path: Path) -> None:
     for name in ("d0", "d1"):
         (tmp_path / name).mkdir()
-    store = open_store(written, tmp_path / "d0")
-    put(store, key_of(1), 1, b"data")
-    store.close()
-    stores, unused = open_stores(ObjectSection(devices_dir=tmp_path, devices=("d0", "d1"), store=set_to))
+    head = b"SWLTSTOR" + struct.pack(">H", 2) + bytes(22)
+    (tmp_path / "d0" / "format").write_bytes(head + struct.pack(">Q", xxh3_64(head)))
+    stores, unused = open_stores(ObjectSection(devices_dir=tmp_path, devices=("d0", "d1")))
     assert list(stores) == ["d1"]
-    assert f"set object.store to {written}" in unused["d0"]
+    assert "version 2" in unused["d0"]
     stores["d1"].close()
-    with pytest.raises(StoreFormatError, match=f"set object.store to {written}"):
-        open_stores(ObjectSection(devices_dir=tmp_path, devices=("d0",), store=set_to))
 
 
-async def test_what_a_store_counts_is_among_the_metrics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_store_counts_is_among_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
     store = FaultyNativeStore()
-    server = ObjectServer({"counted": store}, {"counted": Outbox(tmp_path)}, RowRecorder())
+    server = ObjectServer({"counted": store}, RowRecorder())
     device = server.devices["counted"]
 
     def counted(name: str) -> float | None:
@@ -180,13 +172,4 @@ async def test_what_a_store_counts_is_among_the_metrics(tmp_path: Path, caplog: 
     await device.measure()
     assert counted("quarantined") == 1
     device.pool.close()
-    store.close()
-
-
-def test_a_plain_store_whose_device_went_away_says_so(tmp_path: Path) -> None:
-    store = PlainStore(tmp_path)
-    assert store.usage().total_bytes > 0
-    (tmp_path / "objects").rename(tmp_path / "elsewhere")
-    with pytest.raises(DeviceFailed, match="is gone"):
-        store.usage()
     store.close()

@@ -16,7 +16,6 @@ from swiftlet.errors import NodeUnreachable, NotFound
 from swiftlet.model import ObjectKey, ObjectRow, PostRecord
 from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.servers.objects.object_server import ObjectServer, ObjectServerSettings, add_object_routes
-from swiftlet.servers.objects.outbox import Outbox
 from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.tests.test_device_status import until
@@ -257,11 +256,11 @@ async def test_a_native_device_delivers_what_its_callers_leave_to_it(tmp_path: P
     store.close()
 
 
-async def test_an_object_server_tells_and_delivers_what_a_device_has_pending(tmp_path: Path) -> None:
+async def test_an_object_server_tells_and_delivers_what_a_device_has_pending() -> None:
     now_s = 0.0
     store, rows, pending = MemoryStore(), RowRecorder(), MemoryPending(clock=lambda: now_s)
-    settings = ObjectServerSettings(outbox_interval_s=0.01)
-    server = ObjectServer({"d0": store}, {"d0": Outbox(tmp_path / "d0")}, rows, settings, pending={"d0": pending})
+    settings = ObjectServerSettings(row_interval_s=0.01)
+    server = ObjectServer({"d0": store}, rows, settings, pending={"d0": pending})
     put(store, key_of(1), 1, DATA)
     pending.add(key_of(1), at(1), NAME, (0,))
     now_s = 2.5

@@ -45,12 +45,19 @@ from swiftlet.servers.shared.sync_answers import PlacedBy, answer_sync, nowhere
 from swiftlet.store.protocol import ObjectReader, ObjectWriter, Store
 from swiftlet.testing.storage.memory_pending import MemoryPending
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.object_messages import row_name
-from swiftlet.transport.wire import error_from_wire, error_to_wire
+from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire
 
 T = TypeVar("T")
 
 _CHUNK_BYTES = 64 * 1024
+
+
+def row_name(name: str, row: ContainerUpdate) -> str:
+    """The object's own name in `/account/container/object`; WireError when it is in another container."""
+    prefix = f"/{row.account}/{row.container}/"
+    if not name.startswith(prefix):
+        raise WireError("the row's container is not the one in the object's name")
+    return name[len(prefix) :]
 
 
 class RowReceiver(Protocol):

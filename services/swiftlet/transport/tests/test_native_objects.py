@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import swiftlet_native
+from prometheus_client import REGISTRY
 
 from swiftlet.boundaries.objects import UpdateOutcome
 from swiftlet.context import request_id
@@ -31,8 +32,11 @@ from swiftlet.testing.storage.object_conformance import (
 from swiftlet.testing.store.conformance import footer_of, key_of, some_bytes
 from swiftlet.testing.store.faults import FaultyStore
 from swiftlet.testing.store.faulty_native import RAM, FaultyNativeStore
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import NativeSettings, NotMade
 from swiftlet.transport.native_client import NativeClient, machine
+from swiftlet.transport.native_metrics import NativeMetrics, by_transport
 from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.transport.tls import Encryption
 
@@ -102,7 +106,7 @@ async def client_of(
         socket_directory=sockets,
         encryption=encryption,
     )
-    transport = NativeObjectTransport(NativeClient(settings, [key]))
+    transport = NativeObjectTransport(NativeClient(settings, [key]), HttpDevices(NodeClient()))
     try:
         yield transport
     finally:
@@ -442,3 +446,29 @@ async def test_a_server_that_is_stopped_is_lost_and_found_again() -> None:
                 await transport.head(device, key_of(1))
     finally:
         store.close()
+
+
+async def test_what_is_counted() -> None:
+    store = FaultyNativeStore()
+    try:
+        with served({"d1": store}) as (port, _):
+            device, offset = device_at(port)
+            async with client_of(offset) as transport:
+                metrics = NativeMetrics(transport.client.report)
+                metrics.take()
+                assert by_transport(transport.client.report()) == {}
+                await transport.put(device, key_of(1), record(1), b"data", footer_of(b"data"), None)
+                metrics.take()
+                metrics.take()
+                assert by_transport(transport.client.report()) == {"tcp": 1}
+            metrics.take()
+    finally:
+        store.close()
+
+    def sample(name: str, **labels: str) -> float | None:
+        return REGISTRY.get_sample_value(f"swiftlet_transport_{name}", {"peer": "127.0.0.1:6200", **labels})
+
+    assert (sample("requests_total") or 0) >= 1
+    assert (sample("sent_bytes_total") or 0) > len(b"data")
+    assert (sample("request_seconds_total") or 0) > 0
+    assert sample("connected", transport="tcp") == 0

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,16 +13,7 @@ import click
 from swiftlet.errors import SettingsError
 from swiftlet.main.commands.standalone.fork import preload
 from swiftlet.main.commands.standalone.lock import running_here, stop_running
-from swiftlet.main.commands.standalone.plan import (
-    DRAIN_S,
-    HOST,
-    POLICIES,
-    Layout,
-    ObjectTransportKind,
-    Options,
-    Plan,
-    make_plan,
-)
+from swiftlet.main.commands.standalone.plan import DRAIN_S, HOST, POLICIES, Layout, Options, Plan, make_plan
 from swiftlet.main.commands.standalone.prepare import (
     known_policies,
     load_or_make_secrets,
@@ -34,7 +24,6 @@ from swiftlet.main.commands.standalone.prepare import (
     write_users,
 )
 from swiftlet.main.commands.standalone.supervise import Signals, Supervisor, command_of
-from swiftlet.store.kinds import StoreKind, kind_of
 from swiftlet.web.parent import end_with_parent
 from swiftlet.web.sockets import PortInUse, listen
 
@@ -63,18 +52,6 @@ _STOP_S = DRAIN_S + 10.0
 @click.option("--user", help="ACCOUNT:USER of the admin; kept for later starts.  [first start: test:tester]")
 @click.option("--key", help="Secret of the admin; kept for later starts.  [first start: a random one]")
 @click.option(
-    "--store",
-    type=click.Choice(["native", "plain"]),
-    help="How objects lie on the devices; fixed by the first start.  [what the devices have; at first: native]",
-)
-@click.option(
-    "--object-transport",
-    type=click.Choice(["auto", "http", "native"]),
-    default="auto",
-    show_default=True,
-    help="How objects move between the services.",
-)
-@click.option(
     "--policies",
     help="Names of storage policies with commas between them, the default first; kept for later starts, which may"
     f" add some.  [first start: {','.join(POLICIES)}]",
@@ -92,8 +69,6 @@ def standalone(
     workers: int,
     user: str | None,
     key: str | None,
-    store: StoreKind | None,
-    object_transport: ObjectTransportKind,
     policies: str | None,
     restart: bool,
     ready_file: Path | None,
@@ -112,7 +87,7 @@ def standalone(
         _say(f"stopped (process {pid})", quiet)
         return
     names = () if policies is None else tuple(name.strip() for name in policies.split(","))
-    options = Options(layout.data, host, port, base_port, workers, user, key, store, object_transport, names)
+    options = Options(layout.data, host, port, base_port, workers, user, key, names)
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):
@@ -159,7 +134,6 @@ def prepare(options: Options) -> Plan:
     from swiftlet.main.commands.standalone.rings import write_rings
 
     layout = Layout(options.data)
-    options = replace(options, store=options.store or store_in(layout))
     _check_port(options.host, options.port)
     secrets = load_or_make_secrets(layout, options)
     write_users(layout, secrets)
@@ -168,11 +142,6 @@ def prepare(options: Options) -> Plan:
     write_rings(plan)
     write_settings(plan)
     return plan
-
-
-def store_in(layout: Layout) -> StoreKind | None:
-    """The kind of store that the devices have; None when none has any."""
-    return next((kind for root in sorted(layout.devices.iterdir()) if (kind := kind_of(root)) is not None), None)
 
 
 def port_is_free(port: int) -> bool:

@@ -6,12 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from swiftlet.errors import SettingsError
-from swiftlet.store.kinds import StoreKind
-
-ObjectTransportKind = Literal["auto", "http", "native"]
 
 HOST = "127.0.0.1"
 """The address of the storage services, which only the proxy reaches."""
@@ -41,10 +38,6 @@ class Options:
     """`account:user`; None keeps what the data directory knows, `test:tester` at first."""
     key: str | None = None
     """The user's secret; None keeps it, or makes one at first."""
-    store: StoreKind | None = None
-    """How objects lie on the devices; None leaves it to the settings' default."""
-    object_transport: ObjectTransportKind = "auto"
-    """How objects move between the services."""
     policies: tuple[str, ...] = ()
     """Names of storage policies, the default first; none keeps what the data directory knows, `POLICIES` at first."""
 
@@ -247,7 +240,6 @@ class _Maker:
 
     def __init__(self, layout: Layout, secrets: Secrets, options: Options, policies: Sequence[PolicyPlan]) -> None:
         self._layout = layout
-        self._store = {} if options.store is None else {"store": options.store}
         self._common: dict[str, Any] = {
             "cluster": {
                 "name": "standalone",
@@ -255,7 +247,6 @@ class _Maker:
                 "key_file": str(layout.key_file),
                 "rings": str(layout.rings),
                 "ring_check_interval_s": 1.0,
-                "object_transport": options.object_transport,
                 "native_port_offset": NATIVE_PORT_OFFSET,
                 **_meeting_place(layout),
             },
@@ -273,8 +264,7 @@ class _Maker:
         return {"host": HOST, "port": device.port, "devices_dir": str(self._layout.devices), "devices": [device.name]}
 
     def object_server(self, number: int, device: DevicePlan) -> ServicePlan:
-        section = self._storage(device) | self._store
-        return self._service(f"object-{number}", "object", device.port, object=section)
+        return self._service(f"object-{number}", "object", device.port, object=self._storage(device))
 
     def container_server(self, number: int, device: DevicePlan) -> ServicePlan:
         return self._service(f"container-{number}", "container", device.port, container=self._storage(device))

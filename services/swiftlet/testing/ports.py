@@ -1,0 +1,29 @@
+"""Ports for servers of tests."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+_FIRST, _LAST = 20_000, 31_000
+"""Below those that the kernel gives to connections, so that none is taken between the look and its use."""
+
+
+def object_ports(count: int, offset: int = 1000) -> list[int]:
+    """Ports of object servers that are free, as are their native ports, `offset` higher."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(_FIRST, _LAST)  # noqa: S311
+        taken = {one + more for one in found for more in (0, offset)}
+        if not taken & {port, port + offset} and _is_free(port) and _is_free(port + offset):
+            found.add(port)
+    return sorted(found)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("0.0.0.0", port))  # noqa: S104
+        except OSError:
+            return False
+        return True
