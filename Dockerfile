@@ -2,34 +2,54 @@
 #
 #   docker build -t swiftlet:dev .
 #   make image NATIVE=prebuilt      takes native/target/wheels/*.whl (`make setup` leaves it there) and no Rust image
+#   make image PLATFORM=linux/arm64 for another kind of machine: cross-compiled, and the rest of it run by qemu
 #   make image RDMA=1               with RDMA: UCX in the native package, rdma-core's libraries in the image; prebuilt it is
 #                                   native/target/wheels-rdma/*.whl, which `hack/rdma wheel` leaves there
 
 ARG PYTHON_IMAGE=python:3.11-slim
 ARG RUST_IMAGE=rust:1.95-slim
-
-# --- the native package: compiled here, or before on a machine like the image ---
-FROM ${RUST_IMAGE} AS native
 ARG NATIVE=built
+
+# --- the native package, compiled here: on the machine that builds, for the platform of the image ---
+# Emulated, the compiler would take hours.
+FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS native-built
+ARG TARGETARCH
 # Empty, or 1: then it is built with the feature `rdma`.
 ARG RDMA=
+ENV CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 WORKDIR /src
 COPY requirements/build.txt requirements/
-RUN if [ "$NATIVE" = built ]; then \
-        apt-get update \
-        && apt-get install -y --no-install-recommends python3 python3-venv ${RDMA:+make libibverbs-dev} \
-        && rm -rf /var/lib/apt/lists/* \
-        && python3 -m venv /build \
-        && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt; \
-    fi
+RUN case $TARGETARCH in \
+        amd64) machine=x86_64 ;; \
+        arm64) machine=aarch64 ;; \
+        *) echo "error: the native package is not built for '$TARGETARCH'" >&2; exit 1 ;; \
+    esac \
+    && echo "$machine-unknown-linux-gnu" >/target \
+    && if [ "$machine" != "$(uname -m)" ]; then \
+        if [ -n "$RDMA" ]; then \
+            echo "error: an image with RDMA is built on a machine of its own platform: UCX is not cross-compiled" >&2; exit 1; \
+        fi; \
+        rustup target add "$(cat /target)" \
+        && compiler="gcc-$(echo $machine | tr _ -)-linux-gnu libc6-dev-$TARGETARCH-cross"; \
+    fi \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends python3 python3-venv $compiler ${RDMA:+make libibverbs-dev} \
+    && rm -rf /var/lib/apt/lists/* \
+    && python3 -m venv /build \
+    && /build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY native native
-RUN if [ "$NATIVE" = built ]; then \
-        rm -rf native/target \
-        && /build/bin/maturin build --release --locked --manifest-path native/crates/python/Cargo.toml --out /wheels \
-            ${RDMA:+--features rdma --auditwheel skip --compatibility linux}; \
-    else \
-        mkdir /wheels && cp native/target/wheels${RDMA:+-rdma}/*.whl /wheels/; \
-    fi
+RUN rm -rf native/target \
+    && /build/bin/maturin build --release --locked --target "$(cat /target)" \
+        --manifest-path native/crates/python/Cargo.toml --out /wheels \
+        ${RDMA:+--features rdma --auditwheel skip --compatibility linux}
+
+# --- or compiled before: there may be one for each kind of machine ---
+FROM scratch AS native-prebuilt
+ARG RDMA=
+COPY native/target/wheels${RDMA:+-rdma} /wheels
+
+FROM native-${NATIVE} AS native
 
 # --- what goes to /usr/local: packages, the native package, and last what changes most often ---
 FROM ${PYTHON_IMAGE} AS packages
@@ -40,7 +60,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
 
 FROM packages AS wheels
 COPY --from=native /wheels /wheels
-RUN pip install --no-cache-dir --prefix=/native --ignore-installed --no-deps --no-index /wheels/*.whl
+RUN pip install --no-cache-dir --prefix=/native --ignore-installed --no-deps --no-index /wheels/*_$(uname -m).whl
 
 FROM packages AS project
 COPY pyproject.toml README.md LICENSE ./

@@ -10,13 +10,14 @@ UP_ARGS ?=
 # make test WORKERS=0 PYTEST_ARGS='-k ring -x'
 WORKERS ?=
 PYTEST_ARGS ?=
-# make image IMAGE=registry/name:tag NATIVE=prebuilt RDMA=1
+# make image IMAGE=registry/name:tag NATIVE=prebuilt RDMA=1 PLATFORM=linux/arm64
 IMAGE ?= swiftlet:dev
 NATIVE ?= built
 RDMA ?=
+PLATFORM ?=
 ROOT ?=
 PYTHON_IMAGE ?= python:3.11-slim
-RUST_IMAGE ?= $(if $(filter prebuilt,$(NATIVE)),$(PYTHON_IMAGE),rust:1.95-slim)
+RUST_IMAGE ?= rust:1.95-slim
 BUILDER ?= $(shell for one in docker buildah podman; do $$one info >/dev/null 2>&1 && { echo $$one; break; }; done)
 
 export WORKERS PYTEST_ARGS SWIFTLET_PORT
@@ -241,7 +242,8 @@ demo: setup ## a Kubernetes on this machine with the operator, a store and a fil
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman answers to \"info\": install one, or start its daemon" >&2; exit 1; }
-	$(BUILDER) build --build-arg NATIVE=$(NATIVE) --build-arg RDMA=$(RDMA) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
+	DOCKER_BUILDKIT=1 $(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM)) \
+		--build-arg NATIVE=$(NATIVE) --build-arg RDMA=$(RDMA) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
 .PHONY: image-check

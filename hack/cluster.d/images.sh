@@ -1,6 +1,9 @@
 # Images without a registry: base images from Debian packages, the project's image from its Dockerfile.
 # shellcheck shell=bash disable=SC2154  # names from settings.sh
 
+# shellcheck source=hack/platforms.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../platforms.sh"
+
 # with_buildah COMMAND...: with storage of its own in the cache, and nothing left mounted when the script ends.
 with_buildah() {
     mkdir -p "$images"
@@ -68,12 +71,12 @@ make_program_image() {
     save_image "$1"
 }
 
-# make_debian_root FOLDER PACKAGES: as little of Debian as these packages need. Packages that were downloaded once are
-# kept.
+# make_debian_root FOLDER PACKAGES [MACHINE]: as little of Debian as these packages need. Packages that were downloaded
+# once are kept.
 make_debian_root() {
     mkdir -p "$cache/debian"
     rm -rf --one-file-system "$1"
-    debootstrap --variant=minbase --cache-dir="$cache/debian" --include="$2" bookworm "$1" "$(debian_mirror)"
+    debootstrap --arch="${3:-$(machine_here)}" --variant=minbase --cache-dir="$cache/debian" --include="$2" bookworm "$1" "$(debian_mirror)"
     rm -rf "$1"/var/cache/apt/*.bin "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/* \
         "$1"/usr/share/{doc,man,info,locale} "$1"/var/log/*.log
 }
@@ -137,34 +140,90 @@ debian_mirror() {
 }
 
 make_python_image() {
-    local container
-    container=$(buildah from scratch)
-    buildah add --quiet "$container" "$cache/python-root" / >/dev/null
-    buildah config --env PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin --env LANG=C.UTF-8 \
-        --cmd python3 "$container"
-    buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$python_image" >/dev/null
+    commit_python "$cache/python-root" "$python_image" "$(machine_here)"
     save_image "$python_image"
 }
 
-# build_image IMAGE: the project's, from its Dockerfile and the wheel that hack/setup built; with RDMA=1 one with RDMA.
+# commit_python ROOT IMAGE MACHINE
+commit_python() {
+    local container
+    container=$(buildah from scratch)
+    buildah add --quiet "$container" "$1" / >/dev/null
+    buildah config --arch "$3" --env PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \
+        --env LANG=C.UTF-8 --cmd python3 "$container"
+    buildah commit --quiet --signature-policy "$cache/policy.json" --rm "$container" "$2" >/dev/null
+}
+
+# For another kind of machine there is no CPython here to take. Debian's is an environment in /usr/local: in one, pip
+# installs where the Dockerfile expects it.
+make_foreign_python_root() {
+    local root=$cache/python-root-$1
+    if [[ -e $root ]]; then
+        return
+    fi
+    # Joined, since it is called where a failure does not end the script by itself.
+    # shellcheck disable=SC2016  # for the inner shell
+    make_debian_root "$root.part" ca-certificates,netbase,tzdata,python3.11,python3-pip-whl "$1" &&
+        chroot "$root.part" python3.11 -m venv --without-pip /usr/local &&
+        chroot "$root.part" sh -euc 'wheel=$(echo /usr/share/python-wheels/pip-*.whl)
+            PYTHONPATH=$wheel exec /usr/local/bin/python3 -m pip install --quiet --no-index --root-user-action ignore "$wheel"' &&
+        chroot "$root.part" /usr/local/bin/python3 -c 'import ssl, sqlite3, ctypes, bz2, lzma, zlib, readline, uuid, hashlib' &&
+        mv "$root.part" "$root"
+}
+
+# make_base MACHINE: `base` is the image then that the project's is built on; it is made from Debian packages if buildah
+# has none. PYTHON_IMAGE names another one, PYTHON_IMAGE_arm64 one for that machine.
+make_base() {
+    local chosen=PYTHON_IMAGE_$1
+    if [[ $1 == "$(machine_here)" ]]; then
+        base=${PYTHON_IMAGE:-$python_image}
+        if [[ $base == "$python_image" ]] && ! buildah inspect --type image "$base" >/dev/null 2>&1; then
+            say "image: $base from Debian packages and this machine's Python ($cache/python-here.log)"
+            make_python_root >"$cache/python-here.log" 2>&1
+            make_python_image
+        fi
+        return
+    fi
+    base=${!chosen:-swiftlet.local/python:3.11-$1}
+    if [[ -z ${!chosen:-} ]] && ! buildah inspect --type image "$base" >/dev/null 2>&1; then
+        say "image: a base for $1 from Debian packages, which takes minutes, once"
+        make_foreign_python_root "$1" >"$cache/python-$1.log" 2>&1 ||
+            die "the base for $1 can't be made" "see $cache/python-$1.log, or name one that buildah has: PYTHON_IMAGE_$1"
+        commit_python "$cache/python-root-$1" "$base" "$1"
+    fi
+}
+
+# build_image IMAGE: the project's, from its Dockerfile and the wheel that hack/setup built; with RDMA=1 one with RDMA, with
+# PLATFORM one for that.
 build_image() {
-    if [[ -n ${RDMA:-} ]]; then
+    local machine
+    machine=$(machine_of "${PLATFORM:-}")
+    if [[ $machine != "$(machine_here)" ]]; then
+        [[ -z ${RDMA:-} ]] || die "an image with RDMA is built on a machine of its own platform: UCX is not cross-compiled"
+        require_machine "$machine"
+        make_wheel "$machine"
+    elif [[ -n ${RDMA:-} ]]; then
         hack/rdma wheel
     else
         # A wheel of older sources would go with the services of today.
         hack/setup
-        compgen -G 'native/target/wheels/*.whl' >/dev/null || hack/setup --native
+        compgen -G "native/target/wheels/*_$(uname -m).whl" >/dev/null || hack/setup --native
     fi
+    with_buildah buildah_project "$1" "$machine" --build-arg "RDMA=${RDMA:-}"
+    # What is saved, each machine of the cluster imports.
+    [[ $machine != "$(machine_here)" ]] || with_buildah save_image "$1"
+}
+
+# buildah_project IMAGE MACHINE [ARGUMENT...]: what it takes from native/target/wheels is there.
+buildah_project() {
+    local name=$1 machine=$2 base
+    shift 2
+    make_base "$machine"
     # pip in the build takes the certificates of this machine, which may sit behind a proxy of its own.
     printf '%s\n' '[global]' 'cert = /etc/ssl/certs/ca-certificates.crt' 'root-user-action = ignore' \
         'disable-pip-version-check = true' >"$cache/pip.conf"
-    with_buildah buildah_project "$1"
-}
-
-buildah_project() {
-    buildah bud --quiet --layers --network host --pull-never --signature-policy "$cache/policy.json" \
-        --volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$cache/pip.conf:/etc/pip.conf:ro" \
-        --build-arg NATIVE=prebuilt --build-arg "RDMA=${RDMA:-}" --build-arg "PYTHON_IMAGE=$python_image" --build-arg "RUST_IMAGE=$python_image" \
-        --tag "$1" . >/dev/null
-    save_image "$1"
+    buildah bud --quiet --layers --network host --pull-never --platform "linux/$machine" \
+        --signature-policy "$cache/policy.json" --volume /etc/ssl/certs:/etc/ssl/certs:ro \
+        --volume "$cache/pip.conf:/etc/pip.conf:ro" --build-arg NATIVE=prebuilt --build-arg "PYTHON_IMAGE=$base" "$@" \
+        --tag "$name" . >/dev/null
 }
