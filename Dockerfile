@@ -11,7 +11,8 @@ ARG RUST_IMAGE=rust:1.95-slim
 ARG NATIVE=built
 
 # --- the native package, compiled here: on the machine that builds, for the platform of the image ---
-# Emulated, the compiler would take hours.
+# Emulated, the compiler would take hours. Buildah has to be told both platforms (`make image` does): having seen one of
+# them, older ones take it for the stages that follow, too, unless these name theirs.
 FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS native-built
 ARG TARGETARCH
 # Empty, or 1: then it is built with the feature `rdma`.
@@ -52,7 +53,7 @@ COPY native/target/wheels${RDMA:+-rdma} /wheels
 FROM native-${NATIVE} AS native
 
 # --- what goes to /usr/local: packages, the native package, and last what changes most often ---
-FROM ${PYTHON_IMAGE} AS packages
+FROM --platform=$TARGETPLATFORM ${PYTHON_IMAGE} AS packages
 WORKDIR /src
 COPY requirements/build.txt requirements/operator.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
@@ -70,7 +71,7 @@ COPY operator operator
 RUN pip install --no-cache-dir --prefix=/project --ignore-installed --no-deps --no-build-isolation .
 
 # --- the image ---
-FROM ${PYTHON_IMAGE}
+FROM --platform=$TARGETPLATFORM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="Swiftlet" \
       org.opencontainers.image.description="An object store for Kubernetes that speaks the OpenStack Swift API" \
       org.opencontainers.image.licenses="Apache-2.0"

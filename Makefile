@@ -239,10 +239,12 @@ e2e: setup ## the store on a real Kubernetes: hack/cluster brought up, used, and
 demo: setup ## a Kubernetes on this machine with the operator, a store and a file in it; each step with its time, and how to go on
 	@KUBE='$(KUBE)' hack/cluster demo
 
+# What docker knows by itself.
+told = --build-arg BUILDPLATFORM=linux/$(if $(filter aarch64,$(shell uname -m)),arm64,amd64) --build-arg TARGETPLATFORM=$(PLATFORM)
 .PHONY: image
 image: ## the container image, IMAGE; NATIVE=prebuilt takes the wheel that `make setup` built
 	@test -n "$(BUILDER)" || { echo "error: none of docker, buildah, podman answers to \"info\": install one, or start its daemon" >&2; exit 1; }
-	DOCKER_BUILDKIT=1 $(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM)) \
+	DOCKER_BUILDKIT=1 $(BUILDER) build $(if $(PLATFORM),--platform $(PLATFORM) $(if $(filter-out docker,$(BUILDER)),$(told))) \
 		--build-arg NATIVE=$(NATIVE) --build-arg RDMA=$(RDMA) --build-arg PYTHON_IMAGE=$(PYTHON_IMAGE) \
 		--build-arg RUST_IMAGE=$(RUST_IMAGE) --tag $(IMAGE) .
 
