@@ -277,7 +277,11 @@ class Checks:
             for sample in family.samples:
                 if sample.name.startswith("swiftlet_listing_audit_"):
                     metrics[sample.name] = metrics.get(sample.name, 0) + sample.value
-        log = [line for line in self._cluster.log(service).splitlines() if "a listing was wrong" in line]
+        log = [
+            line
+            for line in self._cluster.log(service).splitlines()
+            if "the audit found a listing that does not match the objects" in line
+        ]
         looked_at = metrics["swiftlet_listing_audit_rows_total"]
         wrong = metrics.get("swiftlet_listing_audit_wrong_total", 0)
         undecided = metrics["swiftlet_listing_audit_undecided_total"]

@@ -130,9 +130,15 @@ ROWS = [
         body=b"zz\r\ndata\r\n0\r\n\r\n",
     ),
     Row("unknown transfer encoding", (400, 501), "", headers={"Transfer-Encoding": "gzip"}, length=False),
-    Row("wrong ETag", 422, "the body's MD5 is", headers={"ETag": "d41d8cd98f00b204e9800998ecf8427e"}),
-    Row("ETag that is no MD5", 422, "the body's MD5 is", headers={"ETag": "nonsense"}),
-    Row("wrong ETag of a streamed object", 422, "the body's MD5 is", headers={"ETag": "0" * 32}, body=b"x" * 2_000_000),
+    Row("wrong ETag", 422, "the MD5 of the body is", headers={"ETag": "d41d8cd98f00b204e9800998ecf8427e"}),
+    Row("ETag that is no MD5", 422, "the MD5 of the body is", headers={"ETag": "nonsense"}),
+    Row(
+        "wrong ETag of a streamed object",
+        422,
+        "the MD5 of the body is",
+        headers={"ETag": "0" * 32},
+        body=b"x" * 2_000_000,
+    ),
     # methods and headers
     Row("unknown method on an object", (400, 405), "", method="FROB"),
     Row("unknown method on a container", 405, "not allowed", method="PATCH", target="{base}/bad"),
@@ -196,7 +202,7 @@ ROWS = [
     Row(
         "no acceptable format",
         406,
-        "listings come as",
+        "listings are available as",
         method="GET",
         target="{base}/bad",
         headers={"Accept": "image/png"},

@@ -126,5 +126,7 @@ def test_a_key_is_changed_under_load(own_cluster: Cluster, user: User) -> None:
 
     # A damaged file changes nothing, anywhere.
     (own_cluster.data / "etc" / "cluster.key").write_bytes(b"short\n")
-    eventually(lambda: all("cluster keys not usable" in own_cluster.log(service) for service in own_cluster.services))
+    eventually(
+        lambda: all("the cluster keys can't be used" in own_cluster.log(service) for service in own_cluster.services)
+    )
     assert {tuple(keys_of(own_cluster, service)) for service in own_cluster.services} == {(key_id(new),)}

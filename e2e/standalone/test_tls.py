@@ -100,10 +100,10 @@ def test_a_client_stores_and_reads_over_https_while_the_certificate_changes(clus
     assert proxy.names(4) == {first.cert.strip()}
     # Half a pair first: it must not be taken by any worker.
     proxy.files.put(second.cert, first.key)
-    eventually(lambda: proxy.log.read_text().count("not usable") == WORKERS)
+    eventually(lambda: proxy.log.read_text().count("can't be used") == WORKERS)
     assert proxy.names(4 * WORKERS) == {first.cert.strip()}
     proxy.files.put(second.cert, second.key)
-    eventually(lambda: proxy.log.read_text().count("TLS certificate loaded") == WORKERS)
+    eventually(lambda: proxy.log.read_text().count("the TLS certificate has been loaded") == WORKERS)
     assert proxy.names(4 * WORKERS) == {second.cert.strip()}
 
     # The client's connection was made with the first certificate and goes on.

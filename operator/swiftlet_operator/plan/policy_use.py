@@ -180,14 +180,14 @@ def in_use(world: World, policy: Policy) -> Fact:
         return Fact("InUse", "Unknown", "NotProved", message)
     if found.copies:
         message = (
-            f"no container uses it, but {found.copies} copies of databases of deleted ones are remembered: they are "
-            "forgotten a week after the deletion (cluster.reclaim_age_s)"
+            f"no container uses the policy, but {found.copies} copies of databases of deleted containers "
+            "remain; they are removed a week after the deletion (cluster.reclaim_age_s)"
         )
         return Fact("InUse", "True", "DeletionsRemembered", message)
     if found.holding:
         message = (
-            f"no container uses it, but {named(found.holding)} holds objects or remembers deleted ones: those are "
-            "forgotten a week after the deletion (cluster.reclaim_age_s)"
+            f"no container uses the policy, but {named(found.holding)} holds objects or tombstones of deleted "
+            "objects; tombstones are removed a week after the deletion (cluster.reclaim_age_s)"
         )
         return Fact("InUse", "True", "ObjectsLeft", message)
     if found.unproved:

@@ -43,15 +43,15 @@ class Listed:
         rows = [["ACCOUNT", "CONTAINER", "OBJECTS", "BYTES"]]
         rows += [[str(one[key]) for key in ("account", "container", "objects", "bytes")] for one in containers]
         if not containers:
-            lines.append("no container uses it")
+            lines.append("no container uses the policy")
         else:
             widths = [max(len(row[column]) for row in rows) for column in range(3)]
             lines += ["  ".join([*(row[c].ljust(widths[c]) for c in range(3)), row[3]]) for row in rows]
-        lines += [f"not asked: {device}: {why}" for device, why in self.usage["unheard"].items()]
+        lines += [f"device {device} could not be asked: {why}" for device, why in self.usage["unheard"].items()]
         if not self.usage["whole"]:
-            lines.append("containers may be missing: too many container servers could not be asked")
+            lines.append("the list may be incomplete: too many container servers could not be asked")
         if self.usage["more"]:
-            lines.append(f"there are more: --after {self.usage['more']}")
+            lines.append(f"there are more containers; --after {self.usage['more']} lists them")
         return lines
 
 

@@ -319,7 +319,7 @@ def test_policy_lists_the_containers_as_a_proxy_gives_them(fake: Fake, capsys: p
     assert "StoragePolicy gold: Gold, index 1" in shown
     assert "InUse True ContainersUseIt: 1 container" in shown
     assert re.search(r"AUTH_test +photos +3 +70", shown)
-    assert "there are more: --after containers/1/00" in shown
+    assert "there are more containers; --after containers/1/00" in shown
     asked = json.loads(Path(f"{fake.path}.calls").read_text().splitlines()[-1])
     command = ["swiftlet", "policy", "usage", "Gold", "--config", f"{DIRECTORY}/{FILE}", "--json", "--limit", "1"]
     assert asked[asked.index("--") + 1 :] == command
@@ -334,8 +334,8 @@ def test_a_list_that_is_not_whole_or_none_at_all_is_no_success(fake: Fake, capsy
     fake.write()
     assert main(["policy", "gold"]) == 1
     shown = capsys.readouterr().out
-    assert "containers may be missing" in shown
-    assert "not asked: store-container-0/db: refused" in shown
+    assert "the list may be incomplete" in shown
+    assert "device store-container-0/db could not be asked: refused" in shown
     answers["store-proxy-x"] = "no list"
     fake.write()
     assert main(["policy", "gold"]) == 1

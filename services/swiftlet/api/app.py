@@ -97,7 +97,7 @@ def _problem(request: web.Request, error: SwiftletError) -> web.StreamResponse:
     if isinstance(error, ManyProblems):
         return error.response()
     if status >= 500:
-        _log.warning("request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
+        _log.warning("a request failed", method=request.method, path=request.rel_url.raw_path, error=str(error))
     if request.method == hdrs.METH_HEAD:
         response = answer(error, _realm(request))
         headers = {k: v for k, v in response.headers.items() if k not in {"Content-Type", "Content-Length"}}
@@ -113,7 +113,7 @@ def _realm(request: web.Request) -> str:
 async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
     if "#" in request.raw_path:
         # The parser has cut the target there, so `rel_url` names another object than the client does.
-        raise ApiError(400, "the request target has a '#' in it; write %23 for one that is part of a name")
+        raise ApiError(400, "the request target contains a '#'; a '#' that is part of a name is written as %23")
     raw = request.rel_url.raw_path
     if keystone.is_keystone(raw):
         return await keystone.handle(api, request)
@@ -125,7 +125,11 @@ async def _dispatch(api: SwiftApi, request: web.Request) -> web.StreamResponse:
         return await _PLAIN[raw](api, request)
     version, slash, rest = raw[1:].partition("/")
     if version not in {"v1", "v1.0"}:
-        raise ApiError(404, "nothing is here; the API begins at /v1/ACCOUNT, tokens are at /auth/v1.0")
+        raise ApiError(
+            404,
+            "there is nothing at this path; paths of the Swift API begin with /v1/ACCOUNT, and tokens are "
+            "issued at /auth/v1.0",
+        )
     path = parse_path(slash + rest)
     return await _call(api, request, path)
 
@@ -172,7 +176,7 @@ async def _carry_out(call: Call) -> web.StreamResponse:
 
 def _not_allowed(method: str, allowed: list[str]) -> ApiError:
     names = ", ".join(allowed)
-    return ApiError(405, f"{method} is not allowed here; {names} are", {"Allow": names})
+    return ApiError(405, f"{method} is not allowed for this path; allowed are {names}", {"Allow": names})
 
 
 def _authenticate(api: SwiftApi, request: web.Request) -> TokenAccess:

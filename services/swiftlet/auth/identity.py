@@ -58,7 +58,7 @@ def authorize(identity: Identity, method: str, path: Path) -> None:
     if identity.account != path.account:
         raise Forbidden(f"{identity} has no access to account {path.account}")
     if not identity.roles:
-        raise Forbidden(f"{identity} has no role in account {path.account}, and no ACL lets in")
+        raise Forbidden(f"{identity} has no role in account {path.account}, and no ACL grants access")
     if method in READ_METHODS:
         return
     if path.container is None:

@@ -86,7 +86,7 @@ class Tokens:
     def use(self, keys: Sequence[bytes]) -> None:
         """Use these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
         if not keys or any(len(key) < 16 for key in keys):
-            raise ValueError("token keys: at least one, each of 16 bytes or more")
+            raise ValueError("token keys: at least one key is needed, and each must have 16 bytes or more")
         # Replaced as a whole: other threads see the old keys or the new ones.
         self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
         self._verified: dict[str, Token] = {}

@@ -90,9 +90,9 @@ def parse_users(text: str, where: str) -> dict[tuple[str, str], User]:
     try:
         entries = yaml.safe_load(text) or []
     except yaml.YAMLError as error:
-        raise SettingsError(f"{where}: not YAML: {error}") from error
+        raise SettingsError(f"{where}: the file is not valid YAML: {error}") from error
     if not isinstance(entries, list):
-        raise SettingsError(f"{where}: expected a list of users")
+        raise SettingsError(f"{where}: the file must hold a list of users")
     users: dict[tuple[str, str], User] = {}
     for number, entry in enumerate(entries, 1):
         user = _parse_user(entry, f"{where}, user {number}")
@@ -128,9 +128,9 @@ class Users:
             self._found_right = {who: found for who, found in self._found_right.items() if who in self._users}
             self.version = hashlib.sha256(content).hexdigest()[:8]
         except OSError as error:
-            raise SettingsError(f"users file {self._path}: {error.strerror}") from error
+            raise SettingsError(f"can't read the users file {self._path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise SettingsError(f"users file {self._path}: not UTF-8: {error}") from error
+            raise SettingsError(f"the users file {self._path} is not valid UTF-8: {error}") from error
         self._seen = seen
         return True
 

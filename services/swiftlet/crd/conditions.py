@@ -42,7 +42,7 @@ class Fact:
         if not _TYPE.fullmatch(self.type):
             raise ValueError(f"condition type {self.type!r} is not CamelCase")
         if self.status not in get_args(Status):
-            raise ValueError(f"status {self.status!r} of condition {self.type} is none of True, False, Unknown")
+            raise ValueError(f"status {self.status!r} of condition {self.type} must be True, False or Unknown")
         if not _REASON.fullmatch(self.reason):
             raise ValueError(f"reason {self.reason!r} of condition {self.type} is not CamelCase")
 
@@ -88,13 +88,13 @@ def parse_conditions(manifest: Mapping[str, Any]) -> tuple[Condition, ...]:
         return tuple(_parse(entry) for entry in entries)
     except (KeyError, TypeError, ValueError) as error:
         raise SettingsError(
-            f"status.conditions: {error!r}; remove the damaged entry, the operator writes it anew"
+            f"status.conditions: {error!r}; remove the damaged entry, and the operator writes it again"
         ) from error
 
 
 def _parse(entry: Mapping[str, Any]) -> Condition:
     if entry["status"] not in get_args(Status):
-        raise ValueError(f"status {entry['status']!r}")
+        raise ValueError(f"status {entry['status']!r} is not True, False or Unknown")
     return Condition(
         type=str(entry["type"]),
         status=entry["status"],
@@ -117,7 +117,7 @@ def merge_conditions(
     for fact in facts:
         merged[fact.type] = _advance(merged.get(fact.type), fact, generation, now)
     if len(merged) > MAX_CONDITIONS:
-        raise ValueError(f"{len(merged)} conditions on one resource; {MAX_CONDITIONS} is the limit")
+        raise ValueError(f"a resource has {len(merged)} conditions; the limit is {MAX_CONDITIONS}")
     return tuple(merged.values())
 
 
@@ -129,7 +129,7 @@ def _advance(old: Condition | None, fact: Fact, generation: int, now: datetime) 
 def rfc3339(moment: datetime) -> str:
     """Whole seconds in UTC, the way Kubernetes writes times; `moment` must know its zone."""
     if moment.tzinfo is None:
-        raise ValueError("a time without a zone says nothing")
+        raise ValueError("the time must have a time zone")
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -120,7 +120,7 @@ def parse_resource(manifest: Mapping[str, Any]) -> Resource[Any]:
     """A resource of whichever of the five kinds it says it is."""
     name = str(manifest.get("kind", ""))
     if name not in KINDS:
-        raise SettingsError(f"kind {name!r} is none of ours; known: {', '.join(KINDS)}")
+        raise SettingsError(f"kind {name!r} does not belong to Swiftlet; the kinds are: {', '.join(KINDS)}")
     return parse_as(KINDS[name], manifest)
 
 

@@ -181,10 +181,14 @@ class Expirer:
         except NotFound:
             return TaskOutcome.MOOT
         except Superseded as error:
-            _log.info("written meanwhile", object=task.path.quoted, error=str(error))
+            _log.info(
+                "an object that was due has been written again and is not deleted",
+                object=task.path.quoted,
+                error=str(error),
+            )
             return TaskOutcome.FAILED
         except SwiftletError as error:
-            _log.warning("not deleted yet", object=task.path.quoted, error=str(error))
+            _log.warning("an object that is due could not be deleted yet", object=task.path.quoted, error=str(error))
             return TaskOutcome.FAILED
         return TaskOutcome.EXPIRED
 

@@ -176,7 +176,7 @@ class Reaper:
         report.accounts += 1
         report.waiting -= 1
         REAPED.labels("account").inc()
-        _log.info("account removed", account=account)
+        _log.info("a deleted account has been removed", account=account)
 
     async def _empty(self, account: str, container: str, report: ReaperReport) -> None:
         marker = ""
@@ -227,4 +227,4 @@ class Reaper:
     def _failed(self, report: ReaperReport, what: str, error: SwiftletError) -> None:
         report.failed += 1
         FAILED.inc()
-        _log.info("not removed yet", what=what, error=str(error))
+        _log.info("a part of a deleted account could not be removed yet", what=what, error=str(error))

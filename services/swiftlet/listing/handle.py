@@ -195,7 +195,7 @@ class Handle:
     def submit(self, write: Write) -> None:
         """Queue a write for the next transaction; NodeBusy."""
         if self._queued + write.weight > self._limits.queued_rows and self._queue:
-            raise NodeBusy(f"{self._queued} rows wait for {self.id} already")
+            raise NodeBusy(f"{self._queued} rows already wait for database {self.id}; try again later")
         self._queue.append(write)
         self._queued += write.weight
         if not self._writing:

@@ -510,7 +510,9 @@ class ListingStore:
             self._has_room = stat.f_bavail * stat.f_frsize >= self.limits.reserve_bytes
             self._room_known_until_s = now_s + _ROOM_KNOWN_S
         if not self._has_room:
-            raise DiskFull(f"device {self.device} is at its reserve of {self.limits.reserve_bytes} bytes")
+            raise DiskFull(
+                f"device {self.device} is full: only its reserve of {self.limits.reserve_bytes} bytes is left"
+            )
 
 
 def _is_past(database: ContainerDb | AccountDb, before: Timestamp) -> bool:

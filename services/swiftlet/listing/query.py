@@ -157,7 +157,9 @@ def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> li
         if deeper is not None:
             passed += 1
             if passed > MAX_PASSED:
-                raise PageTooCostly(f"more than {MAX_PASSED} directories are on one level; use prefix and delimiter")
+                raise PageTooCostly(
+                    f"the path has more than {MAX_PASSED} directories on one level; use prefix and delimiter"
+                )
             span = _past_prefix_keeping(span, deeper, query.reverse)
         elif seen < wanted:
             break

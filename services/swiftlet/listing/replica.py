@@ -60,7 +60,7 @@ async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState)
 
     def merge(database: AnyDb) -> DatabaseState:
         if database.head.put_timestamp == ZERO and state.deleted and state.delete_timestamp < forgotten:
-            raise NotFound(f"{state.name} was deleted so long ago that it is forgotten here")
+            raise NotFound(f"{state.name} was deleted so long ago that this device no longer keeps its tombstone")
         if isinstance(database, ContainerDb) and any(item.name.startswith(POINT) for item in state.metadata):
             shards.merge_state(database, state, forgotten)
         else:
@@ -149,4 +149,6 @@ def lacking(rows: Iterable[ListingRow], others: Iterable[ListingRow]) -> list[Li
 def _check(store: ListingStore, id: DatabaseId, name: DatabaseName) -> None:
     """A database can only lie where its name's hash puts it: StoreFormatError when the hashes' secrets differ."""
     if store.id_of(id.partition, name) != id:
-        raise StoreFormatError(f"{name} does not belong into {id}; is hash_path_prefix or _suffix the same everywhere?")
+        raise StoreFormatError(
+            f"{name} does not belong in database {id}; are hash_path_prefix and hash_path_suffix the same on all nodes?"
+        )

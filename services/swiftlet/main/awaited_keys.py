@@ -62,14 +62,14 @@ def waiting_app(settings: ServiceSettings, stop: StopRequest, came: asyncio.Even
     app = create_base_app(settings.service, trust_request_ids=True, managed_apart=True)
     sealed = SealedKeys(None, devices)
     hand_out(app, sealed)
-    reason = "they are looked for"
+    reason = "the service is looking for them"
     app[READINESS].add("keys", lambda: reason)
 
     async def look() -> None:
         nonlocal reason
         while found := await asyncio.to_thread(_reason, settings):
             if found != reason:
-                _log.error("waiting for keys", reason=found)
+                _log.error("the service waits for the cluster's keys", reason=found)
             reason = found
             for device in devices:
                 await asyncio.to_thread(sealed.look, device)

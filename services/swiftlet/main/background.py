@@ -24,7 +24,7 @@ async def in_background(work: Callable[[], Awaitable[None]]) -> AsyncIterator[No
         try:
             await work()
         except Exception:
-            _log.exception("background work failed, the process ends")
+            _log.exception("background work failed, and the process ends")
             signal.raise_signal(signal.SIGTERM)
             raise
 

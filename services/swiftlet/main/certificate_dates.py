@@ -21,7 +21,7 @@ def expires_at(text: str) -> float:
     """The moment in seconds since the epoch at which the first of a chain's certificates ends; ValueError."""
     found = _PEM.findall(text)
     if not found:
-        raise ValueError("no certificate in PEM")
+        raise ValueError("the file holds no certificate in PEM format")
     return min(_not_after(ssl.PEM_cert_to_DER_cert(one)) for one in found)
 
 
@@ -38,26 +38,26 @@ def _not_after(der: bytes) -> float:
     _, _, end = _element(_expected(tag, _SEQUENCE, validity))
     tag, moment, _ = _element(end)
     if tag not in _FORMATS:
-        raise ValueError(f"a date of the type {tag:#x}")
+        raise ValueError(f"a date of the certificate has the unknown type {tag:#x}")
     return datetime.strptime(moment.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC).timestamp()
 
 
 def _expected(tag: int, wanted: int, content: bytes) -> bytes:
     if tag != wanted:
-        raise ValueError(f"an element of the type {tag:#x} where {wanted:#x} belongs")
+        raise ValueError(f"the certificate has an element of type {tag:#x} where type {wanted:#x} is expected")
     return content
 
 
 def _element(data: bytes) -> tuple[int, bytes, bytes]:
     """Type and content of the first element, and what follows it."""
     if len(data) < 2:
-        raise ValueError("the certificate is cut off")
+        raise ValueError("the certificate is truncated")
     tag, length, start = data[0], data[1], 2
     if length & 0x80:
         start += length & 0x7F
         if not 2 < start <= 2 + _MAX_LENGTH_BYTES:
-            raise ValueError("an element has no length that a certificate can have")
+            raise ValueError("an element of the certificate has an invalid length")
         length = int.from_bytes(data[2:start], "big")
     if len(data) < start + length:
-        raise ValueError("the certificate is cut off")
+        raise ValueError("the certificate is truncated")
     return tag, data[start : start + length], data[start + length :]

@@ -71,7 +71,9 @@ class Certificates:
             return expires_at(self._cert_file.read_text("utf-8", "replace"))
         except (OSError, ValueError) as error:
             # The pair itself was taken by the TLS library: it is served with all the same.
-            _log.warning("the certificate's end can't be read", file=str(self._cert_file), problem=str(error))
+            _log.warning(
+                "the expiry date of the certificate can't be read", file=str(self._cert_file), problem=str(error)
+            )
             return 0.0
 
     def _load(self, context: ssl.SSLContext) -> None:
@@ -80,13 +82,14 @@ class Certificates:
         except OSError as error:
             reason = getattr(error, "reason", None) or error.strerror or str(error)
             raise SettingsError(
-                f"proxy.tls_cert_file: {self._cert_file} and {self._key_file} are no certificate and its key in PEM: "
+                f"proxy.tls_cert_file: {self._cert_file} and {self._key_file} are not a certificate and "
+                "its key in PEM format: "
                 f"{reason}"
             ) from error
 
     def _refuse_password(self) -> str:
         # Without this the library would ask for one at the terminal.
-        raise SettingsError(f"proxy.tls_key_file: {self._key_file} is encrypted; give a key without a password")
+        raise SettingsError(f"proxy.tls_key_file: {self._key_file} is encrypted; use a key without a password")
 
     def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         """Called by the TLS library for each connection, whether or not the client names a host."""

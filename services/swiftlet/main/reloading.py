@@ -47,12 +47,14 @@ class Reloading:
         except SettingsError as error:
             if str(error) != self._problem:
                 self._failures.inc()
-                _log.warning(f"{self._what} not usable, the last good one stays in force", problem=str(error))
+                _log.warning(
+                    f"the {self._what} can't be used; the last valid version stays in force", problem=str(error)
+                )
             self._problem = str(error)
             return False
         self._problem = ""
         if changed:
-            _log.info(f"{self._what} loaded")
+            _log.info(f"the {self._what} has been loaded")
         return changed
 
 

@@ -41,7 +41,9 @@ class RingFiles:
         if whole not in paths:
             return codec.join([path.read_bytes() for path in paths])
         if len(paths) > 1:
-            raise RingFormatError(f"there are both the ring and chunks of it ({paths[1].name}); remove one of them")
+            raise RingFormatError(
+                f"the directory holds both the ring file and chunks of it ({paths[1].name}); remove one of the two"
+            )
         return codec.load(whole)
 
     def _paths(self) -> list[Path]:

@@ -104,7 +104,7 @@ class RingSet:
     def _get(self, name: str) -> Ring:
         slot = self._slots.get(name)
         if slot is None:
-            raise Unavailable(f"no ring {name} is configured here")
+            raise Unavailable(f"no ring {name} is configured")
         if slot.ring is None:
             raise Unavailable(f"the ring {name} is not loaded: {slot.problem}")
         return slot.ring
@@ -123,7 +123,7 @@ class RingSet:
         VERSION.labels(name).set(0)
         if self._cache is not None:
             (self._cache / f"{name}.ring").unlink(missing_ok=True)
-        _log.info("ring forgotten", ring=name)
+        _log.info("a ring is no longer used and has been unloaded", ring=name)
 
     def has(self, name: str) -> bool:
         """Whether a ring is loaded."""
@@ -167,7 +167,7 @@ class RingSet:
     def _use(self, name: str, slot: _Slot, ring: Ring, **origin: str) -> None:
         slot.ring = ring
         VERSION.labels(name).set(ring.version)
-        _log.info("ring loaded", ring=name, version=ring.version, part_power=ring.part_power, **origin)
+        _log.info("a ring has been loaded", ring=name, version=ring.version, part_power=ring.part_power, **origin)
 
     def _refused(self, name: str, slot: _Slot, problem: str) -> bool:
         if problem != slot.problem:
@@ -175,7 +175,7 @@ class RingSet:
             STALE.labels(name).set(1)
             FAILURES.labels(name).inc()
             in_use = slot.ring.version if slot.ring is not None else None
-            _log.warning("ring not usable", ring=name, problem=problem, version_in_use=in_use)
+            _log.warning("a ring can't be used", ring=name, problem=problem, version_in_use=in_use)
         return slot.ring is None and self._recall(name, slot)
 
     def _keep(self, name: str, ring: Ring) -> None:
@@ -188,7 +188,9 @@ class RingSet:
             self._cache.mkdir(exist_ok=True)
             codec.save(ring, self._cache / f"{name}.ring")
         except OSError as error:
-            _log.warning("ring not cached", ring=name, path=str(self._cache), problem=error.strerror)
+            _log.warning(
+                "a ring could not be saved in the cache", ring=name, path=str(self._cache), problem=error.strerror
+            )
 
     def _recall(self, name: str, slot: _Slot) -> bool:
         """Take the last good ring from the cache; whether there was one."""
@@ -200,7 +202,7 @@ class RingSet:
         except FileNotFoundError:
             return False
         except (OSError, RingError) as error:
-            _log.warning("cached ring not usable", ring=name, path=str(path), problem=str(error))
+            _log.warning("a ring in the cache can't be used", ring=name, path=str(path), problem=str(error))
             return False
         self._use(name, slot, ring, cache=str(path))
         return True
@@ -209,8 +211,8 @@ class RingSet:
 def _check_successor(before: Ring | None, after: Ring) -> None:
     if before is not None and before.part_power != after.part_power:
         raise RingError(
-            f"part_power changed from {before.part_power} to {after.part_power}: objects would be looked for in other "
-            "places than they are in"
+            f"part_power changed from {before.part_power} to {after.part_power}: objects "
+            "would no longer be found; part_power of a ring can't be changed"
         )
 
 
@@ -236,7 +238,7 @@ def hand_out_rings(app: web.Application, rings: RingSet) -> None:
     async def give(request: web.Request) -> web.Response:
         ring = rings.find(request.match_info["ring"])
         if ring is None:
-            raise web.HTTPNotFound(text="no such ring is in use here\n")
+            raise web.HTTPNotFound(text="this ring is not in use here\n")
         body = await asyncio.to_thread(codec.encode, ring)
         return web.Response(body=body, content_type="application/octet-stream")
 

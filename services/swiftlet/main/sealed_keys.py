@@ -51,7 +51,7 @@ class SealedKeys:
         except OSError as error:
             problem = error.strerror or str(error)
             if self._problems.get(device) != problem:
-                _log.warning("no sealed copy of the keys on a device", device=device, problem=problem)
+                _log.warning("the sealed copies of the keys on a device can't be read", device=device, problem=problem)
             self._problems[device] = problem
 
     def _offered(self) -> list[SealedCopy]:

@@ -79,7 +79,9 @@ class Missed:
                 async with asyncio.timeout(TELL_WITHIN_S):
                     await self._transport.judge(device, Verdict(doubted=some))
             except (SwiftletError, TimeoutError) as error:
-                _log.debug("a device can't be told what it missed", device=device.name, error=str(error))
+                _log.debug(
+                    "a device could not be informed of writes that it missed", device=device.name, error=str(error)
+                )
                 return
             places.difference_update(some)
             MISSED_TOLD.inc(len(some))

@@ -56,17 +56,17 @@ def parse_quotas(text: str, where: str) -> Quotas:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
+        raise SettingsError(f"{where}: the file is not valid YAML: {' '.join(str(error).split())}") from error
     try:
         file = _File.model_validate(document)
     except ValidationError as error:
         raise SettingsError(f"{where}: {'; '.join(_sentence(one) for one in error.errors())}") from error
     if DEFAULT_LEVEL not in file.levels:
-        raise SettingsError(f"{where}: levels must have one named {DEFAULT_LEVEL}; leave its limits out to set none")
+        raise SettingsError(f"{where}: levels must contain one named {DEFAULT_LEVEL}; leave its limits out to set none")
     for account, level in file.assignments.items():
         if level not in file.levels:
             known = ", ".join(sorted(file.levels))
-            raise SettingsError(f"{where}: assignments.{account}: there is no level {level!r}; known: {known}")
+            raise SettingsError(f"{where}: assignments.{account}: there is no level {level!r}; the levels are: {known}")
     levels = {name: Limits(name, **one.model_dump()) for name, one in file.levels.items()}
     return Quotas(levels, dict(file.assignments), file.precise, file.cache_seconds)
 

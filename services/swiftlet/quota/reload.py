@@ -40,13 +40,15 @@ class QuotaFile:
             with self._path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise SettingsError(f"quota file {self._path}: {error.strerror}") from error
+            raise SettingsError(f"can't read the quota file {self._path}: {error.strerror}") from error
         if len(content) > MAX_FILE_BYTES:
-            raise SettingsError(f"quota file {self._path}: larger than {MAX_FILE_BYTES} bytes; is it the right file?")
+            raise SettingsError(
+                f"the quota file {self._path} is larger than {MAX_FILE_BYTES} bytes; is it the right file?"
+            )
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise SettingsError(f"quota file {self._path}: not UTF-8: {error}") from error
+            raise SettingsError(f"the quota file {self._path} is not valid UTF-8: {error}") from error
         self.quotas = parse_quotas(text, f"quota file {self._path}")
         self.version = hashlib.sha256(content).hexdigest()[:8]
         self._seen = seen

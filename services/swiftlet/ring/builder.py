@@ -108,7 +108,7 @@ class RingBuilder:
             raise RingError("the builder's devices are not in order of their ids")
         if ring is not None:
             if ring.part_power != part_power or ring.version != version or len(moved_at) != ring.partition_count:
-                raise RingError("the builder's tables don't belong to its settings")
+                raise RingError("the builder's tables do not match its settings")
             if len(ring.devices) > len(builder._devices):
                 raise RingError("the ring has devices that the builder does not know")
             builder._rows, builder._moved_at, builder._ring = list(ring.rows), moved_at, ring
@@ -159,7 +159,7 @@ class RingBuilder:
     ) -> Device:
         """Add a device; `node` is the host unless given, `name` is `host:port/device` unless given."""
         if len(self._devices) >= MAX_DEVICES:
-            raise RingError(f"a ring can't have had more than {MAX_DEVICES} devices; build a new one")
+            raise RingError(f"a ring can have at most {MAX_DEVICES} devices, including those removed; build a new ring")
         added = Device(
             id=len(self._devices),
             name=f"{host}:{port}/{device}" if name is None else name,
@@ -349,7 +349,10 @@ class RingBuilder:
             if device.name == candidate.name:
                 raise RingError(f"name {candidate.name!r} is taken by device {device.id}; names must be unique")
             if device.address == candidate.address:
-                raise RingError(f"{candidate.address} is device {device.id} already; host, port and device must differ")
+                raise RingError(
+                    f"device {device.id} already has {candidate.address}; at least one of host, port and "
+                    "device must differ"
+                )
 
 
 def _first_layout(

@@ -77,7 +77,7 @@ def decode(data: bytes) -> Ring:
             rows.append(_from_little("H", body[offset : offset + 2 * length]))
             offset += 2 * length
         if offset != len(body):
-            raise RingFormatError("the assignment table does not have the size that the ring's head announces")
+            raise RingFormatError("the size of the assignment table does not match the head of the ring")
         return Ring(int(head["version"]), part_power, replicas, _devices_from_json(head["devices"]), rows)
     except (KeyError, TypeError, ValueError, RingError) as error:
         raise _contents("ring", error) from error
@@ -174,17 +174,19 @@ def chunks(ring: Ring, limit_bytes: int = DEFAULT_CHUNK_LIMIT) -> list[bytes]:
 def join(pieces: Sequence[bytes]) -> Ring:
     """The ring in a complete set of chunks, in any order; RingFormatError for a damaged, mixed or partial set."""
     if not pieces:
-        raise RingFormatError("there are no chunks of a ring")
+        raise RingFormatError("no chunks of a ring were given")
     parts: dict[int, bytes] = {}
     sets: set[tuple[int, bytes]] = set()
     for piece in pieces:
         index, count, whole, data = _open_chunk(piece)
         sets.add((count, whole))
         if index in parts:
-            raise RingFormatError(f"chunk {index} is there twice")
+            raise RingFormatError(f"chunk {index} is present twice")
         parts[index] = data
     if len(sets) > 1:
-        raise RingFormatError("the chunks belong to different rings: the set is being updated or was mixed")
+        raise RingFormatError(
+            "the chunks belong to different rings: they are being updated, or chunks of several rings were mixed"
+        )
     count, whole = sets.pop()
     if sorted(parts) != list(range(count)):
         raise RingFormatError(f"the set has {len(parts)} chunks instead of {count}")
@@ -210,9 +212,9 @@ def _open_chunk(piece: bytes) -> tuple[int, int, bytes, bytes]:
 
 def _check_start(data: bytes, magic: bytes, size: int, what: str) -> None:
     if data[: len(magic)] != magic[: len(data)] or not data:
-        raise RingFormatError(f"this is no {what}: it does not begin with {magic.decode()}")
+        raise RingFormatError(f"this is not a {what}: it does not begin with {magic.decode()}")
     if len(data) < size:
-        raise RingFormatError(f"the {what} is truncated: {len(data)} bytes don't even hold its header of {size}")
+        raise RingFormatError(f"the {what} is truncated: it has {len(data)} bytes, and its header alone has {size}")
     version = int.from_bytes(data[8:10], "big")
     if version != FORMAT:
         raise RingFormatError(other_version(f"the {what}", version, FORMAT))
@@ -240,17 +242,17 @@ def _unpack(kind: int, what: str, data: bytes) -> tuple[dict[str, Any], bytes]:
     _, _, found, size = _HEADER.unpack(start)
     if found != kind:
         raise RingFormatError(
-            f"this is no {what} file but a {({_RING: 'ring', _BUILDER: 'builder'}).get(found, found)} file"
+            f"this is not a {what} file but a {({_RING: 'ring', _BUILDER: 'builder'}).get(found, found)} file"
         )
     if size > _MAX_RATIO * len(body):
-        raise RingFormatError(f"the {what} file announces an impossible size of {size} bytes")
+        raise RingFormatError(f"the {what} file states an impossible size of {size} bytes")
     unpacker = zlib.decompressobj(31)
     try:
         raw = unpacker.decompress(body, size + 1)
     except zlib.error as error:
-        raise RingFormatError(f"the {what} file does not unpack: {error}") from error
+        raise RingFormatError(f"the {what} file can't be decompressed: {error}") from error
     if len(raw) != size or not unpacker.eof or unpacker.unused_data:
-        raise RingFormatError(f"the {what} file does not unpack to the {size} bytes that it announces")
+        raise RingFormatError(f"the decompressed {what} file does not have the {size} bytes that its header states")
     if size < _JSON_SIZE.size:
         raise RingFormatError(f"the {what} file is empty")
     end = _JSON_SIZE.size + _JSON_SIZE.unpack(raw[: _JSON_SIZE.size])[0]
@@ -259,13 +261,13 @@ def _unpack(kind: int, what: str, data: bytes) -> tuple[dict[str, Any], bytes]:
     except ValueError as error:
         raise _contents(what, error) from error
     if not isinstance(head, dict):
-        raise RingFormatError(f"the {what} file's head is not a JSON object")
+        raise RingFormatError(f"the head of the {what} file is not a JSON object")
     return head, raw[end:]
 
 
 def _contents(what: str, error: Exception) -> RingFormatError:
     reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return RingFormatError(f"the {what} file's contents are wrong: {reason}")
+    return RingFormatError(f"the contents of the {what} file are wrong: {reason}")
 
 
 def _devices_to_json(devices: Sequence[Device | None]) -> list[dict[str, Any] | None]:

@@ -48,10 +48,12 @@ class Ring:
         """`rows[replica][partition]` is a device id; rows as long as `row_lengths` says. RingError otherwise."""
         check_shape(part_power, replica_count)
         if [len(row) for row in rows] != row_lengths(part_power, replica_count):
-            raise RingError("the assignment table does not have the size that part_power and replicas ask for")
+            raise RingError("the size of the assignment table does not match part_power and replicas")
         for index, device in enumerate(devices):
             if device is not None and device.id != index:
-                raise RingError(f"device {device.name!r} has id {device.id} but stands at {index}")
+                raise RingError(
+                    f"device {device.name!r} has id {device.id} but is at position {index} of the list of devices"
+                )
         for row in rows:
             for id_ in set(row):
                 if id_ >= len(devices) or devices[id_] is None:

@@ -57,7 +57,7 @@ class Device:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "str" and not (isinstance(value, str) and value and value.isprintable()):
-                raise RingError(f"{field.name} {value!r} of device {self.name!r} must be a printable, non-empty text")
+                raise RingError(f"{field.name} {value!r} of device {self.name!r} must be a printable, non-empty string")
 
     @property
     def address(self) -> str:

@@ -123,7 +123,7 @@ class RateLimitsSection(Section):
     def _sizes_ascend(cls, steps: tuple[RateStep, ...]) -> tuple[RateStep, ...]:
         ordered = tuple(sorted(steps, key=lambda step: step.size))
         if len({step.size for step in ordered}) != len(ordered):
-            raise ValueError("two steps have the same size")
+            raise ValueError("two entries have the same size; give each size once")
         return ordered
 
     @property

@@ -30,7 +30,10 @@ def read_suffix_file(path: Path) -> bytes:
     what = "cluster.hash_path_suffix_file"
     suffix = _content(path, what, _MAX_SUFFIX_FILE_BYTES).strip()
     if not suffix:
-        raise SettingsError(f"{what}: {path} is empty; put the cluster's suffix back, another one would hide all data")
+        raise SettingsError(
+            f"{what}: {path} is empty; put the cluster's suffix back, because with another one no stored "
+            "object would be found"
+        )
     if b"\n" in suffix:
         raise SettingsError(f"{what}: {path} has more than one line; is it the right file?")
     return suffix

@@ -157,7 +157,7 @@ class ClusterSection(Section):
     def _secrets_are_given(self) -> ClusterSection:
         suffix = bool(self.hash_path_suffix.get_secret_value())
         if suffix and self.hash_path_suffix_file is not None:
-            raise ValueError("set hash_path_suffix or hash_path_suffix_file, not both")
+            raise ValueError("set either hash_path_suffix or hash_path_suffix_file, not both")
         if not (self.hash_path_prefix.get_secret_value() or suffix or self.hash_path_suffix_file):
             raise ValueError("set hash_path_suffix (or hash_path_prefix) to a random text, the same on all nodes")
         if (self.key is None) == (self.key_file is None):
@@ -445,7 +445,7 @@ class ProxySection(NodeTimeouts):
     @model_validator(mode="after")
     def _tls_is_whole(self) -> ProxySection:
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            raise ValueError("set both of tls_cert_file and tls_key_file, or none")
+            raise ValueError("set both tls_cert_file and tls_key_file, or neither")
         return self
 
     @model_validator(mode="after")

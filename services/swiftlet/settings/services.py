@@ -60,7 +60,7 @@ class ServiceSettings(Section):
     @model_validator(mode="after")
     def _one_source_of_policies(self) -> Self:
         if self.cluster.policies_file is not None and "policies" in self.model_fields_set:
-            raise ValueError("set policies or cluster.policies_file, not both")
+            raise ValueError("set either policies or cluster.policies_file, not both")
         return self
 
     def load_policies(self) -> Policies:

@@ -64,7 +64,7 @@ async def add_points(
 
     def add(database: ContainerDb) -> int:
         if own == shards.is_shard(database.head.name):
-            raise NotFound(f"{name} is {'a' if own else 'no'} shard")
+            raise NotFound(f"{name} is {'a' if own else 'not a'} shard")
         return shards.add_points(database, at, points, own)
 
     await store.write(store.id_of(partition, name), add)

@@ -114,7 +114,7 @@ class ShardKeeper:
                 try:
                     self.committed(id, await store.read(id, Summary.of))
                 except (NotFound, StoreFormatError) as error:
-                    _log.info("a database can't be looked at", database=str(id), error=str(error))
+                    _log.info("a database can't be checked for sharding", database=str(id), error=str(error))
                 await asyncio.sleep(_SCAN_PAUSE_S)
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class ShardKeeper:
         try:
             await self.scan()
         except SwiftletError as error:
-            _log.warning("the scan for containers with shards ended early", error=str(error))
+            _log.warning("the scan for sharded containers ended early", error=str(error))
         while True:
             await self.run_once()
             await asyncio.sleep(self._settings.interval_s)
@@ -140,7 +140,7 @@ class ShardKeeper:
                     self._idle_until[id] = self._now_s() + self._settings.idle_s
             except SwiftletError as error:
                 left += 1
-                _log.info("a container's split can't go on", database=str(id), error=str(error))
+                _log.info("the split of a container can't continue now", database=str(id), error=str(error))
         UNDER_WAY.labels(self._replicas.device).set(len(self._moving_since))
         OLDEST.labels(self._replicas.device).set(self._oldest_s())
         return left
@@ -287,7 +287,7 @@ class ShardKeeper:
             if isinstance(error, BaseException) and not isinstance(error, SwiftletError):
                 raise error
         SPLITS.inc()
-        _log.info("container split", container=str(name), shard=str(shard_name(name, point)))
+        _log.info("a container has been split", container=str(name), shard=str(shard_name(name, point)))
 
 
 def _view(database: ContainerDb) -> _View | None:

@@ -152,7 +152,7 @@ class ShardMover:
             except SwiftletError as error:
                 if holder is holders[0] and not again:
                     raise
-                _log.info("a shard does not learn its end yet", holder=holder.name, error=str(error))
+                _log.info("a shard could not be told its upper end yet", holder=holder.name, error=str(error))
         self._told.add(key)
 
     async def sweep(self, id: DatabaseId, name: DatabaseName, looks: dict[str, ShardLook | None]) -> int:

@@ -164,7 +164,7 @@ class ShardedReplicas:
         """Rows to a shard, together with others that wait for it; NodeBusy when too many do."""
         queue = self._queue(id, point)
         if sum(len(waiting) for waiting, _ in queue.waiting) > MAX_WAITING:
-            raise NodeBusy(f"{MAX_WAITING} rows wait for a shard of {name} already")
+            raise NodeBusy(f"{MAX_WAITING} rows already wait for a shard of {name}; try again later")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.waiting.append((rows, future))
         if queue.task is None:
@@ -197,7 +197,12 @@ class ShardedReplicas:
             try:
                 await self.send(id, name, point, mine)
             except SwiftletError as error:
-                _log.info("rows are kept for a shard", container=str(name), rows=len(mine), error=str(error))
+                _log.info(
+                    "rows for a shard are kept here, because the shard could not take them",
+                    container=str(name),
+                    rows=len(mine),
+                    error=str(error),
+                )
                 await self.store.write(id, lambda database: database.merge(row.plain for row in mine), len(mine))
                 await self._stand_in(id, name, point, mine)
         own = groups.pop("", [])
@@ -227,7 +232,7 @@ class ShardedReplicas:
         partition, holders = self.shard_holders(id, name, point)
         now = asyncio.get_running_loop().time()
         if self._paused.get(holders[0], 0.0) > now:
-            raise NodeBusy(f"{holders[0].address} has failed lately")
+            raise NodeBusy(f"{holders[0].address} failed a moment ago and is not asked again yet")
         try:
             return await self.transport.shard_merge(holders[0], partition, shard_name(name, point), rows)
         except SwiftletError:
@@ -321,7 +326,7 @@ class ShardedReplicas:
     ) -> Sequence[ObjectRow | Subdir]:
         """`strays`: rows wait here for some shard. Those that this one lacks are brought to whom is asked first."""
         if shard.taken or (self.index(id) is None and not shard.complete):
-            raise NodeBusy(f"{name}: it is not known here yet whether all of its rows are where they belong")
+            raise NodeBusy(f"{name}: this device does not know yet whether all rows have been moved to their shards")
         partition, holders = self.shard_holders(id, name, shard.point)
         errors: list[str] = []
         trusted = shard.complete and found.moved
@@ -339,7 +344,7 @@ class ShardedReplicas:
                 return entries
             except SwiftletError as error:
                 errors.append(f"{holder.address}: {error}")
-        raise NodeBusy(f"{name}: a part of its listing can't be read here ({'; '.join(errors)})")
+        raise NodeBusy(f"{name}: a shard of the listing can't be read ({'; '.join(errors)})")
 
     async def _waiting(self, id: DatabaseId, name: DatabaseName, shard: Shard) -> list[ObjectRow]:
         """Rows that wait here for a shard; NodeBusy when they are too many for a listing to bring them."""
@@ -347,7 +352,7 @@ class ShardedReplicas:
         low = shard.start
         rows = await self.store.read(id, lambda database: shards.tail(database, low, shard.upper, MAX_BROUGHT + 1))
         if len(rows) > MAX_BROUGHT:
-            raise NodeBusy(f"{name}: more than {MAX_BROUGHT} rows wait here for a part of it")
+            raise NodeBusy(f"{name}: more than {MAX_BROUGHT} rows still have to be moved to a shard")
         return rows
 
     # The container.
@@ -362,7 +367,7 @@ class ShardedReplicas:
         for shard in (await self.layout(id)).shards[1:]:
             look = looks.get(shard.point)
             if shard.serves and look is None:
-                raise NodeBusy(f"{name}: what a part of it holds can't be told here")
+                raise NodeBusy(f"{name}: a shard of it can't be asked whether it is empty")
             if look is not None and look.objects and not shard.is_final:
                 raise NotEmpty(f"{name} is being split and is not empty")
         await self.store.delete_container(partition, account, container, timestamp)
@@ -404,9 +409,9 @@ def _check(look: ShardLook, shard: Shard, holder: Device, own: bool) -> None:
     it is told so before a row of it moves.
     """
     if own and not look.founded:
-        raise NodeBusy(f"{holder.address} has lost what was moved to it")
+        raise NodeBusy(f"{holder.address} has lost rows that were moved to it")
     if not own and look.points and (shard.end is None or look.points[0] < shard.end):
-        raise NodeBusy(f"{holder.address} has a shard that was split meanwhile")
+        raise NodeBusy(f"{holder.address} has split the shard in the meantime")
 
 
 def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRow]]:

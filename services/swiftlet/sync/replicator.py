@@ -58,7 +58,7 @@ async def probe(transport: SyncTransport, device: Device, timeout_s: float = 2.0
     except (NodeUnreachable, NodeTimeout, TimeoutError):
         return False
     except SwiftletError as error:
-        _log.debug("a node answers, its device has trouble", device=device.name, error=str(error))
+        _log.debug("a node answers, but its device has failed", device=device.name, error=str(error))
     return True
 
 
@@ -109,7 +109,7 @@ class Replicator:
                 try:
                     await self._transport.policies(device)
                 except SwiftletError as error:
-                    _log.debug("local device does not answer", device=device.name, error=str(error))
+                    _log.debug("a local device does not answer", device=device.name, error=str(error))
                 else:
                     return True
         return False
@@ -183,7 +183,7 @@ class Replicator:
         try:
             self.neighbours.know(policy, self._rings(policy).devices)
         except Unavailable as error:
-            _log.debug("no ring yet", policy=policy, reason=str(error))
+            _log.debug("a policy has no ring yet", policy=policy, reason=str(error))
 
     def _outdated(self, own: DevicePartitions) -> bool:
         """Whether there is a newer ring, or none any more because the policy was retired."""
@@ -217,7 +217,7 @@ class Replicator:
         except SwiftletError as error:
             report.failed += 1
             self.standings.unreadable(device.name, policy, assigned)
-            _log.warning("the local device can't be read", device=device.name, error=str(error))
+            _log.warning("a local device can't be read", device=device.name, error=str(error))
             return None
         standing = self.standings.of(device.name, policy)
         own = DevicePartitions(
@@ -246,6 +246,6 @@ class Replicator:
         except SwiftletError as error:
             report.failed += 1
             own.standing.empty_since_s = None
-            _log.warning("the local device can't be read", device=own.device.name, error=str(error))
+            _log.warning("a local device can't be read", device=own.device.name, error=str(error))
             return
         own.standing.end(own.ring, began_s, len(held), own.misplaced(held), self._now_s())

@@ -66,7 +66,7 @@ def _is_gone(request: web.Request) -> bool:
 
 def _client_gone(request: web.Request, error: Exception) -> web.StreamResponse:
     """Nobody is left to answer to; the status is for the access log."""
-    _log.info("client disconnected", method=request.method, path=path_of(request), error=repr(error))
+    _log.info("the client closed the connection", method=request.method, path=path_of(request), error=repr(error))
     begun: web.StreamResponse | None = request.get(_BEGUN)
     return begun if begun is not None else web.Response(status=CLIENT_GONE)
 

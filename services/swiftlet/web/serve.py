@@ -126,16 +126,20 @@ async def serve(
                     continue
                 await web.SockSite(runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
         names = [sock.getsockname() for sock in sockets]
-        _log.info("serving", addresses=[f"{host}:{port}" for host, port, *_ in names], front_listener=front is not None)
+        _log.info(
+            "the service accepts requests",
+            addresses=[f"{host}:{port}" for host, port, *_ in names],
+            front_listener=front is not None,
+        )
         await asked.once.wait()
         app[READINESS].draining = True
-        _log.info("draining", drain_s=options.drain_s)
+        _log.info("the service is draining", drain_s=options.drain_s)
     finally:
         await _drain(_Ending(runner, front, sockets, options), asked)
         # It answers to the end, so that it can be seen what a draining process still does.
         if management is not None:
             await management.cleanup()
-    _log.info("stopped")
+    _log.info("the service has stopped")
 
 
 async def _manage(app: web.Application, options: ServeOptions) -> web.AppRunner | None:
@@ -154,7 +158,7 @@ def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.s
     try:
         front.open(server, sockets, keepalive_s)
     except OSError as error:
-        _log.warning("the front does not start: the server accepts by itself", error=str(error))
+        _log.warning("the native front can't start; the Python server accepts connections instead", error=str(error))
         return False
     return True
 
@@ -238,7 +242,7 @@ async def _drain(ending: _Ending, asked: StopRequest) -> None:
     impatient = asyncio.ensure_future(asked.twice.wait())
     await asyncio.wait({cleanup, impatient}, return_when=asyncio.FIRST_COMPLETED)
     if not cleanup.done():
-        _log.warning("asked again to stop: requests in flight are cut")
+        _log.warning("the service was asked again to stop: requests in progress are cut off")
         cleanup.cancel()
     impatient.cancel()
     await asyncio.gather(cleanup, impatient, return_exceptions=True)

@@ -78,5 +78,5 @@ def _explained(error: OSError, host: str, port: int) -> SettingsError:
     if error.errno == errno.EADDRINUSE:
         return PortInUse(host, port)
     if error.errno == errno.EACCES:
-        return SettingsError(f"port {port} needs privileges; choose one above 1023")
+        return SettingsError(f"listening on port {port} needs privileges; choose a port above 1023")
     return SettingsError(f"can't listen on {host} port {port}: {error.strerror}")

@@ -43,7 +43,7 @@ class StatusBoard:
     def add(self, name: str, part: Part) -> None:
         """Ask `part` for the field `name` (camelCase) from now on; ValueError when another part has the name."""
         if name in self._parts:
-            raise ValueError(f"the status board has a field {name!r} already")
+            raise ValueError(f"the status report already has a field {name!r}")
         self._parts[name] = part
 
     def report(self) -> bytes:
@@ -56,7 +56,9 @@ class StatusBoard:
             fields[largest] = b"null"
         for name, problem in problems.items():
             if self._problems.get(name) != problem:
-                _log.error("a field of the status report is unknown", field=name, problem=problem)
+                _log.error(
+                    "the value of a field of the status report could not be determined", field=name, problem=problem
+                )
         self._problems = problems
         return _joined(fields)
 

@@ -88,7 +88,7 @@ class TlsOrPlainSite(web.BaseSite):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _log.error("no connection can be accepted", error=str(error))
+                _log.error("connections can't be accepted", error=str(error))
                 self._loop.remove_reader(self._sock)
                 self._pause = self._loop.call_later(_PAUSE_S, self._loop.add_reader, self._sock, self._accept)
                 return

@@ -121,7 +121,7 @@ class Workers:
         sys.stderr.flush()
         pid = os.fork()
         if pid:
-            _log.info("worker started", worker=worker.number, pid=pid)
+            _log.info("a worker has started", worker=worker.number, pid=pid)
             return pid
         os._exit(self._as_worker(worker))
 
@@ -163,17 +163,26 @@ class Workers:
     def _died(self, worker: _Worker, status: int) -> bool:
         """Plan the successor; False when there have been enough."""
         if status == os.EX_CONFIG:
-            _log.error("giving up: another attempt would end the same way", worker=worker.number)
+            _log.error(
+                "the service ends: a worker failed in a way that a restart would not change", worker=worker.number
+            )
             return False
         now = time.monotonic()
         healthy = now - worker.started >= self._restarts.healthy_after_s
         worker.deaths = 0 if healthy else worker.deaths + 1
         pause_s = self._restarts.pause(worker.deaths)
-        _log.error("worker died", worker=worker.number, status=status, restart_in_s=pause_s)
+        _log.error(
+            "a worker ended unexpectedly and will be restarted",
+            worker=worker.number,
+            status=status,
+            restart_in_s=pause_s,
+        )
         worker.start_at = now + pause_s
         if worker.deaths < self._restarts.give_up_after:
             return True
-        _log.error("worker keeps dying, giving up; its earlier log lines say why", worker=worker.number)
+        _log.error(
+            "the service ends: a worker keeps ending unexpectedly; its earlier log lines say why", worker=worker.number
+        )
         return False
 
     def _stop(self) -> int:
@@ -186,7 +195,7 @@ class Workers:
         while any(worker.pid for worker in self._workers):
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                _log.warning("workers did not end in time and are killed")
+                _log.warning("workers did not end in time and were killed")
                 self._signal(signal.SIGKILL)
             got = signal.sigtimedwait(_WATCHED, max(0.1, left_s))
             if got is not None and got.si_signo in _ENDINGS:

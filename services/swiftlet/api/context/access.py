@@ -42,7 +42,7 @@ class TokenAccess:
 
     async def require(self, method: str, path: Path) -> bool:
         """By role, by the container's ACL, by the account's; 401 for those without a token, 403 for others."""
-        refused: Unauthorized | Forbidden = Unauthorized("send X-Auth-Token; tokens are at /auth/v1.0")
+        refused: Unauthorized | Forbidden = Unauthorized("send X-Auth-Token; tokens are issued at /auth/v1.0")
         if self.identity is not None:
             try:
                 authorize(self.identity, method, path)
@@ -89,5 +89,5 @@ class SignedAccess:
     async def require(self, method: str, path: Path) -> bool:
         """Anything within the scope of the key that signed; 401 outside of it."""
         if path.account != self.account or path.container is None or self.container not in {None, path.container}:
-            raise Unauthorized("the signature does not reach that far")
+            raise Unauthorized("the signature is not valid for this path")
         return False

@@ -58,7 +58,12 @@ async def options(api: SwiftApi, request: web.Request, path: Path, methods: Sequ
     section, metadata = api.options.cors, await _metadata(api, path)
     asked = request.headers.get("Access-Control-Request-Method")
     if not _ORIGIN.fullmatch(origin) or not is_allowed(section, metadata, origin) or asked not in methods:
-        raise ApiError(401, "this origin or method is not allowed here for scripts of other sites", headers)
+        raise ApiError(
+            401,
+            "the container does not allow this method from this origin; see "
+            "X-Container-Meta-Access-Control-Allow-Origin",
+            headers,
+        )
     headers |= _origin_headers(metadata, origin)
     if MAX_AGE in metadata:
         headers["Access-Control-Max-Age"] = metadata[MAX_AGE]

@@ -62,7 +62,7 @@ class Logins:
             user = await asyncio.shield(checked)
         except Unauthorized:
             FAILED.inc()
-            _log.info("login refused", user=login if self._users.knows(login) else "unknown", remote=address)
+            _log.info("a login was refused", user=login if self._users.knows(login) else "unknown", remote=address)
             raise
         self._limit.forgive(attempt)
         return user

@@ -38,12 +38,14 @@ def account_quota(call: Call, items: Mapping[str, str]) -> dict[str, str]:
     if not found:
         return {}
     if not is_reseller_admin(call):
-        raise Forbidden(f"{', '.join(sorted(found))}: only a reseller admin sets the quota of an account")
+        raise Forbidden(f"{', '.join(sorted(found))}: only a reseller admin can set the quota of an account")
     for name, value in found.items():
         if name == ACCOUNT_LEVEL:
             _check_level(call, value)
         elif name not in _LIMITS:
-            raise ApiError(501, f"{name} is not supported: quotas of accounts are for all storage policies together")
+            raise ApiError(
+                501, f"{name} is not supported: the quota of an account applies to all storage policies together"
+            )
         else:
             _check_limit(name, value, _LIMITS[name])
     return found
@@ -73,7 +75,9 @@ def _system_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _check_limit(name: str, value: str, what: str) -> None:
     if value and parse_limit(value) is None:
-        raise ApiError(400, f"Invalid {what} quota. {name} is {value[:64]!r}; send a number, or nothing to remove it")
+        raise ApiError(
+            400, f"Invalid {what} quota. {name} is {value[:64]!r}; send a number, or an empty value to remove the quota"
+        )
 
 
 def _check_level(call: Call, level: str) -> None:

@@ -121,7 +121,7 @@ async def _stream(
         await response.write(b"\r\n\r\n" + task.result())
         await response.write_eof()
     except ConnectionError as error:
-        raise ApiError(CLIENT_GONE, "the client went away before the report") from error
+        raise ApiError(CLIENT_GONE, "the client closed the connection before the report was sent") from error
     except BaseException:
         if call.request.transport is not None:
             call.request.transport.abort()

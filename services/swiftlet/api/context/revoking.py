@@ -68,7 +68,10 @@ class Revocations:
             self.revoked.use([])
         except SwiftletError as error:
             FAILED.inc()
-            _log.warning("the list of revoked tokens can't be read, what was known stays in force", error=str(error))
+            _log.warning(
+                "the list of revoked tokens can't be read; the tokens known to be revoked stay revoked",
+                error=str(error),
+            )
 
     async def _read(self) -> list[Revocation]:
         found: list[Revocation] = []

@@ -44,7 +44,9 @@ class Body:
             raise self._too_large(self.announced)
 
     def _too_large(self, size: int) -> ApiError:
-        return ApiError(413, f"Your request is too large. It has {size} bytes or more, at most {self._max_size} fit")
+        return ApiError(
+            413, f"Your request is too large. Its body has at least {size} bytes, the limit is {self._max_size} bytes"
+        )
 
     async def say_continue(self) -> None:
         """Ask for the body, if its sender waits for that; once."""
@@ -55,7 +57,7 @@ class Body:
 
     def stands_still(self) -> ApiError:
         """408: the client sent nothing for too long."""
-        return ApiError(408, f"no data came for {self.timeout_s:g} s")
+        return ApiError(408, f"the client sent no data for {self.timeout_s:g} seconds")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Pieces as they arrive; ends after the last byte or raises: 408, 413, 400, or 499 when the client went."""
@@ -69,7 +71,7 @@ class Body:
                 raise self._too_large(self.size)
             yield piece
         if self.announced is not None and self.size != self.announced:
-            raise ApiError(CLIENT_GONE, f"{self.announced} bytes were announced and {self.size} came")
+            raise ApiError(CLIENT_GONE, f"the client announced {self.announced} bytes and sent {self.size}")
 
     async def _next(self) -> bytes:
         content = self.request.content
@@ -84,7 +86,7 @@ class Body:
             raise self.stands_still() from error
         except (ClientPayloadError, BadHttpMessage) as error:
             if self.request.transport is None or self.request.transport.is_closing():
-                raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error
+                raise ApiError(CLIENT_GONE, "the client closed the connection in the middle of the body") from error
             raise ApiError(400, f"the body is malformed: {error}") from error
         except ConnectionError as error:
-            raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error
+            raise ApiError(CLIENT_GONE, "the client closed the connection in the middle of the body") from error

@@ -44,7 +44,7 @@ class DirectBody:
         except TimeoutError as error:
             raise body.stands_still() from error
         except ConnectionError as error:
-            raise ApiError(CLIENT_GONE, "the client went away in the middle of the body") from error
+            raise ApiError(CLIENT_GONE, "the client closed the connection in the middle of the body") from error
 
     async def close(self) -> None:
         """Want no more of it; harmless at the end, and a second time."""

@@ -47,11 +47,11 @@ class Etag:
     def made(self, hasher: Hasher) -> str:
         """The ETag, once all bytes have passed; 422 when they are not those that the client or the source have."""
         if self.copied is not None and hasher.xxh3_64() != self.copied.xxh3:
-            raise ApiError(422, "what was read of the source is not what was stored there; try again")
+            raise ApiError(422, "the bytes read from the source of the copy do not match its checksum; try again")
         etag = self._computed(hasher)
         if self.given is not None and _plain(self.given) != etag:
             what = "MD5" if self.uses_md5 else "ETag"
-            raise ApiError(422, f"the body's {what} is {etag}, the ETag header says {self.given.strip()[:64]!r}")
+            raise ApiError(422, f"the {what} of the body is {etag}, but the ETag header is {self.given.strip()[:64]!r}")
         return etag
 
     def _computed(self, hasher: Hasher) -> str:

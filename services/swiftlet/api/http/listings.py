@@ -73,7 +73,9 @@ def choose_type(query: Mapping[str, str], accept: str | None) -> str:
                 if best is None or (-quality, exact * 10 + order) < best:
                     best, chosen = (-quality, exact * 10 + order), offered
     if not chosen:
-        raise ApiError(406, f"listings come as {', '.join(_TYPES)}; Accept allows none of them")
+        raise ApiError(
+            406, f"listings are available as {', '.join(_TYPES)}, and the Accept header allows none of these"
+        )
     return chosen
 
 

@@ -82,7 +82,7 @@ class Multipart:
             if safe > 0:
                 return self._take(safe)
             if not await self._more():
-                raise BadForm("the form ends in the middle of a part")
+                raise BadForm("the form ends in the middle of a part, before its closing boundary")
         return b""
 
     def _take(self, size: int, behind: int = 0) -> bytes:
@@ -121,9 +121,9 @@ class Multipart:
             return True
         while (end := self._buffer.find(b"\r\n", 0, _MAX_PADDING + 2)) < 0:
             if len(self._buffer) > _MAX_PADDING or not await self._more():
-                raise BadForm("a boundary is followed by neither -- nor a line end")
+                raise BadForm("a boundary must be followed by a line end, or by -- at the end of the form")
         if self._buffer[:end].strip(b" \t"):
-            raise BadForm("a boundary is followed by neither -- nor a line end")
+            raise BadForm("a boundary must be followed by a line end, or by -- at the end of the form")
         del self._buffer[:end]
         return False
 

@@ -82,7 +82,7 @@ class TarStream:
         size = header.size
         if "size" in pax:
             if not _WHOLE.fullmatch(pax["size"]):
-                raise BadArchive("an entry's size is no number")
+                raise BadArchive("the size of an entry is not a number")
             size = int(pax["size"])
         sparse = header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith(_SPARSE) for name in pax)
         # Links and devices have no data, whatever their size says.
@@ -112,7 +112,7 @@ class TarStream:
         except (tarfile.HeaderError, ValueError, OverflowError) as error:
             raise BadArchive(f"bad header: {error}") from error
         if not 0 <= header.size < _MAX_SIZE:
-            raise BadArchive("an entry's size is no size")
+            raise BadArchive("the size of an entry is negative or too large")
         return header
 
     async def _extended(self, header: tarfile.TarInfo) -> bytes:
@@ -126,7 +126,7 @@ class TarStream:
 
     def _begin(self, size: int) -> None:
         if size >= _MAX_SIZE:
-            raise BadArchive("an entry's size is no size")
+            raise BadArchive("the size of an entry is negative or too large")
         self._left = size
         self._padding = -size % BLOCK
 

@@ -114,10 +114,10 @@ async def handle(api: SwiftApi, request: web.Request) -> web.Response:
     methods = _PATHS.get(raw.rstrip("/") or "/")
     try:
         if methods is None:
-            raise ApiError(404, "of Keystone's API there are only tokens, at /v3/auth/tokens and /v2.0/tokens")
+            raise ApiError(404, "of the Keystone API, only tokens are implemented, at /v3/auth/tokens and /v2.0/tokens")
         if request.method not in methods:
             names = ", ".join(methods)
-            raise ApiError(405, f"{request.method} is not allowed here; {names} are", {"Allow": names})
+            raise ApiError(405, f"{request.method} is not allowed for this path; allowed are {names}", {"Allow": names})
         return await methods[request.method](api, request)
     except SwiftletError as error:
         return _problem(api, request, error)

@@ -21,7 +21,7 @@ def part(fields: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
     """An object within an object; 400 names it."""
     value = fields.get(name)
     if not isinstance(value, dict):
-        raise ApiError(400, f"{where}.{name} is missing or no object")
+        raise ApiError(400, f"{where}.{name} is missing or is not a JSON object")
     return value
 
 
@@ -30,7 +30,7 @@ def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
     value = fields.get(name)
     if value is None or (isinstance(value, str) and value):
         return value
-    raise ApiError(400, f"{where}.{name} must be text that is not empty")
+    raise ApiError(400, f"{where}.{name} must be a string that is not empty")
 
 
 async def by_password(api: SwiftApi, request: web.Request, login: str, account: str | None, secret: str) -> Token:

@@ -134,14 +134,14 @@ def _subject(api: SwiftApi, request: web.Request) -> Token:
     sender = _sender(api, request)
     carried = request.headers.get(_SUBJECT)
     if not carried:
-        raise ApiError(400, f"send the token that it is about in {_SUBJECT}")
+        raise ApiError(400, f"{_SUBJECT} is missing; it must carry the token that is to be checked or revoked")
     try:
         subject = api.tokens.read(carried)
     except Unauthorized as error:
-        raise NotFound("the token in X-Subject-Token is not good, or not any more") from error
+        raise NotFound("the token in X-Subject-Token is not valid or has expired") from error
     about = subject.identity
     same = (sender.account, sender.user) == (about.account, about.user)
     admin = Role.ADMIN in sender.roles and sender.account == about.account
     if not (same or admin or Role.RESELLER_ADMIN in sender.roles):
-        raise Forbidden("You are not authorized to perform the requested action: a token of another user")
+        raise Forbidden("You are not authorized to perform the requested action: the token belongs to another user")
     return subject

@@ -71,7 +71,9 @@ def _segment(row: ObjectRow, path: Path) -> Segment:
     mark, link = split_mark(row.content_type)[1], split_link(row.content_type)[1]
     if link is not None:
         if link.etag is None:
-            raise BrokenSegment(f"{path} is a dynamic symbolic link, which can't be a segment: its size is not known")
+            raise BrokenSegment(
+                f"{path} is a dynamic symbolic link and can't be a segment, because its size is not known"
+            )
         return Segment(link.size, path=path, size=link.size)
     if mark is not None:
         return Segment(mark.size, path=path, size=mark.size, nested=True)

@@ -148,7 +148,7 @@ async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dyn
         try:
             stored = await (opened or reader.head)(link.target)
         except NotFound as error:
-            raise NotFound(f"{link.location}, which the link leads to, does not exist") from error
+            raise NotFound(f"the target {link.location} of the symbolic link does not exist") from error
         last, wanted = link, wanted if own else link.etag
 
 

@@ -82,7 +82,7 @@ class Stored:
                 lambda policy: objects.get(self.path, policy, start, stop, version=version),
             )
         except NotFound as error:
-            raise Unavailable(f"{self.path} was replaced or deleted while it was read") from error
+            raise Unavailable(f"{self.path} was replaced or deleted while it was read; try again") from error
 
     async def read(self) -> bytes:
         """All of it, for manifests: they are small."""

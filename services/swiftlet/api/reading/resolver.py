@@ -72,7 +72,7 @@ async def resolve_asked(call: Call, stored: Stored) -> Readable:
     if "multipart-manifest" not in call.query:
         return await resolve(reader_of(call), stored)
     if call.query["multipart-manifest"] != "get":
-        raise ApiError(400, f"multipart-manifest of a {call.request.method} can only be 'get'")
+        raise ApiError(400, f"multipart-manifest of a {call.request.method} request can only be 'get'")
     if not slo.is_manifest(stored.info):
         return PlainObject(stored)
     if call.query.get("format") == "raw":

@@ -37,7 +37,7 @@ def refuse_by_conditions(call: Call, readable: Readable) -> web.Response | None:
     if verdict is Verdict.NOT_MODIFIED:
         return web.Response(status=304, headers=headers)
     keep = {name: headers[name] for name in ("Etag", "Last-Modified", "X-Timestamp")}
-    return web.Response(status=412, text="a condition on the object's Etag or date does not hold", headers=keep)
+    return web.Response(status=412, text="a condition on the ETag or date of the object does not hold", headers=keep)
 
 
 def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list[Span]:
@@ -48,7 +48,7 @@ def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list
         return _spans_of_unknown(readable, specs)
     spans = resolve(specs, readable.size)
     if not spans:
-        reason = f"the object has {readable.size} bytes; none of the ranges lies in it"
+        reason = f"the object has {readable.size} bytes; no range of the request lies within it"
         raise ApiError(416, reason, unsatisfiable(readable))
     return spans
 
@@ -89,7 +89,7 @@ async def send_one(call: Call, readable: Readable, span: Span | None, status: in
         if size is not None and size <= SMALL_BYTES and isinstance(source, Download):
             data = b"".join([chunk async for chunk in source.chunks()])
             if len(data) != size:
-                raise Unavailable(f"{len(data)} bytes of the {size} that were promised")
+                raise Unavailable(f"the storage devices sent {len(data)} of the {size} bytes of the object; try again")
             return web.Response(status=response.status, headers=response.headers, body=data)
         async with cut_on_error(call):
             await response.prepare(call.request)
@@ -115,9 +115,9 @@ async def copy_to(call: Call, source: Source, response: web.StreamResponse) -> N
             async with asyncio.timeout(call.api.options.client_timeout_s):
                 await response.write(chunk)
     except TimeoutError as error:
-        raise ApiError(408, f"the client took no data for {call.api.options.client_timeout_s:g} s") from error
+        raise ApiError(408, f"the client read no data for {call.api.options.client_timeout_s:g} seconds") from error
     except ConnectionError as error:
-        raise ApiError(CLIENT_GONE, "the client went away in the middle of the answer") from error
+        raise ApiError(CLIENT_GONE, "the client closed the connection in the middle of the response") from error
 
 
 @asynccontextmanager

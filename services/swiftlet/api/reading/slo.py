@@ -114,7 +114,7 @@ async def _nested(reader: Reader, segment: Segment) -> Layout:
     stored = await _stored(reader, segment, 0, None)
     try:
         if not is_manifest(stored.info):
-            raise BrokenSegment(f"{segment.path} is no static large object any more")
+            raise BrokenSegment(f"segment {segment.path} is no longer a static large object")
         whole = StaticLargeObject(reader, stored)
         check(segment, whole.etag, whole.size)
         return await whole.layout()
@@ -127,17 +127,19 @@ async def _stored(reader: Reader, segment: Segment, start: int, stop: int | None
     try:
         return await reader.get(segment.path, start, stop)
     except NotFound as error:
-        raise BrokenSegment(f"segment {segment.path} is gone") from error
+        raise BrokenSegment(f"segment {segment.path} does not exist any more") from error
     except (Unauthorized, Forbidden) as error:
-        raise BrokenSegment(f"segment {segment.path} may not be read: {error}") from error
+        raise BrokenSegment(f"segment {segment.path} can't be read with these rights: {error}") from error
 
 
 def check(segment: Segment, etag: str, size: int | None) -> None:
     """BrokenSegment unless the object is what the manifest says."""
     if segment.size is not None and size != segment.size:
-        raise BrokenSegment(f"segment {segment.path} has {size} bytes, {segment.size} are expected")
+        raise BrokenSegment(f"segment {segment.path} has {size} bytes, but the manifest expects {segment.size}")
     if segment.etag is not None and etag != segment.etag:
-        raise BrokenSegment(f"segment {segment.path} has changed: its ETag is {etag}, {segment.etag} is expected")
+        raise BrokenSegment(
+            f"segment {segment.path} has changed: its ETag is {etag}, but the manifest expects {segment.etag}"
+        )
 
 
 async def open_piece(reader: Reader, piece: Piece) -> Source:

@@ -202,7 +202,7 @@ def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[
         entries.append(entry)
         total += length
     if total > MAX_LARGE_OBJECT:
-        raise ApiError(413, f"The large object would have {total} bytes; at most {MAX_LARGE_OBJECT} fit")
+        raise ApiError(413, f"The large object would have {total} bytes; the limit is {MAX_LARGE_OBJECT} bytes")
     return total, etag_of(entries), json.dumps(entries).encode()
 
 

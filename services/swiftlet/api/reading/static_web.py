@@ -63,7 +63,9 @@ async def visit(call: Call, query: Mapping[str, str], respond: Respond) -> web.S
     if not site.any:
         if call.path.obj is None and says_yes(call.request.headers.get(WEB_MODE, "")):
             await call.access.require(call.request.method, call.path)
-            raise NotFound("this container is no web site; see X-Container-Meta-Web-Index and -Web-Listings")
+            raise NotFound(
+                "this container is not a web site; set X-Container-Meta-Web-Index or X-Container-Meta-Web-Listings"
+            )
         return await respond(call.path)
     return await _Visit(call, site, respond, url).answer()
 

@@ -101,7 +101,8 @@ async def mode_changes(call: Call) -> dict[str, str]:
             400,
             "Cannot enable object versioning on a container that is already using the legacy versioned writes feature."
             if ENABLED in set_now
-            else "a container with object versioning can't have an archive; use X-Versions-Enabled alone",
+            else "a container with object versioning (X-Versions-Enabled) can't have X-Versions-Location "
+            "or X-History-Location",
         )
     return changes
 

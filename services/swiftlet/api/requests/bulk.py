@@ -36,7 +36,7 @@ def asked_for(method: str, query: Mapping[str, str]) -> str | None:
 def require_somebody(call: Call) -> None:
     """401 for requests without a token: nobody can write without one, and reading the body would cost us."""
     if isinstance(call.access, TokenAccess) and call.access.identity is None:
-        raise Unauthorized("send X-Auth-Token; tokens are at /auth/v1.0")
+        raise Unauthorized("send X-Auth-Token; tokens are issued at /auth/v1.0")
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ async def report_on(
         except SwiftletError as error:
             tally.ended(error)
         except Exception:
-            _log.exception("bulk operation failed", path=call.path.quoted)
+            _log.exception("a bulk operation failed unexpectedly", path=call.path.quoted)
             tally.ended(ApiError(500, "the server failed before all names were processed; repeat the request"))
         return render_report(media_type, tally.fields(nothing), tally.failures, root)
 

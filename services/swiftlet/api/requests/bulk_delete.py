@@ -57,7 +57,7 @@ async def _read_names(call: Call, limit: int) -> list[str]:
     content_type = call.request.headers.get("Content-Type", "text/plain")
     body = Body(call.request, _ANY_SIZE, call.api.options.client_timeout_s)
     if not content_type.lower().startswith("text/plain"):
-        raise _BadList(406, "send a list of names as Content-Type: text/plain")
+        raise _BadList(406, "the list of names must be sent with Content-Type: text/plain")
     names: list[str] = []
     line = b""
     async for piece in body.pieces():

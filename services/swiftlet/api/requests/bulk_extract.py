@@ -142,7 +142,7 @@ class _Extraction:
         try:
             path = self._path_of(name)
             if entry.size > self._call.api.options.limits.max_file_size:
-                raise ApiError(413, "the file is too large")
+                raise ApiError(413, "the file is larger than max_file_size")
             await self._make_container(path)
             await self._store(path, entry)
         except _BadUpload:
@@ -227,11 +227,11 @@ class _Extraction:
 def _header(name: str) -> str:
     """An attribute's name as a header's; 400 for what could be none."""
     if not name or not all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name) or not name.isascii():
-        raise ApiError(400, "a name of metadata in the archive can't be a header's")
+        raise ApiError(400, "a metadata name in the archive contains characters that are not allowed in a header name")
     return canonical(OBJECT_META + name)
 
 
 def _one_line(name: str, value: str) -> str:
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise ApiError(400, f"the value of {name[:64]} has control characters")
+        raise ApiError(400, f"the value of {name[:64]!r} contains control characters")
     return value

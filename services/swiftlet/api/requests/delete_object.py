@@ -69,7 +69,7 @@ async def delete(call: Call) -> web.StreamResponse:
     """DELETE /v1/{account}/{container}/{object}: 204, 404 when there was none."""
     version, kind = call.query.get("version-id"), call.query.get("multipart-manifest")
     if kind not in {None, "delete"}:
-        raise ApiError(400, "multipart-manifest of a DELETE can only be 'delete'")
+        raise ApiError(400, "multipart-manifest of a DELETE request can only be 'delete'")
     if not version or version == NULL:
         await check_write(call, call.path)
     if kind is not None:
@@ -83,7 +83,7 @@ async def delete(call: Call) -> web.StreamResponse:
 async def _delete_with_segments(call: Call) -> web.StreamResponse:
     """DELETE ?multipart-manifest=delete: 200 with a report."""
     if says_yes(call.query.get("async", "")):
-        raise ApiError(501, "deleting segments later (async) is not supported")
+        raise ApiError(501, "async=true is not supported: segments are deleted before the response")
     media_type = report_type(call)
 
     async def work() -> bytes:

@@ -109,7 +109,7 @@ class _FormFile:
             if size > self._form_limit:
                 raise FormError(400, "max_file_size exceeded")
             if size > self._cluster_limit:
-                raise ApiError(413, f"Your request is too large: at most {self._cluster_limit} bytes fit")
+                raise ApiError(413, f"Your request is too large: the limit of a file is {self._cluster_limit} bytes")
             yield piece
 
 
@@ -170,7 +170,7 @@ class FormPost:
     async def _take_field(self, document: Multipart, part: Part, before_files: bool) -> None:
         self._parts += 1
         if self._parts > MAX_FIELDS:
-            raise BadForm(f"a form may have {MAX_FIELDS} fields")
+            raise BadForm(f"a form can have at most {MAX_FIELDS} fields")
         value = bytearray()
         while data := await document.read():
             value += data[: MAX_VALUE - len(value)]
@@ -235,7 +235,7 @@ class FormPost:
 
 def _one_line(value: str) -> str:
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
-        raise FormError(400, "a header's value has control characters")
+        raise FormError(400, "the value of a header contains control characters")
     return value
 
 

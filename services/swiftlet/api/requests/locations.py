@@ -49,7 +49,7 @@ def add_location_routes(app: web.Application, api: LocationsApi) -> None:
             return await _locate(api, request, parse_path(raw))
         except SwiftletError as error:
             if status_of(error) >= 500:
-                _log.warning("request failed", path=raw, error=str(error))
+                _log.warning("a request failed", path=raw, error=str(error))
             return answer(error, raw[1:].partition("/")[0])
 
     app.router.add_get(PREFIX + "/{path:.*}", handle)
@@ -57,10 +57,10 @@ def add_location_routes(app: web.Application, api: LocationsApi) -> None:
 
 async def _locate(api: LocationsApi, request: web.Request, path: Path) -> web.Response:
     if path.container is None or path.obj is None:
-        raise ApiError(400, f"ask for an object: {PREFIX}/ACCOUNT/CONTAINER/OBJECT")
+        raise ApiError(400, f"the path must name an object: {PREFIX}/ACCOUNT/CONTAINER/OBJECT")
     token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
     if not token:
-        raise Unauthorized("send X-Auth-Token; the proxy gives tokens at /auth/v1.0")
+        raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
     authorize(api.identify(token), "GET", path)
     container = await api.containers.get(path.account, path.container)
     ring = api.rings.objects(container.policy)

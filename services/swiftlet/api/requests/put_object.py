@@ -58,7 +58,7 @@ async def put_at(call: Call, path: Path, source: Path | None = None) -> web.Stre
     if not says_yes(call.query.get("heartbeat", "")):
         return await _carry_out(new)
     if call.query.get("multipart-manifest") != "put" and not is_copy(call):
-        raise ApiError(400, "heartbeat is for copies and for manifests (multipart-manifest=put)")
+        raise ApiError(400, "heartbeat is only supported for copies and for manifests (multipart-manifest=put)")
     return await slo_put.with_heartbeat(call, lambda: _carry_out(new))
 
 
@@ -121,6 +121,6 @@ async def copy(call: Call) -> web.StreamResponse:
     if not headers.get("Destination"):
         raise ApiError(412, "Destination header required")
     if "X-Copy-From" in headers:
-        raise ApiError(400, "COPY takes its source from the path; X-Copy-From is for PUT")
+        raise ApiError(400, "the source of a COPY request is its path; X-Copy-From is only for PUT")
     destination = copying.named_object(call, "Destination", "Destination-Account")
     return await put_at(call, destination, source=call.path)

@@ -190,7 +190,7 @@ async def test_the_etag_is_checked(proxy: Proxy, way: str) -> None:
         ("COPY", "c/from", {"Destination": "c/" + "o" * 1025}, 400, "Object name length"),
         ("COPY", "c/from", {"Destination": "c/to", "Destination-Account": "a/b"}, 412, "slashes"),
         ("COPY", "c/from", {"Destination": "c/to", "Destination-Account": ""}, 412, "empty"),
-        ("COPY", "c/from", {"Destination": "c/to", "X-Copy-From": "c/x"}, 400, "X-Copy-From is for PUT"),
+        ("COPY", "c/from", {"Destination": "c/to", "X-Copy-From": "c/x"}, 400, "X-Copy-From is only for PUT"),
         ("COPY", "c/absent", {"Destination": "c/to"}, 404, "does not exist"),
         ("COPY", "absent/o", {"Destination": "c/to"}, 404, "does not exist"),
         ("COPY", "c/from", {"Destination": "absent/to"}, 404, "does not exist"),

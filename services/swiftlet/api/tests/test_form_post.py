@@ -262,7 +262,7 @@ async def test_a_form_that_breaks_off_stores_nothing(proxy: Proxy, cut: int, siz
     sent = data[: -(ending + min(cut, size - 1))]
     async with proxy.client.post(proxy.url("c/up/"), data=sent, headers=TYPE) as response:
         assert response.status == 400
-        assert await response.text() == "FormPost: the form ends in the middle of a part"
+        assert await response.text() == "FormPost: the form ends in the middle of a part, before its closing boundary"
     assert await names(proxy) == []
 
 

@@ -390,7 +390,7 @@ async def test_no_secret_is_logged(proxy: Proxy) -> None:
         assert await revoke(proxy, token) == 204
         assert await use(proxy, token) == 401
     text = repr(lines)
-    refused = [line for line in lines if line["event"] == "login refused"]
+    refused = [line for line in lines if line["event"] == "a login was refused"]
     assert [line["user"] for line in refused] == ["test:tester", "unknown"]
     for secret in ("mistyped secret", "wrong field", SECRET, token, _OTHER):
         assert secret not in text

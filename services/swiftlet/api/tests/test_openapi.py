@@ -69,12 +69,12 @@ def test_every_method_of_every_resource_is_there_and_no_other(every: list[Operat
 
 
 async def test_what_is_described_is_served(proxy: Proxy, every: list[Operation]) -> None:
-    """None of them is 405, and 404 only with a reason that is not that nothing is here."""
+    """None of them is 405, and 404 only with a reason that is not that there is nothing at the path."""
     for operation in every:
         path = operation.path.format(account="AUTH_test", container="c", object="o")
         async with proxy.client.request(operation.method, path, headers=proxy.token, allow_redirects=False) as answer:
             assert answer.status not in {405, 500}, operation.id
-            assert "nothing is here" not in await answer.text(), operation.id
+            assert "there is nothing at this path" not in await answer.text(), operation.id
 
 
 def test_every_parameter_of_a_query_that_the_code_asks_for_is_there(every: list[Operation]) -> None:

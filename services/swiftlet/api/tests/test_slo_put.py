@@ -140,7 +140,7 @@ async def test_a_large_object_of_large_objects_has_a_largest_size(proxy: Proxy) 
         if status != 201:
             break
     assert (status, level) == (413, 4)
-    assert answer.body == b"The large object would have 46875000000000000 bytes; at most 9007199254740992 fit"
+    assert answer.body == b"The large object would have 46875000000000000 bytes; the limit is 9007199254740992 bytes"
 
 
 @pytest.mark.parametrize("chunked", [False, True])

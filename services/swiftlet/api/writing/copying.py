@@ -110,7 +110,7 @@ async def _source(call: Call, path: Path) -> Stored:
 def _check_conditions(call: Call, readable: Readable) -> None:
     refused = refuse_by_conditions(call, readable)
     if refused is not None:
-        reason = "a condition on the source's Etag or date does not hold"
+        reason = "a condition on the ETag or date of the source does not hold"
         raise ApiError(refused.status, reason, {"Etag": readable.headers["Etag"]})
 
 
@@ -129,7 +129,7 @@ def _take_metadata(new: NewObject, stored: Stored) -> None:
 
 async def _take_manifest(new: NewObject, stored: Stored) -> None:
     if "Range" in new.call.request.headers:
-        raise ApiError(400, "a manifest can only be copied whole, without Range")
+        raise ApiError(400, "a manifest can only be copied as a whole; send no Range header")
     raw = await slo.raw_manifest(stored)
     source = await raw.open(0, raw.size)
     await use_manifest(new, b"".join([chunk async for chunk in source.chunks()]))
@@ -141,7 +141,11 @@ async def _take_bytes(new: NewObject, readable: Readable) -> None:
     limit = new.call.api.options.limits.max_file_size
     if span is None or span[1] - span[0] > limit:
         size = "of unknown size" if span is None else f"of {span[1] - span[0]} bytes"
-        raise ApiError(413, f"what is to be copied is {size}, at most {limit} fit into one object; copy the manifest")
+        raise ApiError(
+            413,
+            f"the source is {size}, but an object has at most {limit} bytes; copy the manifest with "
+            "multipart-manifest=get",
+        )
     source = await readable.open(*span)
     new.closers.append(source.close)
     new.body = _Copied(source, span[1] - span[0])

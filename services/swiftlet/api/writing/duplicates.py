@@ -57,6 +57,6 @@ async def duplicate(call: Call, source: Place, info: ObjectInfo, target: Place, 
         )
         await store(copy, target.policy, timestamp)
     except NotFound as error:
-        raise Unavailable(f"{error}; it was there a moment ago, so try again") from error
+        raise Unavailable(f"{error}, although it existed a moment ago; try again") from error
     finally:
         await download.close()

@@ -109,7 +109,11 @@ class Change:
             for task in tasks:
                 await self._api.expiry.remove(task.container, [task])
         except SwiftletError as error:
-            _log.info("a task stays until it is due", object=self._path.quoted, error=str(error))
+            _log.info(
+                "an expiry task could not be removed; it stays until it is due",
+                object=self._path.quoted,
+                error=str(error),
+            )
 
 
 @asynccontextmanager

@@ -113,7 +113,7 @@ async def _place(call: Call, path: Path, archive: Archive, timestamp: Timestamp)
     try:
         return Place(target, (await container_of(call.api, target)).policy)
     except NotFound as error:
-        raise ApiError(412, f"{error}, where older versions are kept") from error
+        raise ApiError(412, f"{error}, but older versions of this container's objects are kept there") from error
 
 
 async def push_deletion(call: Call, main: Place, archive: Archive) -> None:

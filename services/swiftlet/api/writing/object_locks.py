@@ -49,7 +49,7 @@ class ObjectLock:
         deadline, pause_s = time.monotonic() + within_s, _PAUSES_S[0]
         while not await self._ask():
             if time.monotonic() + pause_s > deadline:
-                raise Unavailable(f"{self._path} is being replaced by others; try again")
+                raise Unavailable(f"{self._path} is being replaced by other requests; try again")
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311
             pause_s = min(2 * pause_s, _PAUSES_S[1])
 

@@ -177,7 +177,9 @@ class Hold:
                 self._api.usage.end(part.name, self._id, stored=error is None or unknown)
         elif unknown:
             _log.info(
-                "a write's outcome is unknown; its claims expire by themselves", row=self._row, life_s=self._life_s
+                "the outcome of a write is unknown; its claims on quotas expire after life_s",
+                row=self._row,
+                life_s=self._life_s,
             )
         elif self._at is None:
             await self._give_back(self._parts)
@@ -355,7 +357,10 @@ async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, M
     except Unavailable:
         if quotas.precise:
             raise
-        _log.warning("an account could not be read; limits set by its headers are not applied now", account=account)
+        _log.warning(
+            "an account could not be read; the limits set in its headers are not applied until it can be read",
+            account=account,
+        )
         metadata = {}
     return quotas.limits_of(account.removeprefix(RESELLER_PREFIX), metadata.get(ACCOUNT_LEVEL)), metadata
 

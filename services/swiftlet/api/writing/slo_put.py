@@ -35,7 +35,7 @@ async def prepare(new: NewObject) -> None:
     if kind is None or new.source is not None:
         return
     if kind != "put":
-        raise ApiError(400, "multipart-manifest of a PUT can only be 'put'")
+        raise ApiError(400, "multipart-manifest of a PUT request can only be 'put'")
     options = new.call.api.options
     body = Body(new.call.request, options.limits.slo_max_manifest_size, options.client_timeout_s)
     await use_manifest(new, b"".join([piece async for piece in body.pieces()]))
@@ -54,7 +54,7 @@ async def use_manifest(new: NewObject, raw: bytes) -> None:
     ]
     if wrong:
         status = 503 if any(isinstance(fact, int) and fact >= 500 for fact in found.values()) else 400
-        reason = "segments are not what the manifest says"
+        reason = "segments do not match the manifest"
         raise ManyProblems(status, reason, wrong, report_type(call, "text/plain"), _ROOT)
     good = {path: fact for path, fact in found.items() if isinstance(fact, Found)}
     _become_manifest(new, *await beside(len(raw), stored_form, wanted, good))
@@ -62,7 +62,7 @@ async def use_manifest(new: NewObject, raw: bytes) -> None:
 
 def _become_manifest(new: NewObject, total: int, etag: str, stored: bytes) -> None:
     if new.etag is not None and new.etag.strip().strip('"').lower() != etag:
-        raise ApiError(422, f"the large object's ETag is {etag}, the ETag header says {new.etag.strip()[:64]!r}")
+        raise ApiError(422, f"the ETag of the large object is {etag}, but the ETag header is {new.etag.strip()[:64]!r}")
     new.etag = None
     new.sysmeta = {STATIC_LARGE_OBJECT: "True", slo.ETAG: etag, slo.SIZE: str(total)}
     new.content_type = with_mark(new.content_type, SloMark(total, etag))
@@ -90,7 +90,7 @@ async def _look_at(call: Call, path: Path) -> Found:
     stored = await reader.head(path)
     readable = await resolve(reader, stored)
     if readable.size is None:
-        raise ApiError(400, "its size is not known: it is made of too many segments")
+        raise ApiError(400, "the size of the object is not known: it is made of too many segments")
     nested = slo.is_manifest(stored.info)
     return Found(readable.etag, readable.size, readable.content_type, readable.modified, nested)
 

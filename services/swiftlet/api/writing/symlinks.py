@@ -35,7 +35,11 @@ async def prepare(new: NewObject) -> None:
     if TARGET not in headers:
         return
     if new.source is not None or "multipart-manifest" in call.query:
-        raise ApiError(400, f"{TARGET} makes an object without bytes: it is neither a copy nor a manifest")
+        raise ApiError(
+            400,
+            f"{TARGET} can't be combined with X-Copy-From or multipart-manifest: a symbolic link has no "
+            "bytes of its own",
+        )
     await refuse_body(call, "Symlink requests require a zero byte body")
     link = _wanted(new)
     content_type = None

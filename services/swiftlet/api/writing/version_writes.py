@@ -81,7 +81,7 @@ async def _stored(version: NewObject, policy: int, timestamp: Timestamp) -> tupl
     try:
         return await store(version, policy, timestamp)
     except NotFound as error:
-        raise Unavailable("the container for versions has just been removed; try again") from error
+        raise Unavailable("the container of the older versions has just been removed; try again") from error
 
 
 async def _put_link(
@@ -113,7 +113,7 @@ async def _info(call: Call, place: Place) -> ObjectInfo | None:
 
 def _pass_by(call: Call, seen: Timestamp | None) -> None:
     if seen is not None and seen > call.api.clock.now() and not call.api.clock.observe(seen):
-        raise Superseded(f"what is there is of {seen}, ahead of this clock", seen)
+        raise Superseded(f"the stored version has timestamp {seen}, which is ahead of the server's clock", seen)
 
 
 async def look_again(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -209,7 +209,7 @@ async def put_in_place(call: Call, text: str) -> web.Response:
     if info is None:
         raise NotFound("The specified version does not exist")
     if info.content_type == DELETE_MARKER:
-        raise ApiError(400, "a delete marker can't be put in place; DELETE the object instead")
+        raise ApiError(400, "a delete marker can't become the current version; DELETE the object instead")
     main = Place(call.path, container.policy)
     if keeps_versions(container):
         await keep_current(call, main, policy)

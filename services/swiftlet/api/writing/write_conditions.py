@@ -34,14 +34,14 @@ async def check_write(call: Call, path: Path) -> None:
         stored = await reader.head(path, newest=True)
     except NotFound:
         if "If-Match" in headers:
-            raise ApiError(412, "there is no object, and If-Match asks for one") from None
+            raise ApiError(412, "the object does not exist, and If-Match requires one") from None
         return
     readable = await current(reader, stored)
     if "If-None-Match" in headers:
-        raise ApiError(412, "the object exists, and If-None-Match: * asks to keep it")
+        raise ApiError(412, "the object exists, and If-None-Match: * allows only a new one")
     if not may_write(headers, readable.etag, readable.modified.http_seconds):
         raise ApiError(
-            412, "a condition on the object's Etag or date does not hold", {"Etag": readable.headers["Etag"]}
+            412, "a condition on the ETag or date of the object does not hold", {"Etag": readable.headers["Etag"]}
         )
 
 

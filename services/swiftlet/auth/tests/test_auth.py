@@ -106,7 +106,7 @@ def test_users_are_checked_and_reloaded(tmp_path: FilePath) -> None:
             users.check(login, key)
     assert not users.reload()
     file.write_text("nonsense: [")
-    with pytest.raises(SettingsError, match="not YAML"):
+    with pytest.raises(SettingsError, match="not valid YAML"):
         users.reload()
     assert users.check("a:alice", "one") == ALICE
     file.write_text(entry.format(hash_secret("two")))
@@ -117,7 +117,7 @@ def test_users_are_checked_and_reloaded(tmp_path: FilePath) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x: 1", "expected a list"),
+        ("x: 1", "the file must hold a list"),
         ("- 1", "user 1: expected a mapping"),
         ("- {account: a, user: b, roles: [admin]}", "missing field 'secret_hash'"),
         ("- {account: a, user: b, roles: [admin], secret_hash: x, color: red}", "unknown field 'color'"),

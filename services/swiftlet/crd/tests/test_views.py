@@ -119,7 +119,9 @@ def test_the_other_kinds() -> None:
 
 def test_any_of_the_five_kinds_is_recognised() -> None:
     assert parse_resource(cluster()).kind is KINDS["StorageCluster"]
-    with pytest.raises(SettingsError, match="kind 'Pod' is none of ours; known: StorageCluster, Ring"):
+    with pytest.raises(
+        SettingsError, match="kind 'Pod' does not belong to Swiftlet; the kinds are: StorageCluster, Ring"
+    ):
         parse_resource({"kind": "Pod"})
     with pytest.raises(SettingsError, match=r"Ring of swiftlet.io/v1alpha1 is not a StorageCluster"):
         parse_storage_cluster(manifest("Ring", {}))

@@ -56,7 +56,9 @@ def usage(name: str, config: Path | None, limit: int, after: str | None, as_json
     try:
         begin = None if after is None else id_from_text(after)
     except WireError as error:
-        raise click.BadParameter(f"{error}; it is what a list ended with", param_hint="--after") from error
+        raise click.BadParameter(
+            f"{error}; give the value that the previous list ended with", param_hint="--after"
+        ) from error
     found = asyncio.run(find(settings, name, begin, limit))
     if as_json:
         click.echo(json.dumps(fields_of(found)))
@@ -88,10 +90,14 @@ def _print(found: Usage) -> None:
     for one in found.containers:
         click.echo(f"{one.name.account}\t{shown(one)}\t{one.objects}\t{one.bytes}")
     if not found.containers:
-        click.echo("no container uses it", err=True)
+        click.echo("no container uses the policy", err=True)
     for device, problem in found.unheard.items():
-        click.echo(f"not asked: {device}: {problem}", err=True)
+        click.echo(f"device {device} could not be asked: {problem}", err=True)
     if not found.is_whole:
-        click.echo("error: containers may be missing: a container may have all its replicas there", err=True)
+        click.echo(
+            "error: the list may be incomplete: a container may have all its replicas on devices that "
+            "could not be asked",
+            err=True,
+        )
     if found.more is not None:
-        click.echo(f"there are more: --after {id_to_wire(found.more)}", err=True)
+        click.echo(f"there are more containers; --after {id_to_wire(found.more)} lists them", err=True)

@@ -47,7 +47,7 @@ async def find(settings: ProxySettings, name: str, after: DatabaseId | None, lim
     policy = settings.load_policies().named(name)
     if policy is None:
         known = ", ".join(one.name for one in settings.load_policies())
-        raise SettingsError(f"there is no policy {name}; the policies here are: {known}")
+        raise SettingsError(f"there is no policy {name}; the policies are: {known}")
     app = create_base_app(settings.service, trust_request_ids=False)
     rings = RingSet.of(settings, account=False, objects=False)
     transport = use_listing_transport(app, settings.cluster, settings.proxy)

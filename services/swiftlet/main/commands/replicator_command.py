@@ -66,7 +66,9 @@ def replicator(
     if once:
         raise click.exceptions.Exit(_round(config, partitions, node, policy))
     if partitions or node or policy:
-        raise click.UsageError("--partition, --node and --policy need --once: the service works on everything")
+        raise click.UsageError(
+            "--partition, --node and --policy need --once: without it the service works on all partitions"
+        )
     raise click.exceptions.Exit(launch("replicator", config, parent))
 
 
@@ -124,7 +126,7 @@ def _ask(address: str) -> dict[str, Any]:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
             report = json.loads(answer.read(_MAX_REPORT_BYTES))
     except (OSError, ValueError) as error:
-        raise NodeError(f"{url}: no report: {getattr(error, 'reason', None) or error}") from error
+        raise NodeError(f"{url} gives no report: {getattr(error, 'reason', None) or error}") from error
     if not isinstance(report, dict) or report.get("service") != "replicator":
         raise SettingsError(f"{address} is not a replicator; --address takes the HOST:PORT of one")
     return report

@@ -114,7 +114,7 @@ def build(
         builder = RingBuilder(part_power, replicas, min_part_hours, overload, seed)
         _add(builder, specs, list_file)
         if not builder.devices:
-            raise RingError("no devices: give --devices FILE or --device " + _SPEC_HELP)
+            raise RingError("no devices are given; use --devices FILE or --device " + _SPEC_HELP)
     _rebalance(builder, builder_file, ring_path, False, now_hours)
 
 
@@ -131,7 +131,7 @@ def add_device(builder_file: Path, specs: tuple[str, ...], list_file: Path | Non
     with _changing(builder_file) as builder:
         added = _add(builder, specs, list_file)
         if not added:
-            raise RingError("no devices: give --devices FILE or --device " + _SPEC_HELP)
+            raise RingError("no devices are given; use --devices FILE or --device " + _SPEC_HELP)
         for device in added:
             click.echo(f"device {device.id}: {device.name} added; rebalance to use it")
 
@@ -400,7 +400,10 @@ def _tell(result: RebalanceResult, builder: RingBuilder, target: Path) -> None:
     click.echo(f"balance {result.balance:.2f} %, dispersion {result.dispersion:.2f} %")
     if result.surplus:
         hours = builder.min_part_hours
-        click.echo(f"{result.surplus} replicas could not move yet: rebalance again in {hours} h, once these have moved")
+        click.echo(
+            f"{result.surplus} replicas could not be moved yet; rebalance again in {hours} h, when the "
+            "others have been moved"
+        )
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def _check_native(device: Path) -> None:
     if not device.is_dir():
         raise DeviceFailed(f"{device} is not a directory; mount the device there")
     if not holds_store(device):
-        raise StoreFormatError(f"{device} holds no store; give the device's directory, the one with `volumes` in it")
+        raise StoreFormatError(f"{device} holds no store; give the directory of the device, which contains `volumes`")
 
 
 @store.command(short_help="Compare the index with the volumes; with --data read all data.")

@@ -82,7 +82,7 @@ async def expire(expirer: Expirer | Reaper, interval_s: float) -> None:
         try:
             report = await expirer.run_round()
         except SwiftletError as error:
-            _log.warning("the expirer's round is skipped", error=str(error))
+            _log.warning("a round of the expirer is skipped", error=str(error))
         else:
             write = _log.debug if report.clean else _log.info
             write("round", **asdict(report))

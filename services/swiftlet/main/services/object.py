@@ -143,10 +143,10 @@ def use_native_server(
         server.listen(section.host, port)
     except (OSError, OverflowError) as error:
         raise SettingsError(
-            f"cluster.native_port_offset: can't listen on port {port} ({error}), and objects are served there alone; "
+            f"cluster.native_port_offset: can't listen on port {port} ({error}), where objects are served; "
             "free the port, or choose another offset for the whole cluster"
         ) from error
-    _log.info("native port", port=port, name=f"{ring_host(section)}:{section.port}")
+    _log.info("the native transport listens", port=port, name=f"{ring_host(section)}:{section.port}")
 
 
 def ring_host(section: ObjectSection) -> str:
@@ -193,7 +193,7 @@ def _open(section: ObjectSection, name: str) -> NativeStore:
         compact_bytes_per_s=section.compact_bytes_per_s,
         audit_bytes_per_s=section.audit_bytes_per_s,
     )
-    _log.info("device opened", device=name, **store.recovery())
+    _log.info("a device has been opened", device=name, **store.recovery())
     return store
 
 

@@ -57,7 +57,7 @@ class Work:
         found = [index for index in self.indexes() if name is None or self.names(index).lower() == name.lower()]
         if not found:
             known = ", ".join(map(self.names, self.indexes()))
-            raise SettingsError(f"--policy {name}: there is no such policy, only {known}")
+            raise SettingsError(f"--policy {name}: there is no such policy; the policies are: {known}")
         return found
 
     def ring(self, index: int) -> Ring:

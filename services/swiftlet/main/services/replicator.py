@@ -108,7 +108,7 @@ async def run_once(
         if node is not None and not any(_is_at(device, node) for device in devices):
             raise SettingsError(f"--node {node}: no device of the rings has that name, address, node or host")
         if not await replicator.is_served(indexes):
-            raise Unavailable("no local device answers; is its server running?")
+            raise Unavailable("no local device answers; are the servers of the devices running?")
         return await replicator.run_round(
             indexes,
             Selection(

@@ -134,7 +134,7 @@ async def test_who_speaks_no_tls_or_an_old_version_is_refused_and_others_are_ser
 def test_without_a_good_pair_nothing_starts(tmp_path: Path, cert: bytes, key: bytes) -> None:
     files = PairFiles(tmp_path, Pair(cert, key))
 
-    with pytest.raises(SettingsError, match="no certificate and its key in PEM"):
+    with pytest.raises(SettingsError, match="are not a certificate and its key in PEM format"):
         Certificates(files.cert, files.key)
     with pytest.raises(SettingsError, match="No such file"):
         Certificates(files.cert, tmp_path / "nowhere")

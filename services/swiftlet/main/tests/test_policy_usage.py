@@ -161,7 +161,7 @@ async def test_servers_that_are_away_are_named_and_their_containers_have_other_r
 
 
 async def test_an_unknown_policy_is_named(machine: Retiring) -> None:
-    with pytest.raises(SettingsError, match="there is no policy tin; the policies here are: gold, silver"):
+    with pytest.raises(SettingsError, match="there is no policy tin; the policies are: gold, silver"):
         await find(machine.proxy_settings(), "tin", None, 1)
 
 
@@ -217,8 +217,8 @@ def test_the_command_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     plain = run(policy, ["usage", "silver", "--config", str(settings)])
     assert plain.exit_code == 0
     assert plain.stdout == "AUTH_a\tc\t2\t30\nAUTH_a\tversions of c\t2\t30\n"
-    assert f"there are more: --after {id}" in plain.stderr
-    assert "not asked: pod-0/d0: refused" in plain.stderr
+    assert f"there are more containers; --after {id} lists them" in plain.stderr
+    assert "device pod-0/d0 could not be asked: refused" in plain.stderr
     said = json.loads(run(policy, ["usage", "silver", "--config", str(settings), "--json"]).stdout)
     assert said["containers"][0] == {"account": "AUTH_a", "container": "c", "objects": 2, "bytes": 30}
     assert (said["more"], said["whole"]) == (str(id), True)

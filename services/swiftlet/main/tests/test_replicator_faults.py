@@ -327,7 +327,7 @@ async def test_status_and_rounds_by_hand(machine: Faulty) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["round", "--policy", "lead"], "--policy lead: there is no such policy, only gold"),
+        (["round", "--policy", "lead"], "--policy lead: there is no such policy; the policies are: gold"),
         (["--once", "--node", "nobody"], "--node nobody: no device"),
         (["--once"], "no local device answers"),
         (["status"], "no report"),

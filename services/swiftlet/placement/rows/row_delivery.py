@@ -184,7 +184,7 @@ class RowDelivery:
         try:
             return await read([device for _, device, _ in self._pending if device is not None])
         except SwiftletError as error:
-            _log.info("row stays pending", error=str(error))
+            _log.info("a container update stays pending, because its row could not be read", error=str(error))
             return None
 
     def _send(self, rows: Sequence[ObjectRow]) -> None:
@@ -206,9 +206,9 @@ class RowDelivery:
         if isinstance(error, NotFound):
             answer = Answer.REFUSED
         elif isinstance(error, SwiftletError):
-            _log.info("a row did not reach a container replica", replica=replica, error=str(error))
+            _log.info("a container update did not reach a replica of the container", replica=replica, error=str(error))
         elif error is not None:
-            _log.error("a row did not reach a container replica", replica=replica, exc_info=error)
+            _log.error("a container update did not reach a replica of the container", replica=replica, exc_info=error)
         elif not future.cancelled():
             durable = future.result()
             answer = Answer.LISTED if durable is None else Answer.TAKEN
@@ -221,7 +221,9 @@ class RowDelivery:
         """A replica that has taken the row has it for good, or that can't be known; then the row stays pending."""
         if future.cancelled() or future.exception() is not None:
             _log.info(
-                "row stays pending", replica=replica, error=str(None if future.cancelled() else future.exception())
+                "a container update stays pending, because a replica may not have it durably",
+                replica=replica,
+                error=str(None if future.cancelled() else future.exception()),
             )
             return
         self._learn(replica, Answer.LISTED)

@@ -51,9 +51,9 @@ def test_levels_alone_are_enough() -> None:
     [
         ("", "f: the file: expected a mapping"),
         ("- a", "f: the file: expected a mapping"),
-        ("levels: [", "f: not YAML"),
+        ("levels: [", "f: the file is not valid YAML"),
         ("precise: true", "f: levels: missing; it has no default"),
-        ("levels: {L1: {}}", "f: levels must have one named default"),
+        ("levels: {L1: {}}", "f: levels must contain one named default"),
         ("levels: {default: 5}", "f: levels.default: expected a mapping"),
         ("levels: {default: {containers: 5}}", "f: levels.default.containers: unknown field"),
         (

@@ -40,7 +40,7 @@ def test_impossible_rings_are_refused(arguments: tuple[Any, ...], message: str) 
         ({"host": ""}, "host ''"),
         ({"zone": "a\nb"}, "zone 'a\\\\nb'"),
         ({}, "n1:6200/sda.* is taken by device 0"),
-        ({"name": "other"}, "n1:6200/sda is device 0 already"),
+        ({"name": "other"}, "device 0 already has n1:6200/sda"),
         ({"device": "sdb", "name": "n1:6200/sda"}, "names must be unique"),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_new_address_moves_nothing() -> None:
     assert builder.rebalance(HOUR + 5).moved == 0
     assert table(builder.ring) == before
     assert builder.ring.device(3).host == "elsewhere"
-    with pytest.raises(RingError, match="is device 0 already"):
+    with pytest.raises(RingError, match="device 0 already has"):
         builder.update_device(3, host="z0-n0", port=6200, device="d0")
 
 

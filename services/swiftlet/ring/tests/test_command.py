@@ -96,8 +96,8 @@ def test_which_node_holds_agrees_with_the_ring(built: Any) -> None:
     ("arguments", "code", "message"),
     [
         (["show", "nothing"], 1, "nothing: No such file or directory"),
-        (["show", "list"], 1, "this is no ring file"),
-        (["rebalance", "o.ring"], 1, "no builder file but a ring file"),
+        (["show", "list"], 1, "this is not a ring file"),
+        (["rebalance", "o.ring"], 1, "not a builder file but a ring file"),
         (["rebalance", "o.builder", "--ring", "o.builder"], 1, "--ring o.builder is the builder file"),
         (["build", "o.builder", "--part-power", "4"], 1, "o.builder exists"),
         (["build", "n", "--part-power", "4"], 1, "no devices"),

@@ -108,7 +108,7 @@ def test_a_ring_checks_its_tables() -> None:
         Ring(1, 5, 3, ring.devices, ring.rows)
     with pytest.raises(RingError, match="not among the devices"):
         Ring(1, 4, 3, ring.devices[:3], ring.rows)
-    with pytest.raises(RingError, match="stands at 0"):
+    with pytest.raises(RingError, match="is at position 0"):
         Ring(1, 4, 3, ring.devices[1:], ring.rows)
 
 

@@ -151,7 +151,7 @@ class AccountReporter:
             try:
                 await self._scan_device(device, store)
             except SwiftletError as error:
-                _log.warning("the scan for pending reports ended early", device=device, error=str(error))
+                _log.warning("the scan for pending reports to accounts ended early", device=device, error=str(error))
 
     async def _scan_device(self, device: str, store: ListingStore) -> None:
         for partition in await store.partitions(DatabaseKind.CONTAINER):
@@ -200,7 +200,12 @@ class AccountReporter:
             return True
         except SwiftletError as error:
             REPORTS.labels("failed").inc()
-            _log.info("report to the account failed", device=device, database=str(id), error=str(error))
+            _log.info(
+                "a container could not report its totals to its account",
+                device=device,
+                database=str(id),
+                error=str(error),
+            )
             return False
         REPORTS.labels("delivered").inc()
         return True

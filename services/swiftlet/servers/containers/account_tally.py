@@ -64,7 +64,7 @@ class AccountTally:
                     if len(found) > _KEPT:
                         found = _largest(found)
             except SwiftletError as error:
-                _log.info("accounts of a device are not counted", device=device, error=str(error))
+                _log.info("the accounts of a device could not be counted", device=device, error=str(error))
         self._most, self._counted_at_s = _largest(found), began_s
 
     def report(self) -> Mapping[str, object] | None:
@@ -85,7 +85,7 @@ async def _accounts(store: ListingStore) -> AsyncIterator[AccountInfo]:
             try:
                 info: AccountInfo = await store.read(id, lambda database: database.info())
             except SwiftletError as error:
-                _log.debug("an account is not counted", database=str(id), error=str(error))
+                _log.debug("an account could not be counted", database=str(id), error=str(error))
                 continue
             if not info.account.startswith(HIDDEN):
                 yield info

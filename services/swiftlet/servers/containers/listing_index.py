@@ -85,7 +85,12 @@ class ListingIndex:
             await self._look_at_all(kind)
             self._looked_s[kind] = self._clock()
         except SwiftletError as error:
-            _log.warning("databases can't be looked at", device=self._store.device, kind=kind.value, error=str(error))
+            _log.warning(
+                "the databases of a device can't be listed",
+                device=self._store.device,
+                kind=kind.value,
+                error=str(error),
+            )
             raise
         finally:
             del self._looks[kind]

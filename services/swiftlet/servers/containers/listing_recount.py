@@ -72,7 +72,7 @@ class Recount:
             try:
                 wrong += await self._device(store)
             except SwiftletError as error:
-                _log.warning("counting a device's databases ended early", device=device, error=str(error))
+                _log.warning("the recount of a device's databases ended early", device=device, error=str(error))
         return wrong
 
     async def _device(self, store: ListingStore) -> int:
@@ -83,7 +83,7 @@ class Recount:
                     try:
                         wrong += await self._database(store, id)
                     except (NotFound, StoreFormatError) as error:
-                        _log.info("a database could not be counted", database=str(id), error=str(error))
+                        _log.info("a database could not be recounted", database=str(id), error=str(error))
         return wrong
 
     async def _database(self, store: ListingStore, id: DatabaseId) -> bool:
@@ -95,7 +95,9 @@ class Recount:
             mended = not agrees and await store.write(id, lambda database: database.mend_counts(), grows=False)
             if mended:
                 WRONG.inc()
-                _log.warning("totals or set hash were not those of the rows, and are now", database=str(id))
+                _log.warning(
+                    "totals or set hash of a database did not match its rows and have been corrected", database=str(id)
+                )
             DONE.labels("mended" if mended else "right").inc()
             return bool(mended)
         DONE.labels("changing").inc()

@@ -57,7 +57,9 @@ class ListingUpkeep:
             try:
                 total += await _reclaim_device(store, before)
             except SwiftletError as error:
-                _log.warning("reclaiming ended early", device=device, error=str(error))
+                _log.warning(
+                    "reclaiming old tombstones of a device's databases ended early", device=device, error=str(error)
+                )
         return total
 
 
@@ -69,5 +71,5 @@ async def _reclaim_device(store: ListingStore, before: Timestamp) -> int:
                 try:
                     total += await store.reclaim(id, before)
                 except (NotFound, StoreFormatError) as error:
-                    _log.info("a database could not be reclaimed", database=str(id), error=str(error))
+                    _log.info("old tombstones of a database could not be reclaimed", database=str(id), error=str(error))
     return total

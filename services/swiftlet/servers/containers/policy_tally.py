@@ -129,7 +129,9 @@ class PolicyTally:
                 unread += await self._walk_device(device, store, found)
             except SwiftletError as error:
                 unread += 1
-                _log.info("policies on a device are not counted", device=device, error=str(error))
+                _log.info(
+                    "the use of storage policies on a device could not be counted", device=device, error=str(error)
+                )
         for index, use in found.items():
             if use.copies or unread or index not in refused:
                 self._empty_since_s.pop(index, None)
@@ -151,7 +153,7 @@ class PolicyTally:
                 continue
             except SwiftletError as error:
                 unread += id.kind is DatabaseKind.CONTAINER
-                _log.info("a database is not counted", database=str(id), error=str(error))
+                _log.info("a database could not be counted", database=str(id), error=str(error))
         return unread
 
     def report(self) -> Mapping[str, object] | None:

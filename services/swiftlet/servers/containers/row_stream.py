@@ -135,7 +135,7 @@ class _Stream:
                     self._room.clear()
                     await self._room.wait()
         except SwiftletError as error:
-            _log.warning("row stream refused", error=str(error))
+            _log.warning("a stream of container updates was refused", error=str(error))
             await self._socket.close(code=1008, message=str(error).encode()[:100])
         finally:
             if self._sending is not None:
@@ -149,7 +149,7 @@ class _Stream:
                 async with asyncio.timeout(_END_S):
                     await self._merged.wait()
             except TimeoutError:
-                _log.info("row stream ends with updates under way", updates=self._merging)
+                _log.info("a stream of container updates ends while updates are in progress", updates=self._merging)
         self._send()
         await self._socket.close(code=1001, message=b"the server ends")
 
@@ -217,7 +217,7 @@ class _Stream:
             now_s = self._loop.time()
             self._stuck_s = self._stuck_s or now_s
             if now_s - self._stuck_s > SEND_S:
-                _log.info("row stream cut off", error="the peer takes no answers")
+                _log.info("a stream of container updates was cut off", error="the peer does not read the answers")
                 self._transport.abort()
                 return
             self._sending = self._loop.call_later(_AGAIN_S, self._send)

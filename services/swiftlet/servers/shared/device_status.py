@@ -42,19 +42,19 @@ class DeviceStatus:
             self._failed(str(error))
             return None
         except Exception as error:
-            _log.exception("device could not be looked at", device=self.name)
+            _log.exception("a device could not be checked", device=self.name)
             self._failed(repr(error))
             return None
         finally:
             self._looking_since_s = None
         if self._reason is not None:
-            _log.info("device works again", device=self.name)
+            _log.info("a device works again", device=self.name)
         self._reason = None
         return self._usage
 
     def _failed(self, reason: str) -> None:
         if reason != self._reason:
-            _log.error("device failed", device=self.name, error=reason)
+            _log.error("a device has failed", device=self.name, error=reason)
         self._reason = reason
 
     async def watch(self, look: Callable[[], Awaitable[object]]) -> None:

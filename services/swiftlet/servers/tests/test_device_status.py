@@ -61,7 +61,7 @@ async def test_a_device_before_and_after_it_was_looked_at() -> None:
         "state": "failed",
         "reason": "input/output error",
     }
-    assert [entry["event"] for entry in logs] == ["device failed"]
+    assert [entry["event"] for entry in logs] == ["a device has failed"]
     await status.look(look)
     assert status.reason == "RuntimeError('a bug')"
     await status.look(look)

@@ -156,7 +156,7 @@ def test_policies_come_from_one_place(tmp_path: Path) -> None:
     settings = load_settings(ProxySettings, write(tmp_path, cluster=cluster), {})
     assert settings.load_policies().default.index == 3
     both = write(tmp_path, cluster=cluster, policies=[{"index": 0, "name": "gold", "default": True}])
-    assert "set policies or cluster.policies_file, not both" in refusal(ProxySettings, both)
+    assert "set either policies or cluster.policies_file, not both" in refusal(ProxySettings, both)
     (tmp_path / "policies.yaml").write_text("[{index: 3, name: gold}]")
     with pytest.raises(SettingsError, match="exactly one policy must have default: true"):
         settings.load_policies()
@@ -220,7 +220,7 @@ def test_the_suffix_may_stand_in_a_file(tmp_path: Path) -> None:
 
 def test_the_suffix_comes_from_one_place(tmp_path: Path) -> None:
     both = write(tmp_path, cluster={"hash_path_suffix_file": "/x", "hash_path_suffix": "end", "key": KEY})
-    assert "set hash_path_suffix or hash_path_suffix_file, not both" in refusal(ProxySettings, both)
+    assert "set either hash_path_suffix or hash_path_suffix_file, not both" in refusal(ProxySettings, both)
     neither = write(tmp_path, cluster={"key": KEY})
     assert "set hash_path_suffix (or hash_path_prefix)" in refusal(ProxySettings, neither)
 

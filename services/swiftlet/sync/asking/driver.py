@@ -193,7 +193,7 @@ class Driver:
         except (SwiftletError, ValueError) as error:
             if isinstance(error, NodeUnreachable | NodeTimeout):
                 self._neighbours.failed(node_of(peer))
-            _log.info("peer does not say what it holds", peer=peer.name, error=str(error))
+            _log.info("a peer could not be asked which partitions it holds", peer=peer.name, error=str(error))
             return None
         return found
 
@@ -203,7 +203,7 @@ class Driver:
         try:
             return await self._look_up(own, effect)
         except SwiftletError as error:
-            _log.warning("the local device can't be read", device=own.device.name, error=str(error))
+            _log.warning("a local device can't be read", device=own.device.name, error=str(error))
             raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
 
     async def _look_up(self, own: DevicePartitions, effect: Effect) -> object:

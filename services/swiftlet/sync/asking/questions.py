@@ -51,7 +51,7 @@ class Questions:
             reply = decode_packed(answer)
         except WireError as error:
             GARBLED.inc()
-            _log.warning("answer of a session can't be decoded", device=device.name, error=str(error))
+            _log.warning("the answer of a peer can't be decoded", device=device.name, error=str(error))
             raise NodeError(f"{device.address} answered what is no answer of a session: {error}") from error
         return _by_own_ring(reply) if reply.ring_version == UNKNOWN_RING else reply
 

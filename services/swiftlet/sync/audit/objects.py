@@ -95,7 +95,7 @@ class ObjectsAudit:
                     await self._device(device, policy)
                 except SwiftletError as error:
                     whole = False
-                    _log.info("a device's objects can't be looked up now", device=device.name, error=str(error))
+                    _log.info("the objects of a device can't be audited now", device=device.name, error=str(error))
         if whole:
             PASS_S.labels("objects").set(self._now_s())
         return self._found
@@ -141,7 +141,11 @@ class ObjectsAudit:
         except (NodeUnreachable, NodeTimeout, NodeBusy):
             raise
         except SwiftletError as error:
-            _log.info("an object can't be read here, and is left to its other devices", key=key.hex, error=str(error))
+            _log.info(
+                "an object can't be read on this device; the audits of its other devices check it",
+                key=key.hex,
+                error=str(error),
+            )
             return None
         _, account, container, name = info.name.split("/", 3)
         return key, (account, container), ObjectRow.of(name, info)
@@ -159,7 +163,12 @@ class ObjectsAudit:
             except NotFound:
                 unknown += 1
             except SwiftletError as error:
-                _log.info("rows can't be looked up now", container=str(path), device=holder.name, error=str(error))
+                _log.info(
+                    "the rows of a container can't be read now",
+                    container=str(path),
+                    device=holder.name,
+                    error=str(error),
+                )
         if 2 * unknown > len(holders):
             ORPHANS.inc(len(stored))
             return
@@ -167,12 +176,17 @@ class ObjectsAudit:
             try:
                 seen += await self._shards(name, id, seen, stored)
             except SwiftletError as error:
-                _log.info("rows of shards can't be looked up now", container=str(path), error=str(error))
+                _log.info("the rows of a container's shards can't be read now", container=str(path), error=str(error))
         wrong = {object_name: kind for one in seen for object_name, kind in one.wrong.items()}
         for object_name, kind in wrong.items():
             WRONG.labels(kind.value).inc()
             MENDED.labels(kind.value).inc()
-            _log.warning("a listing was wrong", container=str(path), object=object_name, kind=kind.value)
+            _log.warning(
+                "the audit found a listing that does not match the objects",
+                container=str(path),
+                object=object_name,
+                kind=kind.value,
+            )
         self._found += len(wrong)
 
     def _database(self, name: DatabaseName) -> DatabaseId:
@@ -203,7 +217,12 @@ class ObjectsAudit:
                 try:
                     found.append(await self._replica(name, shard, shard_id, holder, group))
                 except SwiftletError as error:
-                    _log.info("rows can't be looked up now", shard=str(shard), device=holder.name, error=str(error))
+                    _log.info(
+                        "the rows of a container can't be read now",
+                        shard=str(shard),
+                        device=holder.name,
+                        error=str(error),
+                    )
         return found
 
     async def _points(self, name: DatabaseName, id: DatabaseId) -> list[str]:

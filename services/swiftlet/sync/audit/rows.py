@@ -71,7 +71,7 @@ class RowsAudit:
                 whole = await self._device(device) and whole
             except SwiftletError as error:
                 whole = False
-                _log.info("a device's listings can't be proved now", device=device.name, error=str(error))
+                _log.info("the listings of a device can't be audited now", device=device.name, error=str(error))
         if whole:
             PASS_S.labels("rows").set(self._now_s())
         return self._found
@@ -99,7 +99,7 @@ class RowsAudit:
             if not await self._pages(device, id, state, place, policy):
                 return True
         except SwiftletError as error:
-            _log.info("a listing can't be proved now", database=str(id), error=str(error))
+            _log.info("a listing can't be audited now", database=str(id), error=str(error))
             return False
         self._proved[device.id, id] = state.rows_digest, self._now_s()
         self._proved.move_to_end((device.id, id))
@@ -184,7 +184,12 @@ class RowsAudit:
         self._found += len(wrong)
         for one in wrong:
             WRONG.labels(one.wrong.value).inc()
-            _log.warning("a listing was wrong", container=str(name), object=one.row.name, kind=one.wrong.value)
+            _log.warning(
+                "the audit found a listing that does not match the objects",
+                container=str(name),
+                object=one.row.name,
+                kind=one.wrong.value,
+            )
         reached = 0
         for holder in self._ring().primaries(id.partition):
             try:
@@ -195,7 +200,7 @@ class RowsAudit:
                     await self._transport.replace_rows(holder, id, changes)
                 reached += 1
             except SwiftletError as error:
-                _log.info("a replica's listing stays wrong for now", device=holder.name, error=str(error))
+                _log.info("a replica of a container could not be corrected yet", device=holder.name, error=str(error))
         if reached:
             for one in wrong:
                 MENDED.labels(one.wrong.value).inc()

@@ -261,7 +261,7 @@ class Neighbours:
             return
         self.cut_off = cut_off
         if cut_off:
-            _log.warning("most peers can't be reached: it may well be this node that is cut off")
+            _log.warning("most peers can't be reached; probably this node is cut off")
             self._tell(Notice(News.CUT_OFF, self.me.name))
         else:
             _log.info("most peers can be reached again")
@@ -288,14 +288,14 @@ class Neighbours:
         before, out_since = self._out.get(node, (Verdict.WELL, now))
         self._out[node] = (verdict, out_since)
         if before is Verdict.WELL:
-            _log.warning("a node is left out", node=node, verdict=verdict.value, others_say_so=voices)
+            _log.warning("a node is left out of rounds", node=node, verdict=verdict.value, others_say_so=voices)
             if not self.table.suppressed(node, now):
                 self._ask(node)
         self._count()
 
     def _rejoin(self, node: str) -> None:
         _, since = self._out.pop(node)
-        _log.info("a node is back", node=node, away_s=round(self._clock() - since, 1))
+        _log.info("a node can be reached again", node=node, away_s=round(self._clock() - since, 1))
         REJOINED.inc()
         self._back.add(node)
         self._news.set()

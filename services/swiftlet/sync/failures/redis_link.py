@@ -144,7 +144,7 @@ def _context(options: RedisOptions) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=content.decode("ascii", errors="replace"))
     except ssl.SSLError as error:
-        raise UnreadableFileError(f"{path} holds no certificate in PEM") from error
+        raise UnreadableFileError(f"{path} holds no certificate in PEM format") from error
     if pinned:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = False

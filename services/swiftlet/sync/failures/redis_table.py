@@ -275,7 +275,7 @@ class RedisTable:
                     await self._hear(pubsub)
             except Exception as error:
                 # As above: a channel that breaks is opened anew; without it the tables are read every heartbeat.
-                _log.debug("notices interrupted", problem=str(error))
+                _log.debug("the connection for notices from Redis was interrupted", problem=str(error))
             await asyncio.sleep(min(1.0, self._options.heartbeat_interval_s))
 
     async def _hear(self, pubsub: Any) -> None:
@@ -297,7 +297,7 @@ class RedisTable:
     def _take(self, text: object) -> None:
         found = notice_of(text)
         if found is None:
-            _log.debug("notice of another form", length=len(text) if isinstance(text, str) else None)
+            _log.debug("a notice from Redis has an unknown form", length=len(text) if isinstance(text, str) else None)
             return
         notice, by = found
         NOTICES.labels("received", notice.news.value).inc()

@@ -179,12 +179,17 @@ class Mover:
             return MoveOutcome.MOVED
         key = push.entry.digest.hex()
         if isinstance(outcome, Superseded | NotFound | Changed):
-            _log.debug("overtaken", peer=work.peer, key=key, reason=str(outcome))
+            _log.debug(
+                "a copy is not needed any more, because the object has changed",
+                peer=work.peer,
+                key=key,
+                reason=str(outcome),
+            )
             if work.pull:
                 result.lacking[partition] -= 1
                 work.own.standing.lacks_many(result.lacking, (partition,))
             return MoveOutcome.OVERTAKEN
-        _log.warning("object refused", peer=work.peer, pull=work.pull, key=key, error=str(outcome))
+        _log.warning("a peer refused an object", peer=work.peer, pull=work.pull, key=key, error=str(outcome))
         result.unsent[work.peer] += 1
         if isinstance(outcome, NodeError | DeviceFailed) and result.unsent[work.peer] > MAX_REFUSED:
             raise as_node_error(outcome) from outcome

@@ -53,7 +53,7 @@ class Proving:
         try:
             return await self._transport.judge(device, verdict)
         except SwiftletError as error:
-            _log.debug("local device can't be told what is proved", device=device.name, error=str(error))
+            _log.debug("a local device could not be told what is proved", device=device.name, error=str(error))
             return None
 
     async def is_due(self, devices: Iterable[Device]) -> bool:

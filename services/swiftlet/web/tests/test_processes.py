@@ -46,7 +46,7 @@ def test_a_request_in_flight_finishes_while_new_connections_are_refused(start: S
     assert service.process.poll() is None
     assert answer.read() == b"done"
     assert service.process.wait(20) == 0
-    assert '"draining"' in service.logged()
+    assert '"the service is draining"' in service.logged()
     connection.close()
 
 
@@ -83,7 +83,7 @@ def test_a_crashed_worker_is_replaced_and_its_queue_taken_over(start: Start) -> 
     after = {get(f"{service.url}/pid") for _ in range(40)}
     assert len(after) == 2
     assert len(after & before) == 1
-    assert '"worker died"' in service.logged()
+    assert '"a worker ended unexpectedly and will be restarted"' in service.logged()
     assert service.stop() == 0
 
 

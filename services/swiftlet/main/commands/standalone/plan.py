@@ -200,11 +200,11 @@ def plan_policies(known: Sequence[str], wanted: Sequence[str]) -> tuple[PolicyPl
     names = tuple(wanted or known or POLICIES)
     if names[: len(known)] != tuple(known):
         raise SettingsError(
-            f"--policies {','.join(names)}: this store has {', '.join(known)}; name those first and in this order"
+            f"--policies {','.join(names)}: this store has {', '.join(known)}; name these first and in this order"
         )
     for name in names:
         if not _POLICY_NAME.fullmatch(name):
-            raise SettingsError(f"--policies: {name!r} is no policy's name; use letters, digits and '-'")
+            raise SettingsError(f"--policies: {name!r} is not a valid name of a policy; use letters, digits and '-'")
     if len({name.lower() for name in names}) != len(names):
         raise SettingsError(f"--policies {','.join(names)}: a name is given twice")
     return tuple(PolicyPlan(index, name) for index, name in enumerate(names))

@@ -65,7 +65,7 @@ def load_or_make_secrets(layout: Layout, options: Options) -> Secrets:
     )
     if "hash_path_suffix" not in known and any(layout.devices.iterdir()):
         raise SettingsError(
-            f"{layout.devices} holds data but {layout.secrets} is gone, without which the data can't be found; "
+            f"{layout.devices} holds data, but {layout.secrets} is missing, without which the data can't be found; "
             "put the file back or start with an empty --data"
         )
     wanted = {name: getattr(secrets, name) for name in Secrets.__dataclass_fields__}
@@ -83,7 +83,7 @@ def _read_secrets(path: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} can't be read: {error}") from error
     if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
-        raise SettingsError(f"{path} must hold a JSON object of texts")
+        raise SettingsError(f"{path} must hold a JSON object whose values are strings")
     return known
 
 
@@ -96,7 +96,7 @@ def known_policies(layout: Layout) -> list[str]:
     except (OSError, ValueError) as error:
         raise SettingsError(f"{layout.policies} can't be read: {error}") from error
     if not isinstance(known, list) or not all(isinstance(name, str) for name in known):
-        raise SettingsError(f"{layout.policies} must hold a JSON list of texts")
+        raise SettingsError(f"{layout.policies} must hold a JSON list of strings")
     return known
 
 

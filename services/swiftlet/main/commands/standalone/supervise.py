@@ -145,7 +145,9 @@ class Supervisor:
         assert child.process is not None
         code = child.process.exitcode
         if code is not None:
-            raise StartFailed(f"{child.plan.name} ended with {code} at its start; {_last_lines(child.plan)}")
+            raise StartFailed(
+                f"{child.plan.name} ended with exit code {code} while it started; {_last_lines(child.plan)}"
+            )
 
     def watch(self) -> None:
         """Keep the services running until asked to end."""
