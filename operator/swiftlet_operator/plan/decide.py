@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from swiftlet.crd import Fact
 from swiftlet_operator.build import Group, Site, build
 from swiftlet_operator.build.accepted import build_accepted
 from swiftlet_operator.build.certificate import build_certificate
-from swiftlet_operator.build.names import ring_map
 from swiftlet_operator.build.redis import build_redis_secret
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import build_keys, build_users
@@ -17,32 +16,21 @@ from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
 from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
 from swiftlet_operator.keys import are_lost, keys_of, made_again
 from swiftlet_operator.manifests import (
-    BUDGET,
-    CERTIFICATE,
     CLUSTER,
-    CONFIG_MAP,
     DEPLOYMENT,
     FINALIZER,
-    HTTP_ROUTE,
-    INGRESS,
-    NETWORK_POLICY,
-    PROMETHEUS_RULE,
     RING,
-    RING_LABEL,
-    SERVICE,
-    SERVICE_MONITOR,
     STATEFUL_SET,
     USER,
     Manifest,
-    is_going,
     kind_of,
-    labels_of,
     name_of,
 )
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.accepted import Basis, basis
 from swiftlet_operator.plan.access import access, moved, quotas
 from swiftlet_operator.plan.actions import Actions, Fresh, Patch
+from swiftlet_operator.plan.again import again, while_waiting
 from swiftlet_operator.plan.capacity import capacity_available, levels
 from swiftlet_operator.plan.certificate import certificate_ready
 from swiftlet_operator.plan.cordoned import holds_rebalances
@@ -53,62 +41,23 @@ from swiftlet_operator.plan.exposure import api_exposed
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
-from swiftlet_operator.plan.lost import Replacing, replacing
+from swiftlet_operator.plan.lost import replacing
 from swiftlet_operator.plan.policy_use import policies_retired
-from swiftlet_operator.plan.redis import TYPE as FAILURE_TABLE_SHARED
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
-from swiftlet_operator.plan.retire import doomed, guards, released, retired
+from swiftlet_operator.plan.retire import guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.rollout import held_back, never_scheduled, stamped, stepwise, with_live_templates
 from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
-from swiftlet_operator.plan.served import awaits_proxies, live_logins, logins_of
+from swiftlet_operator.plan.served import live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
-from swiftlet_operator.plan.trouble import TYPE as PODS_HEALTHY
 from swiftlet_operator.plan.trouble import Why, explained, explained_degraded, pods_healthy, serves_api, why
+from swiftlet_operator.plan.unwanted import unwanted_children
 from swiftlet_operator.plan.upgrades import Turn, alone, past_timeout, progressing, upgrade
 from swiftlet_operator.plan.volumes import growth, made_anew, volumes_resized
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
-
-LOOK_AGAIN_S = 300.0
-"""Without any event the cluster is looked at after this time."""
-TROUBLED_S = 30.0
-"""While something is wrong that no event tells of: pods that don't run, devices, volumes, Redis."""
-BUSY_S = 15.0
-"""While pods are restarted or rings wait for pods: readiness in other places changes without an event."""
-_WAITING = {
-    "Progressing": {"RollingOut", "UpgradeTimedOut", "WaitingForTurn"},
-    "Degraded": {"PodsNotReady", "NotInSync", "NodeLost"},
-    "ScaleInBlocked": {"AwaitingEmpty", "AwaitingServices"},
-    "Drained": {"Draining"},
-    "NodesCordoned": {"DomainOpen", "NotInSync", "OnePodAtATime"},
-    "TransportEncrypted": {"NotReady", "TurningOn", "TurningOff"},
-    "KeysSealed": {"Pending"},
-}
-"""Conditions that only a pod's report, which no event announces, will change."""
-_TROUBLES = frozenset({PODS_HEALTHY, FAILURE_TABLE_SHARED, "VolumesResized"})
-"""Conditions that pods, services or volumes set right without an event."""
-_OTHERS = frozenset({"CertificateReady", "APIExposed"})
-"""Conditions that tell what other controllers have done, for their own reasons."""
-_NOBODY = frozenset(
-    {"NotWanted", "CertManagerMissing", "GatewayAPIMissing", "NotUsed", "ExpansionNotAllowed", "NotObserved"}
-)
-"""Reasons for which nobody does anything that could be waited for."""
-PRUNED = (
-    SERVICE,
-    STATEFUL_SET,
-    DEPLOYMENT,
-    BUDGET,
-    NETWORK_POLICY,
-    INGRESS,
-    SERVICE_MONITOR,
-    PROMETHEUS_RULE,
-    HTTP_ROUTE,
-    CERTIFICATE,
-)
-"""Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
 
 
 def decide(
@@ -153,7 +102,7 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
             *statuses(world, verdicts, states, live_logins(world), waiting=ALL_WAIT),
         ),
         events=events(world, facts),
-        again_in_s=_while_waiting(facts),
+        again_in_s=while_waiting(facts),
     )
 
 
@@ -196,10 +145,7 @@ def _make_true(
     restarts = progressing(world, upgrading, live)
     facts = [*known, *_facts(world, states, live, restarts, groups, reasons), policies_retired(asked)]
     facts += [allowed.fact, _rotated(base, rotating), transport_encrypted(world, site.encryption)]
-    keep = {(kind_of(one).kind, name_of(one)) for one in wanted}
-    keep |= {(STATEFUL_SET.kind, name) for name in left_over(world, groups, live, states)}
-    orphans = _orphans(world, site, keep, states)
-    orphans += tuple(one for one in doomed(asked) if one not in orphans and not is_going(one))
+    unwanted = unwanted_children(asked, world, wanted, left_over(world, groups, live, states), states)
     told = statuses(
         asked, verdicts, states, logins_of(world, users), waiting=frozenset(kind.kind for kind in base.kept)
     )
@@ -211,11 +157,7 @@ def _make_true(
         apply=(
             # Once all rings have their objects, so that the specs are written once.
             () if ring_objects else (build_accepted(site, base.specs),),
-            (users,),
-            *([(build_redis_secret(site, password),)] if site.has_embedded_redis else []),
-            tuple(quotas(world, site, verdicts)),
-            tuple(() if base.secrets_wrong else copied(world, site)),
-            tuple(() if base.secrets_wrong else sealed(world, site)),
+            *_before_pods(base, site, verdicts, users, password),
             *(_ring_chain(site, state) for state in states),
             *((m,) for m in applied),
         ),
@@ -226,26 +168,19 @@ def _make_true(
             *moved(world, site),
             *(() if base.secrets_wrong else mended(world, site) or _key_patches(rotating)),
             *let_go(world, states),
-            *(unguarded(one) for one in orphans if is_guarded(one)),
+            *(unguarded(one) for one in unwanted if is_guarded(one)),
             *released(asked),
         ),
         delete=(
-            *orphans,
+            *unwanted,
             *replacing_now.delete,
             *never_scheduled(world),
             *(one for going in anew.values() for one in going),
         ),
         force=replacing_now.force,
-        status=(
-            cluster_status(world, facts, site, states, rotating),
-            *told,
-        ),
+        status=(cluster_status(world, facts, site, states, rotating), *told),
         events=events(world, facts),
-        again_in_s=min(
-            _again(states, held, facts, replacing_now),
-            rotating.again_in_s or LOOK_AGAIN_S,
-            BUSY_S if awaits_proxies(told) else LOOK_AGAIN_S,
-        ),
+        again_in_s=again(states, held, facts, told, replacing_now, rotating),
     )
 
 
@@ -316,6 +251,19 @@ def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingS
         for state in states
         if state.task.ring not in made
     ]
+
+
+def _before_pods(
+    base: Basis, site: Site, verdicts: Sequence[Verdict], users: Manifest, password: str
+) -> Iterator[tuple[Manifest, ...]]:
+    """Secrets and quotas, which pods read when they start."""
+    yield (users,)
+    if site.has_embedded_redis:
+        yield (build_redis_secret(site, password),)
+    yield tuple(quotas(base.world, site, verdicts))
+    if not base.secrets_wrong:
+        yield tuple(copied(base.world, site))
+        yield tuple(sealed(base.world, site))
 
 
 def _ring_chain(site: Site, state: RingState) -> tuple[Manifest, ...]:
@@ -397,43 +345,3 @@ def _finalizer(world: World) -> tuple[Patch, ...]:
         return ()
     change = {"resourceVersion": world.resource_version, "finalizers": [*meta.finalizers, FINALIZER]}
     return (Patch(CLUSTER, meta.name, {"metadata": change}),)
-
-
-def _orphans(world: World, site: Site, keep: set[tuple[str, str]], states: Sequence[RingState]) -> tuple[Manifest, ...]:
-    """Children that nobody wants any more: ours by owner and label."""
-    uid = world.cluster.meta.uid
-    prunable_kinds = {kind.kind for kind in PRUNED}
-    chunks = {ring_map(site.name, state.task.ring, i) for state in states for i in range(state.chunks)}
-    # Of a policy that is retired the ring goes last (`swiftlet_operator.plan.retire`).
-    later = {f"object-{index}" for index in world.retired}
-    found = []
-    for (kind, name), one in sorted(world.children.items()):
-        ours = any(owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or [])
-        old_chunk = kind == CONFIG_MAP.kind and name.startswith(f"{site.name}-ring-") and name not in chunks
-        old_chunk = old_chunk and labels_of(one).get(RING_LABEL) not in later
-        prunable = kind in prunable_kinds or (old_chunk and all(state.outcome for state in states))
-        if ours and prunable and (kind, name) not in keep and not one["metadata"].get("deletionTimestamp"):
-            found.append(one)
-    return tuple(found)
-
-
-def _again(
-    states: Iterable[RingState], held: Mapping[str, str], facts: Sequence[Fact], replacing_now: Replacing
-) -> float:
-    times = [LOOK_AGAIN_S]
-    times += [state.outcome.again_in_s for state in states if state.outcome and state.outcome.again_in_s is not None]
-    if replacing_now.again_in_s is not None:
-        times.append(replacing_now.again_in_s)
-    if held or replacing_now.force:
-        times.append(BUSY_S)
-    return max(1.0, min(*times, _while_waiting(facts)))
-
-
-def _while_waiting(facts: Sequence[Fact]) -> float:
-    """Return in how many seconds the cluster has to be looked at again because of these conditions."""
-    open_ = {fact.type for fact in facts if not fact.is_true and fact.reason not in _NOBODY}
-    waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
-    if waits or open_ & _OTHERS or not say.ready(facts).is_true:
-        return BUSY_S
-    failed = any((fact.type, fact.reason) == ("Degraded", "DeviceFailed") for fact in facts)
-    return TROUBLED_S if failed or open_ & _TROUBLES else LOOK_AGAIN_S

@@ -18,7 +18,7 @@ import yaml
 from swiftlet_operator.build.redis import CONFIGURATION, build_redis, build_redis_secret, configuration
 from swiftlet_operator.build.settings import TLS_DIRECTORY
 from swiftlet_operator.manifests import RESTART_DIGEST, Manifest
-from swiftlet_operator.plan.decide import LOOK_AGAIN_S, TROUBLED_S
+from swiftlet_operator.plan.again import LOOK_AGAIN_S, TROUBLED_S
 from swiftlet_operator.plugin.findings import WARNING, findings
 from swiftlet_operator.plugin.picture import Picture
 from swiftlet_operator.reports import RedisReport, parse_report

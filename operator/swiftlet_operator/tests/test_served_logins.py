@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet_operator.plan.decide import BUSY_S, LOOK_AGAIN_S
+from swiftlet_operator.plan.again import BUSY_S, LOOK_AGAIN_S
 from swiftlet_operator.tests.worlds import KEY, Scene, own
 
 PROXIES = ("store-proxy-a", "store-proxy-b")

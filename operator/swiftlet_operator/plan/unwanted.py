@@ -1,0 +1,74 @@
+"""Children of a cluster that go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.manifests import (
+    BUDGET,
+    CERTIFICATE,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    HTTP_ROUTE,
+    INGRESS,
+    NETWORK_POLICY,
+    PROMETHEUS_RULE,
+    RING_LABEL,
+    SERVICE,
+    SERVICE_MONITOR,
+    STATEFUL_SET,
+    Manifest,
+    is_going,
+    kind_of,
+    labels_of,
+    name_of,
+)
+from swiftlet_operator.plan.retire import doomed
+from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.world import World
+
+PRUNED = (
+    SERVICE,
+    STATEFUL_SET,
+    DEPLOYMENT,
+    BUDGET,
+    NETWORK_POLICY,
+    INGRESS,
+    SERVICE_MONITOR,
+    PROMETHEUS_RULE,
+    HTTP_ROUTE,
+    CERTIFICATE,
+)
+"""Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
+
+
+def unwanted_children(
+    asked: World,
+    world: World,
+    wanted: Sequence[Manifest],
+    left: Iterable[str],
+    states: Sequence[RingState],
+) -> tuple[Manifest, ...]:
+    """Children that nobody wants any more, and a retired policy's; StatefulSets that are `left` over stay for now."""
+    keep = {(kind_of(one).kind, name_of(one)) for one in wanted} | {(STATEFUL_SET.kind, name) for name in left}
+    orphans = _orphans(world, keep, states)
+    return (*orphans, *(one for one in doomed(asked) if one not in orphans and not is_going(one)))
+
+
+def _orphans(world: World, keep: set[tuple[str, str]], states: Sequence[RingState]) -> tuple[Manifest, ...]:
+    """Children that nobody wants any more: ours by owner and label."""
+    uid, cluster = world.cluster.meta.uid, world.cluster.meta.name
+    prunable_kinds = {kind.kind for kind in PRUNED}
+    chunks = {ring_map(cluster, state.task.ring, i) for state in states for i in range(state.chunks)}
+    # Of a policy that is retired the ring goes last (`swiftlet_operator.plan.retire`).
+    later = {f"object-{index}" for index in world.retired}
+    found = []
+    for (kind, name), one in sorted(world.children.items()):
+        ours = any(owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or [])
+        old_chunk = kind == CONFIG_MAP.kind and name.startswith(f"{cluster}-ring-") and name not in chunks
+        old_chunk = old_chunk and labels_of(one).get(RING_LABEL) not in later
+        prunable = kind in prunable_kinds or (old_chunk and all(state.outcome for state in states))
+        if ours and prunable and (kind, name) not in keep and not one["metadata"].get("deletionTimestamp"):
+            found.append(one)
+    return tuple(found)
