@@ -63,17 +63,19 @@ require_machine() {
         die "the kernel does not run programs for $1" "hack/foreign $1 installs qemu and tells the kernel of it"
 }
 
-# use_compilers: what cargo and cc link with for machines other than this one.
-use_compilers() {
-    export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+# use_compiler MACHINE: cargo links with it for that machine; for this one with what it finds.
+use_compiler() {
+    local target
+    [[ $1 != "$(machine_here)" ]] || return 0
+    target=$(rust_target "$1" | tr a-z- A-Z_)
+    export "CARGO_TARGET_${target}_LINKER=$(cross_compiler "$1")"
 }
 
 # make_wheel MACHINE: the native package for it, in native/target/wheels beside those for others; compiled here.
 make_wheel() {
     local log=build/native-$1.log
     mkdir -p build
-    use_compilers
+    use_compiler "$1"
     rm -f native/target/wheels/*_"$(kernel_name "$1")".whl
     .venv/bin/maturin build --release --locked --target "$(rust_target "$1")" \
         --manifest-path native/crates/python/Cargo.toml --interpreter python3.11 --out native/target/wheels >"$log" 2>&1 ||

@@ -72,7 +72,7 @@ def project(tmp_path: Path) -> Path:
     maturin.write_text(
         "#!/bin/sh\n"
         'while [ "$1" != --target ]; do shift; done\n'
-        'echo "linked with $CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"\n'
+        'env | grep "^CARGO_TARGET_.*_LINKER="\n'
         "mkdir -p native/target/wheels\n"
         'echo new > "native/target/wheels/native-1-manylinux_2_34_${2%%-*}.whl"\n',
         "utf-8",
@@ -92,7 +92,16 @@ def test_wheels_for_several_machines_lie_side_by_side_one_for_each(project: Path
         "native-0-manylinux_2_34_x86_64.whl": "old",
         "native-1-manylinux_2_34_aarch64.whl": "new",
     }
-    assert (project / "build" / "native-arm64.log").read_text("utf-8") == "linked with aarch64-linux-gnu-gcc\n"
+
+
+def test_only_for_another_machine_a_compiler_is_named(project: Path) -> None:
+    for machine in (HERE, THERE):
+        done = run(f"make_wheel {machine}", "platforms.sh", project=project)
+        assert done.returncode == 0, done.stderr
+    name = "aarch64" if THERE == "arm64" else "x86_64"
+    named = f"CARGO_TARGET_{name.upper()}_UNKNOWN_LINUX_GNU_LINKER={name}-linux-gnu-gcc\n"
+    assert (project / "build" / f"native-{THERE}.log").read_text("utf-8") == named
+    assert (project / "build" / f"native-{HERE}.log").read_text("utf-8") == ""
 
 
 def test_a_native_package_that_does_not_build_is_told_with_its_log(project: Path) -> None:
