@@ -46,7 +46,7 @@ from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.retire import guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
-from swiftlet_operator.plan.rollout import held_back, never_scheduled, stamped, stepwise, with_live_templates
+from swiftlet_operator.plan.rollout import cured, never_scheduled, paced, stamped, switched, turns, with_live_templates
 from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
 from swiftlet_operator.plan.served import live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
@@ -133,13 +133,14 @@ def _make_true(
     wanted = [*_certificate(asked, world, site), *build(site)]
     wanted = [stamped(world, with_live_templates(world, one)) for one in wanted]
     waited = past_timeout(world, live)
-    wanted = [stepwise(world, one, waited, has_data) for one in wanted]
     is_unsafe = base.secrets_wrong or base.certificate_awaited
-    held = held_back(world, wanted, waited, has_data, is_unsafe, allowed.hold)
-    upgrading = upgrade(world, wanted, live, held, turn if has_data else None)
+    free = turns(world, wanted, waited, has_data, is_unsafe, allowed.hold)
+    wanted = [paced(world, one, waited, free, has_data) for one in wanted]
+    upgrading = upgrade(world, wanted, live, free.held, turn if has_data else None)
     held = dict(upgrading.held)
     anew = made_anew(world, wanted)
-    left = {*held, *anew}
+    switching = switched(world, wanted)
+    left = {*held, *anew, *switching}
     applied = [one for one in wanted if not (kind_of(one) in (STATEFUL_SET, DEPLOYMENT) and name_of(one) in left)]
     reasons = why(asked, is_valid=known[0].is_true)
     restarts = progressing(world, upgrading, live)
@@ -149,6 +150,7 @@ def _make_true(
     told = statuses(
         asked, verdicts, states, logins_of(world, users), waiting=frozenset(kind.kind for kind in base.kept)
     )
+    ending = {name_of(one): one for one in (*never_scheduled(world), *cured(world, wanted, waited, free, has_data))}
     return Actions(
         first=tuple(keys),
         guard=tuple(guards(asked, base)),
@@ -165,6 +167,7 @@ def _make_true(
             *_finalizer(world),
             *growth(world),
             *replacing_now.marks,
+            *switching.values(),
             *moved(world, site),
             *(() if base.secrets_wrong else mended(world, site) or _key_patches(rotating)),
             *let_go(world, states),
@@ -174,7 +177,7 @@ def _make_true(
         delete=(
             *unwanted,
             *replacing_now.delete,
-            *never_scheduled(world),
+            *ending.values(),
             *(one for going in anew.values() for one in going),
         ),
         force=replacing_now.force,

@@ -2,12 +2,16 @@
 
 Fault model: a pod that never becomes ready, or never says that it is in sync, stops the domains after it, for one more
 restart could take the second copy. What may be its cure goes on: a domain in trouble is changed first, and pods that
-have no partitions any more, because they were drained, are not waited for.
+have no partitions any more, because they were drained, are not waited for. When several domains are in trouble, each
+half changed perhaps, none of their pods that are up is replaced; those that are down are, one after the other, since
+nobody misses them. Kubernetes can't be told to replace a pod and leave the one after it, nor does every version replace
+one that is not ready: such a pod is deleted here, and Kubernetes kept from all others meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +29,8 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.plan.actions import Patch
+from swiftlet_operator.plan.revisions import ON_DELETE, is_on_delete, is_seen, older, partition
 from swiftlet_operator.plan.sync import is_ready
 from swiftlet_operator.plan.workloads import Domain
 from swiftlet_operator.rings import named
@@ -34,7 +40,6 @@ TEMPLATE = f"{GROUP}/template"
 """Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
 TEMPLATE_SINCE = f"{GROUP}/template-since"
 """Annotation beside it: when it changed last, in RFC 3339."""
-_REVISION = "controller-revision-hash"
 
 
 def stamped(world: World, manifest: Manifest) -> Manifest:
@@ -50,32 +55,52 @@ def stamped(world: World, manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": {**metadata, "annotations": notes}}
 
 
-def held_back(
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How far StatefulSets with data may be changed now.
+
+    `go`: their pods may be replaced. `cure`: of this one only pods that are not ready may be. `held`: the newest
+    template must not be applied, and why. All others may have it, and none of their pods is replaced. `is_safe`:
+    whether a pod that is deleted would come back.
+    """
+
+    go: frozenset[str]
+    cure: str = ""
+    held: Mapping[str, str] = field(default_factory=dict)
+    is_safe: bool = True
+
+
+def turns(
     world: World,
     wanted: Sequence[Manifest],
     live: Mapping[str, Domain],
     has_data: bool,
     secrets_wrong: bool = False,
     draining: str = "",
-) -> dict[str, str]:
-    """StatefulSets with data whose pods must not restart now, and why; none may while `secrets_wrong`.
+) -> Turns:
+    """Whose turn it is, and what the others wait for. No template is applied while `secrets_wrong`.
 
-    `draining`: why none that is whole may; those in trouble may need the restart to come back.
+    `draining`: why no restart may begin; what has begun goes on, and pods in trouble may need it to come back.
     """
     sets = [one for one in wanted if kind_of(one) == STATEFUL_SET and name_of(one) in live]
     changed = [name_of(one) for one in sets if _restarts(world, one)]
-    if not has_data or not changed:
-        return {}
+    if not has_data:
+        return Turns(frozenset(live))
     if secrets_wrong:
-        return dict.fromkeys(changed, "keys or certificates are wrong, and pods might not come back")
+        wrong = dict.fromkeys(changed, "keys or certificates are wrong, and pods might not come back")
+        return Turns(frozenset(live) - {*changed}, "", wrong, is_safe=False)
     maintenance = world.cluster.spec.maintenance
     if maintenance is not None:
-        turns, reason = _in_maintenance(maintenance.zone, changed, live)
-    else:
-        turns, reason = _next(changed, live)
-        if draining:
-            turns, reason = {name for name in turns if name in live and not live[name].whole}, draining
-    return {name: reason for name in changed if name not in turns}
+        allowed, reason = _in_maintenance(maintenance.zone, changed, live)
+        held = {name: reason for name in changed if name not in allowed}
+        return Turns(frozenset(live) - {*held}, "", held)
+    halfway = [name_of(one) for one in sets if live[name_of(one)].rolling and name_of(one) not in changed]
+    go, cure, reason = _next(changed, sorted(halfway), live)
+    if draining and go and not live[go].rolling:
+        go, cure = "", go if live[go].down else ""
+    # Where Kubernetes is at work for a template that nobody wants any more, the newest one keeps it from going on.
+    free = {go, cure, *(name for name in changed if live[name].moving)}
+    return Turns(frozenset({go}), cure, {name: draining or reason for name in changed if name not in free})
 
 
 def _in_maintenance(zone: str, changed: Sequence[str], live: Mapping[str, Domain]) -> tuple[set[str], str]:
@@ -87,27 +112,46 @@ def _in_maintenance(zone: str, changed: Sequence[str], live: Mapping[str, Domain
     return {name for name in changed if live[name].zone == zone}, reason
 
 
-def _next(changed: Sequence[str], live: Mapping[str, Domain]) -> tuple[set[str], str]:
-    """The one whose turn it is, and what the others wait for."""
-    broken = [one for one in live.values() if not one.whole]
+def _next(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Domain]) -> tuple[str, str, str]:
+    """Whose turn it is, or else of which one only pods that are down are replaced; and what the others wait for.
+
+    `changed` have not got the newest template yet, `halfway` have it, and pods of an older one.
+    """
+    troubled = [one for one in live.values() if one.down or one.moving]
     late = [one for one in live.values() if one.behind]
-    if broken:
-        curable = [one for one in broken if one.name in changed]
-        # While another is being restarted, only one that has nothing to lose.
-        free = [one for one in curable if one.ready == 0 or not any(other.rolling for other in broken if other != one)]
-        turn = free[0].name if free else ""
-    elif len(late) == 1 and late[0].name in changed:
-        turn = late[0].name
-    else:
+    go = ""
+    if len(troubled) == 1:
+        only = troubled[0]
+        goes_on = only.moving and only.name in halfway
+        if goes_on or (only.name in (*halfway, *changed) and all(one is only for one in late)):
+            go = only.name
+    elif not troubled and len(late) == 1 and late[0].name in (*halfway, *changed):
+        go = late[0].name
+    elif not troubled:
         # A domain that can't say how it is may be one whose services are too old for it; but no other may be behind.
         silent = [one.name for one in late if one.name in changed and one.behind == one.silent]
-        turn = "" if len(silent) < len(late) else next(iter([*silent, *changed]))
-    return {turn}, _reason(broken, late, turn)
+        go = "" if len(silent) < len(late) else next(iter([*halfway, *silent, *changed]), "")
+    cure = "" if go else _cure(changed, halfway, live)
+    return go, cure, _reason(troubled, late, go)
 
 
-def _reason(broken: Sequence[Domain], late: Sequence[Domain], turn: str) -> str:
-    rolling = sorted(one.name for one in broken if one.rolling)
-    down = sorted(pod for one in broken for pod in one.down)
+def _cure(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Domain]) -> str:
+    """The first that has pods to be cured: one that has begun, else one by one, unless there is nothing to lose."""
+    busy = [
+        one for one in live.values() if one.name not in changed and (one.moving or (one.rolling and bool(one.trying)))
+    ]
+    sick = [
+        one
+        for one in live.values()
+        if one.down and (one.name in changed or (one.name in halfway and not one.trying))
+        if one.ready == 0 or all(other is one for other in busy)
+    ]
+    return min(sick, key=lambda one: (one.name in changed, one.name)).name if sick else ""
+
+
+def _reason(troubled: Sequence[Domain], late: Sequence[Domain], turn: str) -> str:
+    rolling = sorted(one.name for one in troubled if one.moving)
+    down = sorted(pod for one in troubled for pod in one.down)
     behind = sorted(pod for one in late for pod in one.behind)
     silent = sorted(pod for one in late for pod in one.silent)
     parts = [f"{named(rolling)} is being restarted"] if rolling else []
@@ -122,37 +166,108 @@ def _restarts(world: World, wanted: Manifest) -> bool:
     return live is not None and annotations_of(live).get(TEMPLATE) != annotations_of(wanted).get(TEMPLATE)
 
 
-def stepwise(world: World, manifest: Manifest, live: Mapping[str, Domain], has_data: bool) -> Manifest:
-    """A StatefulSet whose pods are in different zones, with how far its restart may go now.
+def paced(world: World, manifest: Manifest, live: Mapping[str, Domain], turn: Turns, has_data: bool) -> Manifest:
+    """A StatefulSet with data, with how far Kubernetes may replace its pods now; other manifests as they are.
 
-    Kubernetes waits for readiness only, so it is let on pod by pod, from the last one, as they are in sync.
+    One of a zone is left to Kubernetes when it may go. It waits for readiness only, so where pods are in different
+    zones it is let on pod by pod, from the last one, as they are in sync.
     """
     domain = live.get(name_of(manifest))
-    gone = world.child(STATEFUL_SET, name_of(manifest)) is None
-    if kind_of(manifest) != STATEFUL_SET or gone or domain is None or ZONE_LABEL in labels_of(manifest) or not has_data:
+    if kind_of(manifest) != STATEFUL_SET or world.child(STATEFUL_SET, name_of(manifest)) is None:
         return manifest
-    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": _partition(world, manifest, domain)}}
+    if domain is None or not has_data:
+        return manifest
+    strategy = _strategy(world, manifest, domain, turn)
     return {**manifest, "spec": {**manifest["spec"], "updateStrategy": strategy}}
 
 
-def _partition(world: World, manifest: Manifest, domain: Domain) -> int:
-    """The lowest ordinal that may be of the new revision."""
+def _strategy(world: World, manifest: Manifest, domain: Domain, turn: Turns) -> Manifest:
+    """The update strategy for now."""
     current = world.child(STATEFUL_SET, domain.name) or {}
-    replicas = int(manifest["spec"].get("replicas") or 0)
-    if _restarts(world, manifest):
-        return max(replicas - 1, 0)
-    old, now = _of_older_revisions(_pods(world), domain.name, current, replicas), _live_partition(current)
+    has_zone, restarts = ZONE_LABEL in labels_of(manifest), _restarts(world, manifest)
+    goes = domain.name in turn.go or not (domain.rolling or restarts)
+    if restarts:
+        return _first_strategy(manifest, domain, goes, goes or domain.name == turn.cure)
+    if not is_seen(current):
+        return _up_from(0) if has_zone and goes else _as_it_is(current)
+    old = _older(world, manifest, current)
     if not old:
-        return 0 if not domain.rolling else now
+        return _up_from(0 if has_zone or not domain.rolling else partition(current))
+    # One that is ending already becomes what its ordinal allows then.
+    remaining = [ordinal for ordinal, pod in old.items() if not is_going(pod)]
+    stays = ON_DELETE if is_on_delete(current) else _up_from(max(remaining, default=-1) + 1)
     if world.cluster.spec.upgrade.paused:
-        return max(now, max(old) + 1)
-    # Old pods in trouble are not waited for: the new revision may be their cure.
-    unready = {name_of(pod) for pod in old.values() if not is_ready(pod)}
-    troubled = {*domain.down} - unready
-    if f"{domain.name}-{max(old)}" not in unready:
-        # Its restart takes a copy; that of a pod that serves nothing takes none, and others may be behind without it.
-        troubled |= {*domain.behind} - unready
-    return now if troubled else min(max(old), now if now else max(old))
+        return _up_from(0) if has_zone and goes and domain.moving else stays
+    if has_zone and goes:
+        return _up_from(0)
+    target = _target(domain, old)
+    if target is not None and (goes or domain.name == turn.cure):
+        return _up_from(target) if target == max(old) and stays != ON_DELETE else ON_DELETE
+    return _up_from(max(old)) if goes and not domain.down and not domain.behind else stays
+
+
+def _first_strategy(manifest: Manifest, domain: Domain, goes: bool, cures: bool) -> Manifest:
+    """The strategy with which a StatefulSet gets a new template: from the last pod on, or none while that is missed."""
+    if goes and ZONE_LABEL in labels_of(manifest):
+        return _up_from(0)
+    replicas = int(manifest["spec"].get("replicas") or 0)
+    is_free = f"{domain.name}-{replicas - 1}" in domain.down if domain.down else goes
+    return _up_from(max(replicas - 1, 0) if cures and is_free else replicas)
+
+
+def _up_from(ordinal: int) -> Manifest:
+    return {"type": "RollingUpdate", "rollingUpdate": {"partition": ordinal}}
+
+
+def _as_it_is(live: Manifest) -> Manifest:
+    return ON_DELETE if is_on_delete(live) else _up_from(partition(live))
+
+
+def _older(world: World, manifest: Manifest, live: Manifest) -> dict[int, Manifest]:
+    return older(_pods(world), live, int(manifest["spec"].get("replicas") or 0))
+
+
+def _target(domain: Domain, old: Mapping[int, Manifest]) -> int | None:
+    """The pod that may be replaced although others are in trouble, since it serves nothing: the last of those.
+
+    None while one of the newest template has not come up: it may be no cure.
+    """
+    return None if domain.trying else max((o for o, pod in old.items() if not is_ready(pod)), default=None)
+
+
+def switched(world: World, wanted: Iterable[Manifest]) -> dict[str, Patch]:
+    """Return the changes to OnDelete by name, before which these manifests can't be applied.
+
+    What Kubernetes has filled in for another strategy nobody owns, so applying does not take it out, and with it this
+    strategy is refused.
+    """
+    names = [name_of(one) for one in wanted if kind_of(one) == STATEFUL_SET and is_on_delete(one)]
+    found = {name: world.child(STATEFUL_SET, name) for name in names}
+    change = {"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}}
+    return {name: Patch(STATEFUL_SET, name, change) for name, one in found.items() if one and not is_on_delete(one)}
+
+
+def cured(
+    world: World, wanted: Iterable[Manifest], live: Mapping[str, Domain], turn: Turns, has_data: bool
+) -> tuple[Manifest, ...]:
+    """Pods to delete: they are not ready, of an older template, and will be of the newest one when they are made anew.
+
+    One at a time of each StatefulSet that may go, or is to be cured.
+    """
+    if not has_data or not turn.is_safe or world.cluster.spec.upgrade.paused:
+        return ()
+    found = []
+    for manifest in wanted:
+        domain, current = live.get(name_of(manifest)), world.child(STATEFUL_SET, name_of(manifest))
+        if kind_of(manifest) != STATEFUL_SET or domain is None or current is None or _restarts(world, manifest):
+            continue
+        if not is_seen(current) or name_of(manifest) not in (*turn.go, turn.cure):
+            continue
+        old = _older(world, manifest, current)
+        target = _target(domain, old)
+        if target is not None and (is_on_delete(current) or target >= partition(current)):
+            found += [pod for pod in [old[target]] if not is_going(pod)]
+    return tuple(found)
 
 
 def never_scheduled(world: World) -> tuple[Manifest, ...]:
@@ -162,31 +277,16 @@ def never_scheduled(world: World) -> tuple[Manifest, ...]:
     runs nothing, and its claims stay.
     """
     pods, found = _pods(world), []
-    for (kind, name), live in sorted(world.children.items()):
-        status: dict[str, Any] = live.get("status") or {}
-        is_seen = status.get("observedGeneration") == live["metadata"].get("generation")
-        if kind != STATEFUL_SET.kind or status.get("updateRevision") is None or not is_seen:
+    for (kind, _), live in sorted(world.children.items()):
+        if kind != STATEFUL_SET.kind or not is_seen(live):
             continue
-        old = _of_older_revisions(pods, name, live, int(live["spec"].get("replicas") or 0))
-        may_go = [pod for ordinal, pod in old.items() if ordinal >= _live_partition(live)]
+        may_go = [pod for ordinal, pod in older(pods, live).items() if ordinal >= partition(live)]
         found += [pod for pod in may_go if not pod["spec"].get("nodeName") and not is_going(pod)]
     return tuple(found)
 
 
 def _pods(world: World) -> dict[str, Manifest]:
     return {name_of(pod): pod for pod in world.pods}
-
-
-def _of_older_revisions(pods: Mapping[str, Manifest], name: str, live: Manifest, replicas: int) -> dict[int, Manifest]:
-    """Return those of the first `replicas` pods of a StatefulSet that are not of its newest template, by ordinal."""
-    revision = (live.get("status") or {}).get("updateRevision")
-    known = {ordinal: pods[f"{name}-{ordinal}"] for ordinal in range(replicas) if f"{name}-{ordinal}" in pods}
-    return {o: pod for o, pod in known.items() if labels_of(pod).get(_REVISION) not in (None, revision)}
-
-
-def _live_partition(live: Manifest) -> int:
-    strategy: dict[str, Any] = (live["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return int(strategy.get("partition") or 0)
 
 
 def with_live_templates(world: World, manifest: Manifest) -> Manifest:

@@ -8,6 +8,7 @@ from typing import Any
 
 from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, STORAGE, Group
 from swiftlet_operator.manifests import COMPONENT_LABEL, STATEFUL_SET, ZONE_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.plan.revisions import is_held, is_seen, older
 from swiftlet_operator.plan.ring_tasks import RingState, allowed_pods
 from swiftlet_operator.plan.sync import (
     Published,
@@ -30,7 +31,8 @@ class Domain:
     A StatefulSet that is gone, or was scaled below pods with partitions, counts with these pods as `down`.
     `down`: pods that are not ready. `behind`: ready pods that have not been in sync with the published rings since they
     became ready; `stale`: those of them that have not been in sync with any ring since then; `silent`: those of
-    `behind` that don't answer at all. `rolling`: whether pods are being replaced.
+    `behind` that don't answer at all. `rolling`: whether pods are being replaced, or are still to be. `held`: whether
+    Kubernetes is kept from replacing any further. `outdated`: pods that are not of the StatefulSet's newest template.
     """
 
     name: str
@@ -43,6 +45,18 @@ class Domain:
     behind: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    held: bool = False
+    outdated: tuple[str, ...] = ()
+
+    @property
+    def moving(self) -> bool:
+        """Whether Kubernetes may take a pod of it at any moment."""
+        return self.rolling and not self.held
+
+    @property
+    def trying(self) -> tuple[str, ...]:
+        """The pods that are not ready though there is no newer template for them."""
+        return tuple(pod for pod in self.down if pod not in self.outdated)
 
     @property
     def whole(self) -> bool:
@@ -107,6 +121,9 @@ def _domain(
     old = int(status.get("observedGeneration") or 0) < int(live["metadata"].get("generation") or 0)
     changing = status.get("updateRevision") != status.get("currentRevision")
     updated = int(status.get("updatedReplicas") or 0)
+    outdated = [name_of(pod) for pod in older(pods, live).values()] if is_seen(live) else []
+    # When the newest template is that of before, the count of its pods is no news, and their labels tell.
+    changing = (changing and updated + len(idle) < replicas) or any(pod not in idle for pod in outdated)
     late = [
         name for name in names if since[name] is not None and not _is_back(world, by_pod.get(name, ()), since[name])
     ]
@@ -116,11 +133,13 @@ def _domain(
         zone=labels_of(live).get(ZONE_LABEL),
         replicas=replicas,
         ready=ready,
-        rolling=old or (changing and updated + len(idle) < replicas),
+        rolling=old or changing,
         down=(*down, *cut),
         behind=tuple(late),
         stale=tuple(name for name in late if not _is_back(world, by_pod.get(name, ()), since[name], any_ring=True)),
         silent=tuple(name for name in late if not world.reports.get(name)),
+        held=is_held(pods, live),
+        outdated=tuple(outdated),
     )
 
 

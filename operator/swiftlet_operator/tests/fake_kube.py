@@ -88,6 +88,7 @@ class FakeKube:
         key = self._key(kind_of(manifest), manifest["metadata"]["namespace"], name_of(manifest))
         live = self.objects.get(key)
         merged = _merged(live, manifest) if live is not None else copy.deepcopy(manifest)
+        _refuse_mixed_strategy(merged)
         generation = int((live or manifest)["metadata"].get("generation") or 0)
         merged["metadata"]["generation"] = generation + (live is None or live.get("spec") != merged.get("spec"))
         return self.put(merged)
@@ -117,7 +118,11 @@ class FakeKube:
         expected = (change.get("metadata") or {}).get("resourceVersion")
         if expected is not None and expected != live["metadata"]["resourceVersion"]:
             raise KubeConflict(f"{name} has changed")
-        made = self.put(_without_nulls(_merged(live, change)))
+        changed = _without_nulls(_merged(live, change))
+        _refuse_mixed_strategy(changed)
+        if "generation" in changed["metadata"]:
+            changed["metadata"]["generation"] += live.get("spec") != changed.get("spec")
+        made = self.put(changed)
         metadata = made["metadata"]
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             del self.objects[self._key(kind, namespace, name)]
@@ -132,6 +137,13 @@ class FakeKube:
             live["metadata"].setdefault("deletionTimestamp", "2027-01-15T10:00:00Z")
             return
         del self.objects[self._key(kind, namespace, name)]
+
+
+def _refuse_mixed_strategy(manifest: Manifest) -> None:
+    """The rule of Kubernetes that who applies one strategy over the other breaks, because the old one's fields stay."""
+    strategy = (manifest.get("spec") or {}).get("updateStrategy") or {}
+    if manifest["kind"] == "StatefulSet" and strategy.get("type") == "OnDelete" and "rollingUpdate" in strategy:
+        raise KubeInvalid("spec.updateStrategy.rollingUpdate: only allowed for updateStrategy 'RollingUpdate'")
 
 
 def _without_nulls(value: Any) -> Any:

@@ -26,9 +26,10 @@ def domain(zone: str, **state: Any) -> Domain:
 
 
 def turn(changed: str, *domains: Domain) -> str:
-    """Whose turn it is, by zone; empty for nobody's."""
-    found, _ = _next([f"s-{zone}" for zone in changed], {one.name: one for one in domains})
-    return "".join(name.removeprefix("s-") for name in found)
+    """Whose turn it is, by zone, or of which only pods that are down may be replaced; empty for nobody's."""
+    halfway = [one.name for one in domains if one.rolling and one.zone not in {*changed}]
+    go, cure, _ = _next([f"s-{zone}" for zone in changed], halfway, {one.name: one for one in domains})
+    return go.removeprefix("s-") or cure.replace("s-", "cure ")
 
 
 WHOLE = {zone: domain(zone) for zone in "abc"}
@@ -38,18 +39,37 @@ WHOLE = {zone: domain(zone) for zone in "abc"}
     ("changed", "expected", "states"),
     [
         ("abc", "a", {}),
-        ("bc", "", {"a": {"rolling": True}}),
+        ("bc", "a", {"a": {"rolling": True}}),
+        ("bc", "a", {"a": {"rolling": True, "held": True}}),
+        ("bc", "a", {"a": {"rolling": True, "held": True, "behind": ("s-a-0",)}}),
+        ("b", "", {"a": {"rolling": True, "held": True}, "c": {"behind": ("s-c-0",)}}),
+        ("bc", "a", {"a": {"rolling": True}, "c": {"behind": ("s-c-0",)}}),
         ("bc", "", {"a": {"down": ("s-a-0",)}}),
         ("bc", "", {"a": {"behind": ("s-a-0",)}}),
         # Trouble first, ...
         ("abc", "b", {"b": {"down": ("s-b-0",)}}),
         ("abc", "b", {"b": {"behind": ("s-b-0",)}}),
-        ("abc", "a", {"a": {"down": ("s-a-0",)}, "b": {"down": ("s-b-0",)}}),
+        # ... but while another one lacks something, only what nobody misses, ...
+        ("abc", "cure b", {"b": {"down": ("s-b-0",)}, "c": {"behind": ("s-c-0",)}}),
+        ("abc", "cure a", {"a": {"down": ("s-a-0",)}, "b": {"down": ("s-b-0",)}}),
+        ("abc", "cure a", {zone: {"rolling": True, "down": (f"s-{zone}-2",)} for zone in "ab"}),
         # ... even though another has a pod that is broken for good, but not while another is being restarted, ...
-        ("bc", "b", {"a": {"down": ("s-a-0",)}, "b": {"down": ("s-b-0",)}}),
+        ("bc", "cure b", {"a": {"down": ("s-a-0",)}, "b": {"down": ("s-b-0",)}}),
         ("bc", "", {"a": {"rolling": True}, "b": {"down": ("s-b-0",)}}),
+        # ... or tries the newest template, ...
+        ("bc", "", {"a": {"rolling": True, "held": True, "down": ("s-a-0",)}, "b": {"down": ("s-b-0",)}}),
+        ("bc", "cure b", {"a": {"rolling": True, "held": True}, "b": {"down": ("s-b-0",)}, "c": {"down": ("s-c-0",)}}),
         # ... unless there is nothing to lose.
-        ("bc", "b", {"a": {"rolling": True}, "b": {"down": ("s-b-0", "s-b-1", "s-b-2"), "ready": 0}}),
+        ("bc", "cure b", {"a": {"rolling": True}, "b": {"down": ("s-b-0", "s-b-1", "s-b-2"), "ready": 0}}),
+        # Who has begun is cured to the end.
+        (
+            "a",
+            "cure b",
+            {
+                "a": {"down": ("s-a-0",)},
+                "b": {"rolling": True, "held": True, "down": ("s-b-0",), "outdated": ("s-b-0", "s-b-1")},
+            },
+        ),
         # Those too old to report go one by one; one that is new and says nothing stops them.
         ("abc", "a", {zone: {"behind": (f"s-{zone}-0",), "silent": (f"s-{zone}-0",)} for zone in "abc"}),
         ("bc", "", {zone: {"behind": (f"s-{zone}-0",), "silent": (f"s-{zone}-0",)} for zone in "abc"}),
