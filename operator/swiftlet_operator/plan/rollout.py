@@ -211,7 +211,11 @@ def _first_strategy(manifest: Manifest, domain: Domain, goes: bool, cures: bool)
     if goes and ZONE_LABEL in labels_of(manifest):
         return _up_from(0)
     replicas = int(manifest["spec"].get("replicas") or 0)
-    is_free = f"{domain.name}-{replicas - 1}" in domain.down if domain.down else goes
+    last = f"{domain.name}-{replicas - 1}"
+    if domain.down:
+        is_free = last in domain.down
+    else:
+        is_free = goes and not {*domain.behind} - {*domain.silent, last}
     return _up_from(max(replicas - 1, 0) if cures and is_free else replicas)
 
 

@@ -117,8 +117,8 @@ class Stage:
         down, late = self.played.down(), self.late()
         gone = await self.reconcile()
         assert down.issuperset(gone), "the operator deletes only what is down"
-        for pod in gone:
-            self.kube.find("Pod", pod)["metadata"]["deletionTimestamp"] = "2027-01-15T10:00:00Z"
+        for name in gone:
+            self.kube.find("Pod", name)["metadata"]["deletionTimestamp"] = "2027-01-15T10:00:00Z"
         before = {name_of(pod) for pod in self._pods() if is_ready(pod)}
         self._check(self.played.look(), down, late)
         for pod in self._pods():
