@@ -232,7 +232,7 @@ def starts(draw: st.DrawFn) -> Start:
     return Start(draw(st.booleans()), image, pods, partition)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(starts(), min_size=2, max_size=3), st.integers(0, 2))
 async def test_from_whatever_state_a_good_template_gets_everywhere(begun: list[Start], lag: int) -> None:
     await played_out(Stage(begun, lag))
