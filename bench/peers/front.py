@@ -77,7 +77,9 @@ def _started(directory: Path, options: tuple[str, ...]) -> Cluster:
 
 
 OURS = ("swiftlet", "swiftlet, one worker")
-"""As it comes, with two workers of each; and with one of each, which leaves more to the clients on two processors."""
+"""Swiftlet is measured as it comes, with two workers per service, and with one worker per service, which leaves more
+of the two processors to the clients.
+"""
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[tuple[Client, Callable[[], float]]]]] = {
     OURS[0]: swiftlet,
     OURS[1]: one_worker,

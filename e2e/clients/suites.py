@@ -65,7 +65,7 @@ def all_logins() -> list[Login]:
 
 
 def auth_url(cluster: Cluster, version: str) -> str:
-    """Where one logs in by version 1, 2 or 3 of the protocols."""
+    """The URL at which clients log in by version 1, 2 or 3 of the authentication protocols."""
     return {"1": cluster.auth_url, "2": f"{cluster.endpoint}/v2.0", "3": f"{cluster.endpoint}/v3"}[version]
 
 

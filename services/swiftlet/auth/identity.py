@@ -35,7 +35,7 @@ class Identity:
     roles: frozenset[Role]
 
     def __str__(self) -> str:
-        """Return `account:user`."""
+        """The name by which the user logs in, `account:user`."""
         return f"{self.account}:{self.user}"
 
     @property

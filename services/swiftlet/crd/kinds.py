@@ -63,7 +63,7 @@ class Resource(Generic[Spec]):
 
     @property
     def key(self) -> str:
-        """Return `namespace/name`."""
+        """The key of the resource in queues and caches, `namespace/name`."""
         return f"{self.meta.namespace}/{self.meta.name}"
 
     @property

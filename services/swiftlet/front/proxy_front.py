@@ -287,7 +287,7 @@ class _Running:
 def check_alive(front: Front) -> None:
     """RuntimeError when nobody accepts connections any more: a successor of this process will."""
     if not front.is_alive():
-        raise RuntimeError("the thread that accepts connections has died")
+        raise RuntimeError("the thread that accepts connections has ended unexpectedly")
 
 
 def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:

@@ -84,7 +84,7 @@ class ClusterClaims:
         if len(absent) >= write_quorum(len(primaries)):
             raise absent[0]
         reasons = "; ".join(str(answer) for answer in answers.values() if isinstance(answer, SwiftletError))
-        raise Unavailable(f"{name}: too few replicas know what it holds, as its quota needs ({reasons})")
+        raise Unavailable(f"the quota of {name} can't be checked: too few replicas know how much it holds ({reasons})")
 
     async def confirm(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
         """A write is done; whether all replicas that answered, a quorum at least, list it (and told the account)."""

@@ -51,7 +51,7 @@ class _Bound:
         if info.timestamp <= self.deleted:
             raise NotFound(f"{info.name} was deleted at {self.deleted}", self.deleted)
         if _age(info) < self.newest or version not in (None, info.timestamp):
-            raise OtherVersion(f"the version of {info.modified} is here, not the one asked for")
+            raise OtherVersion(f"the device has version {info.modified} of the object, not the requested one")
 
 
 class OtherVersion(SwiftletError):
@@ -185,11 +185,11 @@ class ClusterObjects:
 
         async def operation(index: int, device: Device) -> PutStream:
             if begun.is_set():
-                raise TooLate("the first bytes have gone by")
+                raise TooLate("the first bytes have already been sent to the other devices")
             stream = await self._transport.open_put(device, key, record, size, delivery.share(index))
             if begun.is_set():
                 await stream.abort()
-                raise TooLate("was ready too late: the first bytes have gone by")
+                raise TooLate("the device was ready too late: the first bytes had already been sent to the others")
             return stream
 
         try:
@@ -268,7 +268,9 @@ class ClusterObjects:
             stream = await self._transport.get(device, key, start, stop)
             if stream.info.timestamp != info.timestamp:
                 await stream.close()
-                raise OtherVersion(f"the version of {stream.info.timestamp} is here, not the one being read")
+                raise OtherVersion(
+                    f"the device has version {stream.info.timestamp} of the object, not the one being read"
+                )
             return device, stream
 
         rest = tuple(device for device in plan.devices if device.id not in without)
@@ -300,7 +302,9 @@ class ClusterObjects:
         handoff = [a for a, d in zip(answers, devices, strict=True) if d.id in plan.handoffs]
         buried = sum(isinstance(a, NotFound) and a.timestamp is not None for a in handoff)
         if answered < plan.quorum and (strict or not (found or answered + buried >= plan.quorum)):
-            raise Unavailable(f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest")
+            raise Unavailable(
+                f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest version"
+            )
         if not found or (gone and max(gone) >= max(info.timestamp for info, _ in found)):
             raise NotFound(f"{path} does not exist", max(gone, default=None))
         newest = max((info for info, _ in found), key=_age)

@@ -153,7 +153,7 @@ class Download:
                     yield chunk
                 if position >= self.stop:
                     return
-                raise NodeError(f"ended {self.stop - position} bytes early")
+                raise NodeError(f"the device's answer ended {self.stop - position} bytes early")
             except NodeError:
                 self._source.failed(self._device)
                 with contextlib.suppress(NodeError):

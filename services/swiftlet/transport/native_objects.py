@@ -259,7 +259,7 @@ class NativePutStream:
     """A large object on its way to one device."""
 
     def __init__(self, device: Device, writing: Writing, size: int | None) -> None:
-        """`writing` has begun."""
+        """Continue `writing`, an upload that has begun; `size` is None when the sender does not know it."""
         self._device = device
         self._writing = writing
         self._size = size

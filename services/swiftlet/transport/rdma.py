@@ -24,7 +24,7 @@ from swiftlet.errors import SettingsError
 
 T = TypeVar("T")
 Mode = Literal["auto", "required", "off"]
-"""`cluster.rdma`."""
+"""The values of the setting `cluster.rdma`."""
 
 SYS_DEVICES = Path("/sys/class/infiniband")
 """The directory in which the kernel lists RDMA devices, those of other containers too."""

@@ -17,7 +17,7 @@ from typing import Literal
 from swiftlet_native import cluster_certificates
 
 Encryption = Literal["none", "accepted", "required"]
-"""`cluster.encryption`."""
+"""The values of the setting `cluster.encryption`."""
 PEER_NAME = "peer.swiftlet.internal"
 """Whom all certificates of a cluster name; which server is meant the signature of each request says."""
 _PROTOCOL = "http/1.1"

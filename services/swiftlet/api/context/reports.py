@@ -38,7 +38,7 @@ def report_type(call: Call, default: str | None = None) -> str:
 
 
 def status_line(status: int) -> str:
-    """`404 Not Found`."""
+    """The status with its reason phrase, such as `404 Not Found`; the number alone when it has none."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

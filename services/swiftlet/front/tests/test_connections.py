@@ -301,7 +301,7 @@ async def test_a_front_that_died_ends_the_process(fronted: FrontedProxy, raw: Ra
     running = fronted.front._running
     assert running is not None
     check_alive(running.front)
-    with pytest.raises(RuntimeError, match="has died"):
+    with pytest.raises(RuntimeError, match="has ended unexpectedly"):
         check_alive(cast("Front", Dead()))
 
 

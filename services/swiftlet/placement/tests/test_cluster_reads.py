@@ -219,7 +219,7 @@ async def test_a_version_is_read_from_who_has_it(cluster: MemoryCluster, monkeyp
     cluster.place(third, 3, b"old")
     download = await cluster.objects.get(PATH, 0, version=at(3))
     assert b"".join([chunk async for chunk in download.chunks()]) == b"old"
-    with pytest.raises(Unavailable, match="not the one asked for"):
+    with pytest.raises(Unavailable, match="not the requested one"):
         await cluster.objects.get(PATH, 0, version=at(4))
 
 

@@ -45,4 +45,4 @@ def _look(index: ListingIndex, kind: DatabaseKind, effect: Effect) -> object:
         wanted = frozenset(effect.suffixes)
         entries = [entry for entry in index.entries(kind, effect.partition) if suffix_of(entry) in wanted]
         return slice_page(entries, effect.after, effect.limit)
-    raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")
+    raise TypeError(f"{type(effect).__name__} can't occur while a question is answered")

@@ -66,7 +66,9 @@ class ListingIndex:
             return
         done, _ = await asyncio.wait([look], timeout=WAIT_S)
         if not done:
-            raise Unavailable(f"the databases of {self._store.device} are being looked at for the first time")
+            raise Unavailable(
+                f"the databases of {self._store.device} are still being read for the first time; try again later"
+            )
         look.result()
 
     def _is_old(self, kind: DatabaseKind) -> bool:

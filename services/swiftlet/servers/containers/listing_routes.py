@@ -166,16 +166,16 @@ def _id(request: web.Request) -> DatabaseId:
 def _container_id(request: web.Request) -> DatabaseId:
     id = _id(request)
     if id.kind is not DatabaseKind.CONTAINER:
-        raise WireError(f"{id} is no container's database, and has no objects' rows")
+        raise WireError(f"database {id} does not belong to a container and has no rows of objects")
     return id
 
 
 def _change(change: object) -> tuple[ObjectRow, ObjectRow]:
     if not isinstance(change, list) or len(change) != 2:
-        raise WireError("a change is not [row, row]")
+        raise WireError("a change must be a list of two rows")
     old, new = map(wire.object_row_from_wire, change)
     if old.name != new.name:
-        raise WireError("a change is not about one name")
+        raise WireError("the two rows of a change must have the same name")
     return old, new
 
 

@@ -1,4 +1,4 @@
-"""What every request of the object server goes through: admission to its device, metrics, errors as answers."""
+"""Every request of the object server passes through here: admission to its device, metrics, errors as answers."""
 
 from __future__ import annotations
 

@@ -111,4 +111,4 @@ def _look(store: Store, policy: int, effect: Effect) -> object:
         for suffix in effect.suffixes:
             entries += store.entries(policy, effect.partition, suffix)
         return slice_page(entries, effect.after, effect.limit)
-    raise TypeError(f"{type(effect).__name__} is nothing that an answer needs")
+    raise TypeError(f"{type(effect).__name__} can't occur while a question is answered")

@@ -204,7 +204,7 @@ class Driver:
             return await self._look_up(own, effect)
         except SwiftletError as error:
             _log.warning("a local device can't be read", device=own.device.name, error=str(error))
-            raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
+            raise DeviceFailed(f"the local device {own.device.name} has failed: {error}") from error
 
     async def _look_up(self, own: DevicePartitions, effect: Effect) -> object:
         policy, version = own.policy, own.ring.version
@@ -221,7 +221,7 @@ class Driver:
             case ReadEntriesOf(wanted):
                 many = await self._own(own, AskManyEntries(policy, version, wanted), ManyEntries)
                 return entries_in(many.found)
-        raise TypeError(f"{type(effect).__name__} is nothing that a device can be asked for")
+        raise TypeError(f"a device can't be asked for {type(effect).__name__}")
 
     async def read_roots(self, own: DevicePartitions, partitions: Sequence[int]) -> None:
         """Look up the own device's roots, for all sessions that will ask for them; SwiftletError.
@@ -234,7 +234,7 @@ class Driver:
             part = tuple(partitions[start : start + size])
             reply = await self._own(own, Compare(own.policy, own.ring.version, part, _NOT_A_HASH), Roots)
             if len(reply.roots) != len(part):
-                raise WireError(f"{len(reply.roots)} roots for {len(part)} partitions")
+                raise WireError(f"the answer has {len(reply.roots)} roots for {len(part)} partitions")
             own.roots.update(zip(part, reply.roots, strict=True))
             if EMPTY_ROOT in reply.roots:
                 own.empty.update(
@@ -249,7 +249,7 @@ class Driver:
         reply = await self._own(own, AskSuffixes(own.policy, own.ring.version, partitions), Suffixes)
         numbers = partitions_in(reply.found)
         if not numbers or numbers != partitions[: len(numbers)]:
-            raise WireError(f"suffix hashes of partitions {numbers} instead of {partitions}")
+            raise WireError(f"the answer has suffix hashes of partitions {numbers} instead of {partitions}")
         own.empty.update(partition for partition in without_hashes(reply.found) if partition not in own.bare)
         return hashes_in(reply.found)
 
@@ -280,7 +280,7 @@ class Driver:
         try:
             return await work
         except SwiftletError as error:
-            raise DeviceFailed(f"the own device {own.device.name}: {error}") from error
+            raise DeviceFailed(f"the local device {own.device.name} has failed: {error}") from error
 
 
 def _is_about_entries(effect: Effect) -> bool:

@@ -52,7 +52,7 @@ class Questions:
         except WireError as error:
             GARBLED.inc()
             _log.warning("the answer of a peer can't be decoded", device=device.name, error=str(error))
-            raise NodeError(f"{device.address} answered what is no answer of a session: {error}") from error
+            raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error
         return _by_own_ring(reply) if reply.ring_version == UNKNOWN_RING else reply
 
 

@@ -41,7 +41,7 @@ class Pacer:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`clock` counts seconds."""
+        """`clock` returns seconds, and `sleep` waits for so many."""
         self._settings = settings
         self._clock = clock
         self._sleep = sleep

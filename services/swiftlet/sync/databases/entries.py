@@ -27,7 +27,9 @@ def kind_of(policy: int) -> DatabaseKind:
     """The kind of databases that a message is about; WireError when it is about none."""
     kind = RINGS.get(policy)
     if kind is None:
-        raise WireError(f"policy {policy} is no ring of databases; those are {', '.join(map(str, RINGS))}")
+        raise WireError(
+            f"policy {policy} is not the number of a ring of databases; these are {', '.join(map(str, RINGS))}"
+        )
     return kind
 
 

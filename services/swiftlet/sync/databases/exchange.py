@@ -96,13 +96,13 @@ class Exchange:
         while True:
             pages = await self.transport.page_digests(self.near, self.id, after, end)
             if not pages:
-                raise NodeError(f"{self.near.address} has no pages of {self.id}, not even an empty one")
+                raise NodeError(f"{self.near.address} sent no page of {self.id}, not even an empty one")
             for upto, digest in pages:
                 await self._page(name, after, upto, digest)
                 if upto == end:
                     return
                 if upto <= after:
-                    raise NodeError(f"{self.near.address} went backwards in {self.id}")
+                    raise NodeError(f"{self.near.address} sent rows of {self.id} out of order")
                 after = upto
 
     async def _page(self, name: DatabaseName, after: str, upto: str, digest: bytes) -> None:
@@ -113,14 +113,14 @@ class Exchange:
                 return
             ours = await self.transport.compare_rows(self.near, self.id, after, theirs.upto, NOT_A_DIGEST)
             if ours is None:
-                raise NodeError(f"{self.near.address} has rows of {self.id} with no set hash")
+                raise NodeError(f"{self.near.address} sent rows of {self.id} without a set hash")
             known = [row for row in theirs.rows if not ours.upto or row.name <= ours.upto]
             await self._merge(name, [] if self.one_way else replica.lacking(known, ours.rows), self.near)
             await self._merge(name, replica.lacking(ours.rows, known), self.far)
             if ours.upto == upto:
                 return
             if ours.upto <= after:
-                raise NodeError(f"{self.far.address} went backwards in {self.id}")
+                raise NodeError(f"{self.far.address} sent rows of {self.id} out of order")
             after, digest = ours.upto, NOT_A_DIGEST
 
     async def _merge(self, name: DatabaseName, rows: list[ListingRow], target: Device) -> None:

@@ -110,7 +110,7 @@ class _Carrier:
         DATABASES.labels(word.value).inc()
         if word is Word.WAIT:
             raise LeftAlone(f"{what} is in use")
-        raise Overdue(f"{what} differs, and was left alone for long")
+        raise Overdue(f"{what} differs and has been in use for too long")
 
 
 def database_replicas(transport: ListingSyncTransport, patience: Patience | None = None) -> ReplicaKind:

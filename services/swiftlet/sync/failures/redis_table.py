@@ -289,7 +289,7 @@ class RedisTable:
                 if message.get("type") == "message":
                     self._take(message.get("data"))
             elif asked and time.monotonic() - heard_at > self._options.heartbeat_interval_s:
-                raise TimeoutError("the channel gives no sign of life")
+                raise TimeoutError("Redis does not answer on the channel of notices")
             else:
                 await pubsub.ping()
                 asked = True

@@ -85,10 +85,10 @@ def wanted_from(data: bytes) -> tuple[int, list[Wanted]]:
     wanted: list[Wanted] = []
     while not cursor.done:
         if len(wanted) == MAX_OBJECTS:
-            raise WireError(f"more than {MAX_OBJECTS} objects are asked for; ask for fewer")
+            raise WireError(f"more than {MAX_OBJECTS} objects are requested at once; request fewer")
         kind = cursor.take(1)[0]
         if kind not in (_DATA, _METADATA):
-            raise WireError(f"{kind} is no kind of copy to be asked for")
+            raise WireError(f"{kind} is not a kind of copy that can be requested")
         wanted.append(Wanted(cursor.varint(MAX_NUMBER), cursor.take(DIGEST_SIZE), kind == _METADATA))
     return policy, wanted
 
@@ -149,7 +149,7 @@ def copies_from(data: bytes) -> list[Copy]:
     found: list[Copy] = []
     while not cursor.done:
         if len(found) == MAX_OBJECTS:
-            raise WireError(f"more than {MAX_OBJECTS} copies come at a time; send fewer")
+            raise WireError(f"more than {MAX_OBJECTS} copies are sent at once; send fewer")
         found.append(_copy(cursor, policy))
     return found
 
@@ -181,7 +181,7 @@ def _copy(cursor: _Cursor, policy: int) -> Copy:
     key = ObjectKey(policy, cursor.varint(MAX_NUMBER), cursor.take(DIGEST_SIZE))
     timestamp = cursor.moment()
     if not (kind == _DATA or (kind == _METADATA and posted) or (kind == _TOMBSTONE and not posted)):
-        raise WireError(f"{head} is no kind of copy")
+        raise WireError(f"{head} is not a kind of copy")
     if kind == _TOMBSTONE:
         return Copy(key, timestamp)
     meta_timestamp, type_timestamp = (cursor.moment(), cursor.moment()) if posted else (ZERO, ZERO)
@@ -238,7 +238,7 @@ def given_from(data: bytes, wanted: int) -> Given:
     """The answer to a question about so many objects; WireError."""
     cursor = Cursor(data, _WHAT)
     if cursor.varint(MAX_OBJECTS) != wanted:
-        raise WireError(f"{_WHAT} answers about another number of objects than was asked for")
+        raise WireError(f"{_WHAT} is not about as many objects as were requested")
     codes = data[cursor.at : cursor.at + wanted]
     if len(codes) == wanted and codes and _GIVEN <= min(codes) <= max(codes) < 0x80:
         # Small objects, and all of them are there.
@@ -250,11 +250,11 @@ def given_from(data: bytes, wanted: int) -> Given:
         if code == _LATER:
             later += 1
         elif later:
-            raise WireError(f"{_WHAT} gives something behind what did not fit")
+            raise WireError(f"{_WHAT} has a copy after one that did not fit")
         else:
             sizes.append(None if code == _ALONE else code - _GIVEN)
     if later == wanted and wanted:
-        raise WireError(f"{_WHAT} gives nothing")
+        raise WireError(f"{_WHAT} has no copy at all")
     return Given(data[cursor.at :], sizes, later)
 
 
@@ -287,11 +287,11 @@ def outcomes_from(data: bytes, copies: int) -> list[SwiftletError | None]:
     for _ in range(copies):
         code = cursor.take(1)[0]
         if code > _REFUSED:
-            raise WireError(f"{code} is nothing that can become of a copy")
+            raise WireError(f"{code} is not an outcome of a copy")
         if code == _REFUSED:
             outcomes.append(error_from_wire(500, {"error": cursor.text(), "message": cursor.text()}))
         else:
             outcomes.append(Changed("it was overtaken") if code == _CHANGED else None)
     if not cursor.done:
-        raise WireError(f"{_WHAT} has bytes behind its end")
+        raise WireError(f"{_WHAT} has bytes after its end")
     return outcomes

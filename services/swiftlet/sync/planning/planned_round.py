@@ -34,7 +34,7 @@ class DevicePlan:
 
     @property
     def own(self) -> DevicePartitions:
-        """The device."""
+        """The partitions of the device that does the round."""
         return self.ledger.own
 
 

@@ -25,7 +25,7 @@ _LOOK_S = 0.05
 
 
 class Executor:
-    """Those who hold the sessions of one round."""
+    """The executor holds the sessions of one round."""
 
     def __init__(
         self,

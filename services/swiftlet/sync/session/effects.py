@@ -354,7 +354,7 @@ def ask(peer: int, request: Request, kind: type[T]) -> Steps[T]:
 def expect(reply: Reply, kind: type[T]) -> T:
     """The reply if it is of this kind; WireError otherwise."""
     if not isinstance(reply, kind):
-        raise WireError(f"{type(reply).__name__} is no answer to what was asked; {kind.__name__} would be one")
+        raise WireError(f"{type(reply).__name__} does not answer the question; {kind.__name__} is expected")
     return reply
 
 

@@ -54,7 +54,7 @@ def ask_entries(
     reply = yield from ask(peer, request, Entries)
     _check(reply.entries, partition, suffixes, after)
     if reply.more and not reply.entries:
-        raise WireError(f"no entries of partition {partition}, and yet more of them")
+        raise WireError(f"the answer has no entries of partition {partition}, but announces more of them")
     return reply
 
 
@@ -62,12 +62,12 @@ def ask_many(terms: Terms, peer: int, wanted: Sequence[Wanted]) -> Steps[Sequenc
     """The neighbour's entries of the first of these, as many as it says at a time (perhaps none), checked."""
     reply = yield from ask(peer, AskManyEntries(terms.policy, terms.ring_version, wanted), ManyEntries)
     if len(reply.found) > len(wanted):
-        raise WireError(f"entries of {len(reply.found)} partitions instead of {len(wanted)}")
+        raise WireError(f"the answer has entries of {len(reply.found)} partitions instead of {len(wanted)}")
     if fits(reply.found, wanted):
         return reply.found
     for one, found in zip(wanted, reply.found, strict=False):
         if found.partition != one.partition:
-            raise WireError(f"entries of partition {found.partition} instead of {one.partition}")
+            raise WireError(f"the answer has entries of partition {found.partition} instead of {one.partition}")
         _check(found.entries, one.partition, one.suffixes, None)
     return reply.found
 
@@ -81,9 +81,9 @@ def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], 
     for entry in entries:
         place = order_of(entry.digest)
         if place <= last:
-            raise WireError(f"entries of partition {partition} are out of order")
+            raise WireError(f"the entries of partition {partition} are out of order")
         if suffix_of(entry) not in asked:
-            raise WireError(f"an entry of suffix {suffix_of(entry)} was not asked for")
+            raise WireError(f"an entry of suffix {suffix_of(entry)} was not requested")
         last = place
 
 

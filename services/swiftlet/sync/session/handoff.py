@@ -97,7 +97,7 @@ def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes
     request = AskSuffixes(terms.policy, terms.ring_version, (partition,))
     reply = yield from ask(peer, request, Suffixes)
     if [found.partition for found in reply.found] != [partition]:
-        raise WireError(f"no suffix hashes of partition {partition}")
+        raise WireError(f"the answer has no suffix hashes of partition {partition}")
     return reply.found[0]
 
 

@@ -21,7 +21,7 @@ class Lazy(Sequence[T]):
 
     @abstractmethod
     def _make(self) -> tuple[T, ...]:
-        """Return all values."""
+        """Decode and return all values; called once, when the first one is asked for."""
 
     @property
     def values(self) -> tuple[T, ...]:

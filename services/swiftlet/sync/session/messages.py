@@ -287,7 +287,7 @@ def decode(data: bytes) -> Message:
     ring_version = reader.varint(MAX_NUMBER)
     message = _decode_body(reader, kind, policy, ring_version)
     if not reader.done:
-        raise WireError("a sync message has bytes behind its end")
+        raise WireError("a sync message has bytes after its end")
     return message
 
 
@@ -342,7 +342,7 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
         return AskManyEntries(policy, ring, _decode_wanted(reader))
     if kind == _TYPES[ManyEntries]:
         return ManyEntries(policy, ring, _decode_listings(reader))
-    raise WireError(f"a sync message of the unknown type {kind}")
+    raise WireError(f"a sync message has the unknown type {kind}")
 
 
 def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
@@ -356,7 +356,7 @@ def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
         try:
             hashes: dict[str, bytes] = {_SUFFIXES[number]: value for number, value in _SUFFIX.iter_unpack(raw)}
         except IndexError as error:
-            raise WireError(f"a suffix is over {SUFFIX_COUNT - 1}, the highest there is") from error
+            raise WireError(f"a suffix is above {SUFFIX_COUNT - 1}, the highest one") from error
         if len(hashes) != count:
             raise WireError(f"a suffix comes twice in partition {partition}")
         found.append(SuffixHashes(partition, primary, hashes))
@@ -412,7 +412,7 @@ class _Reader(Cursor):
             else:
                 last += 1 + self.varint(MAX_NUMBER)
             if last > highest:
-                raise WireError(f"{last} is over {highest}, the highest of {what}")
+                raise WireError(f"{last} is above {highest}, the highest of {what}")
             numbers.append(last)
         return numbers
 
@@ -423,7 +423,7 @@ class _Reader(Cursor):
             (meta,) = _MOMENT.unpack(self.take(_MOMENT.size))
             (content_type,) = _MOMENT.unpack(self.take(_MOMENT.size))
         if kind & ~_POSTED not in (Kind.DATA, Kind.TOMBSTONE):
-            raise WireError(f"{kind} is no kind of an entry")
+            raise WireError(f"{kind} is not a kind of entry")
         if max(value, meta, content_type) > MAX_VALUE:
             raise WireError("a timestamp in a sync message is out of range")
         return Entry(digest, Kind(kind & ~_POSTED), Timestamp(value), Timestamp(meta), Timestamp(content_type))

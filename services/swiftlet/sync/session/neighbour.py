@@ -120,7 +120,7 @@ def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[lis
         return []
     theirs = expect(reply, Roots).roots
     if len(theirs) != len(batch):
-        raise WireError(f"{len(theirs)} roots for {len(batch)} partitions")
+        raise WireError(f"the answer has {len(theirs)} roots for {len(batch)} partitions")
     differs = list(map(ne, roots, theirs))
     same = tuple(compress(batch, map(not_, differs)))
     if same:
@@ -207,7 +207,7 @@ def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> Sequence[SuffixHa
     """The answer, if it is about the first of these partitions; WireError otherwise."""
     numbers = partitions_in(reply.found)
     if not numbers or numbers != partitions[: len(numbers)]:
-        raise WireError(f"suffix hashes of partitions {numbers} instead of {partitions}")
+        raise WireError(f"the answer has suffix hashes of partitions {numbers} instead of {partitions}")
     return reply.found
 
 

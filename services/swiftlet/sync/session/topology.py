@@ -75,6 +75,6 @@ def neighbours(mode: Mode, holders: Sequence[int], local: int, failed: Collectio
     `local` itself counts as healthy. ValueError when it is none of the holders.
     """
     if local not in holders:
-        raise ValueError(f"device {local} is none of the holders {list(holders)}")
+        raise ValueError(f"device {local} is not one of the holders {list(holders)}")
     healthy = [device for device in holders if device == local or device not in failed]
     return mode.neighbours(healthy, local) if len(healthy) > 1 else ()

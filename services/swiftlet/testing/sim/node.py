@@ -219,7 +219,7 @@ class Node:
         return slice_page(store.entries(effect.partition, effect.suffixes), effect.after, effect.limit)
 
     def reclaim(self) -> None:
-        """Forget old tombstones."""
+        """Forget tombstones older than the reclaim age, as the real device does."""
         terms = self.terms(self.ring)
         before_s = terms.forgotten_before_s(self.now_s)
         if before_s and not self.store.failing:

@@ -36,7 +36,7 @@ def test_different_fingerprints_have_different_set_hashes(one: bytes, other: byt
 def test_what_is_no_fingerprint_is_refused() -> None:
     with pytest.raises(WireError):
         fingerprint_of(Entry(DIGEST, Kind.DATA, Timestamp(MAX_VALUE)))
-    with pytest.raises(WireError, match="no ring of databases"):
+    with pytest.raises(WireError, match="not the number of a ring of databases"):
         kind_of(0)
 
 

@@ -40,5 +40,5 @@ def test_all_to_all_star_and_chain() -> None:
 
 
 def test_who_is_no_holder_has_no_neighbours() -> None:
-    with pytest.raises(ValueError, match="device 2 is none of the holders"):
+    with pytest.raises(ValueError, match="device 2 is not one of the holders"):
         neighbours(BATCHED, RING, 2, ())
