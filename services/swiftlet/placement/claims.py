@@ -31,9 +31,9 @@ from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
 MAX_LATE = 10_000
-"""Claims that are being ended while nobody waits for it; of more than that the rest ends by its time."""
+"""The largest number of claims that are ended in the background; further ones end when they expire."""
 _LATE_S = 30.0
-"""How much longer a device is asked to end a claim than a write waits for it; messages have limits of their own."""
+"""Seconds for which a device is asked to end a claim after the write has stopped waiting; messages have own limits."""
 _log = structlog.get_logger("claims")
 
 
@@ -57,7 +57,7 @@ class ClusterClaims:
         self._late: set[asyncio.Task[Any]] = set()
 
     async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int) -> Excess | None:
-        """Hold a claim, or change one; why not when it does not fit. NotFound, Unavailable."""
+        """Hold or change a claim; return the reason when it does not fit. NotFound, Unavailable."""
         partition, primaries = self._primaries(name)
 
         async def ask(device: Device) -> Excess | None:
@@ -87,7 +87,7 @@ class ClusterClaims:
         raise Unavailable(f"the quota of {name} can't be checked: too few replicas know how much it holds ({reasons})")
 
     async def confirm(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
-        """A write is done; whether all replicas that answered, a quorum at least, list it (and told the account)."""
+        """A write is done; return whether a quorum answered and all of them list it (and told the account)."""
         partition, primaries = self._primaries(name)
 
         async def confirm(device: Device) -> Confirmation:
@@ -146,7 +146,7 @@ class ClusterClaims:
         return [answer for task in asked if task.done() and (answer := task.result()) is not None]
 
     def _leave(self, late: Sequence[asyncio.Task[T | None]]) -> None:
-        """Nobody waits for these any longer: what stands in line behind a slow message is still sent."""
+        """Continue requests for which nobody waits any longer: what is queued behind a slow message is still sent."""
         for task in late:
             if len(self._late) >= MAX_LATE:
                 task.cancel()

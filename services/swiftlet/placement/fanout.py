@@ -47,15 +47,15 @@ class Outcome(Generic[T]):
     """Devices that may have missed something and leave the answer to others."""
 
     def snapshot(self) -> Outcome[T]:
-        """A copy that later answers do not change."""
+        """Return a copy that later answers do not change."""
         return Outcome(list(self.replies), list(self.refusals), list(self.troubles), list(self.unproved))
 
     def refused_by(self, kind: type[E]) -> list[E]:
-        """Refusals of one kind."""
+        """Return the refusals of one kind."""
         return [error for _, error in self.refusals if isinstance(error, kind)]
 
     def unavailable(self, what: str, needed: int) -> Unavailable:
-        """The 503 of this outcome: how many replicas were needed, how many answered, what ailed the others."""
+        """Return the 503 of this outcome: the replicas needed, the replicas that answered, the errors of the others."""
         answers = [*self.troubles, *self.unproved, *self.refusals]
         ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
         answered = len(self.replies) + len(self.refusals)
@@ -138,7 +138,7 @@ class SlotRunner(Generic[T]):
 
 
 _background: set[asyncio.Future[None]] = set()
-"""Slots that outlived their request; held so that they are not collected while they run."""
+"""Tasks of slots that outlived their request, referenced here so that they are not collected while they run."""
 
 
 async def drain_background(timeout_s: float) -> None:

@@ -14,7 +14,7 @@ from swiftlet.placement.metrics import MOVED_READS
 from swiftlet.ring.model import Device
 
 UNPROVED_S = 1.0
-"""How long a device that may have missed writes is asked last before it is asked in its turn again."""
+"""Seconds for which a device that may have missed writes is asked last."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Failures:
 
 
 class NodeHealth:
-    """Failures per device; `clock` in monotonic seconds."""
+    """Counts failures per device; `clock` returns monotonic seconds."""
 
     def __init__(self, limit: int = 3, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         """Suppress after `limit` failures in a row, for `interval_s` seconds."""
@@ -58,7 +58,7 @@ class NodeHealth:
         return frozenset()
 
     def suppressed(self, device: Device) -> bool:
-        """Whether plans should ask others first; forgets what lies longer back than the interval."""
+        """Return whether plans should ask others first; forgets failures older than the interval."""
         entry = self._failures.get(device.id) if self._failures else None
         if entry is None:
             return False

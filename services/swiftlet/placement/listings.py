@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def _mostly(created: Sequence[bool]) -> bool:
-    """A handoff always creates, and so does a replica that missed the creation: neither makes it new."""
+    """Whether most replicas created the database; a handoff always does, as does one that missed the creation."""
     return 2 * sum(created) > len(created)
 
 
@@ -59,7 +59,7 @@ class ClusterListings:
         self._post_quorum_wait_s = post_quorum_wait_s
         self._lagging = lagging or Lagging()
         self.claims = ClusterClaims(rings, transport, hash_path, health)
-        """What writes under way are going to take, for limits that hold exactly."""
+        """The claims of writes that have not ended, for limits that hold exactly."""
 
     async def _write(
         self, ring: Ring, partition: int, what: str, operation: Callable[[Device], Awaitable[T]]
@@ -84,7 +84,7 @@ class ClusterListings:
         deletions = [ZERO]
 
         async def bounded(device: Device) -> T:
-            """A handoff that missed the deletion which a primary tells of has nothing to say."""
+            """Ignore the answer of a handoff that missed a deletion of which a primary knows."""
             try:
                 reply = await operation(device)
             except NotFound as absence:

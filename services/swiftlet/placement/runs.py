@@ -27,7 +27,7 @@ STAY_BYTES = 4 << 20
 
 
 class ClusterRuns:
-    """Runs over objects of all policies."""
+    """Makes runs over objects of all policies."""
 
     def __init__(
         self, rings: Rings, transport: ObjectTransport, health: NodeHealth, is_suppressed: Callable[[Device], bool]
@@ -39,7 +39,7 @@ class ClusterRuns:
         self._is_suppressed = is_suppressed
 
     def plan(self) -> RunPlan:
-        """For the parts of one run, which begins soon."""
+        """Return an empty list of parts for one run, which begins soon."""
         return RunPlan(self._rings, self._usable)
 
     def _usable(self, device: Device) -> bool:
@@ -51,24 +51,24 @@ class ClusterRuns:
 
 
 class RunPlan:
-    """The parts of a run, and of whom they are asked."""
+    """The parts of a run, and the devices from which they are requested."""
 
     def __init__(self, rings: Rings, usable: Callable[[Device], bool]) -> None:
-        """`usable`: whether a device may be in a run; asked once for each."""
+        """`usable` returns whether a device may be in a run, and is called once for each."""
         self._rings = rings
         self._is_usable = usable
         self._ring: Ring | None = None
         self._known: dict[int, bool] = {}
-        """Whether a device of this ring is usable."""
+        """Whether a device of this ring may be in a run, by its id."""
         self._parts: list[RunPart] = []
         self._wanted: list[tuple[ObjectKey, int, int, int | None, str | None, bool]] = []
-        """The objects that follow `_parts`, all on the same device."""
+        """The objects that come after `_parts`, all on the same device."""
         self._devices: dict[int, Device] = {}
-        """Which have all of that."""
+        """The devices that have all of these objects."""
         self._bytes = 0
 
     def add(self, key: ObjectKey, start: int, stop: int, size: int | None, etag: str | None, unmarked: bool) -> bool:
-        """Bytes `[start, stop)` of an object as the next part; False when they have to be read by themselves."""
+        """Add bytes `[start, stop)` of an object as the next part; False when they have to be read by themselves."""
         ring = self._rings.objects(key.policy)
         if ring is not self._ring:
             self._decide()
@@ -100,33 +100,33 @@ class RunPlan:
 
     @property
     def parts(self) -> list[RunPart]:
-        """All that were added."""
+        """Return all parts that were added."""
         self._decide()
         return self._parts
 
 
 class ClusterRun:
-    """A run whose end is remembered of its devices."""
+    """A run whose outcome is noted for its devices."""
 
     def __init__(self, parts: Sequence[RunPart], run: Run, health: NodeHealth) -> None:
-        """`run` is of these parts."""
+        """`run` reads these parts."""
         self._parts = parts
         self._run = run
         self._health = health
 
     @functools.cached_property
     def end(self) -> RunEnd:
-        """Where it has ended; only after `chunks` has."""
+        """Return where the run has ended; only after `chunks` has ended."""
         assert self._run.end is not None
         return self._run.end
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it was handed on; only after `chunks` has ended."""
+        """Return whether all bytes were handed on; only after `chunks` has ended."""
         return self.end.done == len(self._parts)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Bytes in order, up to its end."""
+        """Yield the bytes in order, up to the end of the run."""
         async for chunk in self._run.chunks():
             yield chunk
         for device in {part.device.id: part.device for part in self._parts[: self.end.done]}.values():

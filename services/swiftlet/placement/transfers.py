@@ -22,7 +22,7 @@ from swiftlet.ring.model import Device
 
 
 class Replicas(Protocol):
-    """Finds the rest of the bytes of a download."""
+    """Finds another device with the rest of the bytes of a download."""
 
     def failed(self, device: Device) -> None:
         """Remember that a device failed in the middle of a read."""
@@ -31,7 +31,7 @@ class Replicas(Protocol):
     async def reopen(
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, GetStream]:
-        """The same version from another device; Unavailable when none is left."""
+        """Return the same version from another device; Unavailable when none is left."""
         ...
 
 
@@ -95,7 +95,7 @@ class Upload:
             self._history.refusals.append((device, error))
 
     async def commit(self, footer: PutFooter) -> Written:
-        """Make it durable on all live replicas; Superseded, Unavailable."""
+        """Make the object durable on all live replicas; Superseded, Unavailable."""
         row = self._row_of(footer)
 
         async def one(slot: tuple[int, Device, PutStream]) -> None:
@@ -116,7 +116,7 @@ class Upload:
         return Written(existed, await self._delivery.finish(row))
 
     async def abort(self) -> None:
-        """Give up everywhere; no device keeps anything."""
+        """Abort the upload on all devices; none keeps anything of it."""
         live, self._live = self._live, []
         await asyncio.gather(*(slot[2].abort() for slot in live))
 
@@ -133,7 +133,7 @@ class Download:
         start: int,
         stop: int | None,
     ) -> None:
-        """`stream` stands at byte `start` and ends before `stop`, or at the object's end."""
+        """`stream` begins at byte `start` and ends before `stop`, or at the end of the object."""
         self._source = source
         self._key = key
         self._device = device
@@ -144,7 +144,7 @@ class Download:
         self.start = min(start, self.stop)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes of the range in order; Unavailable when no device has the rest."""
+        """Yield all bytes of the range in order; Unavailable when no device has the rest."""
         position = self.start
         while True:
             try:

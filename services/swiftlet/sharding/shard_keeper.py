@@ -45,7 +45,7 @@ OLDEST = Gauge(
     multiprocess_mode="livemax",
 )
 SHOWN = 10
-"""Containers in the status report, those with most shards."""
+"""The number of containers in the status report, those with the most shards."""
 _SCAN_PAUSE_S = 0.001
 _log = get_logger("sharding")
 
@@ -55,15 +55,15 @@ class ShardSettings:
     """When and how hard containers are split."""
 
     above_rows: int = 0
-    """Rows in one database beyond which it is split; 0 never."""
+    """The number of rows above which a database is split; with 0 none is."""
     interval_s: float = 5.0
     """Seconds between two rounds."""
     idle_s: float = 60.0
     """Seconds between rounds of a container that needs nothing and whose own database does not change."""
     takeover_s: float = 60.0
-    """Seconds after which the next holder splits what the one before has not."""
+    """Seconds after which the next holder splits a container that the previous one has not split."""
     moves_per_round: int = 50
-    """Steps for one container in one round."""
+    """The number of steps for one container in one round."""
     refound_s: float = 600.0
     """Seconds after which a shard's replica that was lost and that sync has brought back is trusted in splits again."""
 
@@ -128,7 +128,7 @@ class ShardKeeper:
             await asyncio.sleep(self._settings.interval_s)
 
     async def run_once(self) -> int:
-        """One round; how many containers have something left to do."""
+        """Do one round; return how many containers still need work."""
         left = 0
         for id in sorted(self._candidates, key=str):
             if self._now_s() < self._idle_until.get(id, 0.0):
@@ -146,7 +146,7 @@ class ShardKeeper:
         return left
 
     def report(self) -> dict[str, object]:
-        """For the status report."""
+        """Return what the status report says about it."""
         largest = nlargest(SHOWN, self._sizes.values(), key=lambda found: found[1])
         return {
             "splitsUnderWay": len(self._moving_since),
@@ -164,7 +164,7 @@ class ShardKeeper:
         self._lost_since = {key: since for key, since in self._lost_since.items() if key[0] != id}
 
     async def _keep(self, id: DatabaseId) -> bool:
-        """One container's round; whether something is left to do."""
+        """Do one container's round; return whether it still needs work."""
         try:
             view = await self._replicas.store.read(id, _view)
         except (NotFound, StoreFormatError):
@@ -212,7 +212,7 @@ class ShardKeeper:
         return bool(lost)
 
     async def _learn(self, id: DatabaseId, view: _View, looks: dict[str, ShardLook | None]) -> bool:
-        """Points that shards were told of by other replicas, and that this one has missed; whether there are any."""
+        """Learn the points that other replicas told shards and this one has missed; return whether there are any."""
         known = {shard.point for shard in view.layout.shards}
         told = {point for look in looks.values() if look is not None for point in look.points}
         missed = sorted(told - known)
@@ -225,7 +225,7 @@ class ShardKeeper:
         return added > 0
 
     async def _complete(self, id: DatabaseId, view: _View) -> None:
-        """Note it once all replicas have moved everything."""
+        """Note that all replicas have moved all rows, once they have."""
         if all(shard.complete for shard in view.layout.shards):
             return
         points = {shard.point for shard in view.layout.shards[1:]}
@@ -236,7 +236,7 @@ class ShardKeeper:
         await self._replicas.store.write(id, shards.set_complete, grows=False)
 
     async def _decide(self, id: DatabaseId, view: _View) -> bool:
-        """Split what is too large, if it is this holder's turn; whether something is too large."""
+        """Split a database that is too large, if it is this holder's turn; return whether one is too large."""
         limit, points = self._settings.above_rows, len(view.layout.shards) - 1
         large = _largest(view)
         if not limit or large[1] <= limit or not view.exists or points >= shards.MAX_POINTS:
@@ -291,7 +291,7 @@ class ShardKeeper:
 
 
 def _view(database: ContainerDb) -> _View | None:
-    """What the keeper needs to know; None of what is no container."""
+    """What the keeper needs to know about a database; None when it is not that of a container."""
     head = database.head
     if head.put_timestamp == ZERO:
         return None

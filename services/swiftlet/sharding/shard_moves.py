@@ -39,7 +39,7 @@ class ShardMover:
     def __init__(
         self, replicas: ShardedReplicas, clock: TimestampClock, batch_rows: int = 1000, step: Step = _go_on
     ) -> None:
-        """`batch_rows` are moved at a time."""
+        """`batch_rows` is the number of rows that are moved at a time."""
         self._replicas = replicas
         self._clock = clock
         self._batch_rows = batch_rows
@@ -47,7 +47,7 @@ class ShardMover:
         self._told: set[tuple[DatabaseId, str, str]] = set()
 
     async def move(self, id: DatabaseId, name: DatabaseName) -> bool:
-        """One step; False when everything is where it belongs. Errors of shards that can't be asked."""
+        """Do one step; False when all rows are where they belong. Raises errors of shards that can't be asked."""
         async with self._replicas.moving(id), AsyncExitStack() as locks:
             found = await self._replicas.layout(id)
             source = next((shard for shard in found.shards if not shard.moved), None)
@@ -132,7 +132,7 @@ class ShardMover:
             return []
 
     async def tell_ends(self, id: DatabaseId, name: DatabaseName, looks: dict[str, ShardLook | None]) -> None:
-        """Tell shards where they end, if they do not know."""
+        """Tell those shards their upper end that do not know it."""
         for shard in (await self._replicas.layout(id)).shards[1:]:
             look = looks.get(shard.point)
             if shard.end is not None and look is not None and shard.end not in look.points:
@@ -182,7 +182,7 @@ class ShardMover:
         return swept
 
     async def _move_home(self, id: DatabaseId, name: DatabaseName, source: Shard, owner: Shard) -> int:
-        """Rows that `owner` serves from where they lie to it; how many."""
+        """Move rows that `owner` serves from where they lie to it; return how many."""
         assert source.upper is not None
         assert owner.start is not None
         async with self._replicas.lock(id, owner.point):

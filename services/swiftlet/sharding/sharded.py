@@ -49,11 +49,11 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.web.logs import get_logger
 
 MAX_BATCH = 10_000
-"""Rows in one request to a shard."""
+"""The largest number of rows in one request to a shard."""
 MAX_WAITING = 50_000
-"""Rows that may wait for one shard before NodeBusy."""
+"""The number of rows that may wait for one shard; further ones are refused with NodeBusy."""
 MAX_BROUGHT = 1000
-"""Rows waiting for one shard that a listing brings before it asks."""
+"""The largest number of rows waiting for a shard that a listing brings to it before it asks the shard."""
 PAUSE_S = 5.0
 """Seconds after a failure for which a shard's replica is not asked to take rows."""
 _ATTEMPTS = 3
@@ -62,7 +62,7 @@ _log = get_logger("sharding")
 
 @dataclass(slots=True)
 class _Queue:
-    """Rows waiting for one shard, and the lock of all that changes what the shard holds."""
+    """The rows that wait for one shard, and the lock that everything takes that changes the shard's rows."""
 
     waiting: list[tuple[Sequence[ObjectRow], asyncio.Future[None]]] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class ShardedReplicas:
         container_ring: CurrentRing,
         is_local: IsLocal,
     ) -> None:
-        """`device` as the ring calls it on this server."""
+        """`device` is the name of the device in the ring."""
         self.device = device
         self.store = store
         self.transport = transport
@@ -94,15 +94,15 @@ class ShardedReplicas:
     # Where things are.
 
     def holders(self, id: DatabaseId) -> tuple[Device, ...]:
-        """The holders of a database."""
+        """Return the holders of a database."""
         return holders_of(self._ring(), id.partition)
 
     def index(self, id: DatabaseId) -> int | None:
-        """Which replica this device has; None for a handoff."""
+        """Return the number of the replica that this device has; None for a handoff."""
         return own_index(self.holders(id), self.device, self._is_local)
 
     def shard_holders(self, id: DatabaseId, name: DatabaseName, point: str) -> tuple[int, list[Device]]:
-        """The partition of a shard, and its holders, the one that belongs to this replica first."""
+        """Return the partition of a shard and its holders, beginning with the one that belongs to this replica."""
         ring = self._ring()
         shard = shard_name(name, point)
         partition = ring.partition_of(self.store.hash_path(shard.account, shard.container))
@@ -111,11 +111,11 @@ class ShardedReplicas:
         return partition, [holders[first], *holders[:first], *holders[first + 1 :]]
 
     def moving(self, id: DatabaseId) -> asyncio.Lock:
-        """Held while rows of a container are moved."""
+        """Return the lock that is held while rows of a container are moved."""
         return self._moving.setdefault(id, asyncio.Lock())
 
     def lock(self, id: DatabaseId, point: str) -> asyncio.Lock:
-        """Held by whoever changes what a shard holds."""
+        """Return the lock that is held while the rows of a shard are changed."""
         return self._queue(id, point).lock
 
     def _queue(self, id: DatabaseId, point: str) -> _Queue:
@@ -161,7 +161,7 @@ class ShardedReplicas:
             await asyncio.gather(*(self._bring(id, name, point, rows) for point, rows in away.items()))
 
     async def _bring(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """Rows to a shard, together with others that wait for it; NodeBusy when too many do."""
+        """Send rows to a shard, together with others that wait for it; NodeBusy when too many do."""
         queue = self._queue(id, point)
         if sum(len(waiting) for waiting, _ in queue.waiting) > MAX_WAITING:
             raise NodeBusy(f"{MAX_WAITING} rows already wait for a shard of {name}; try again later")
@@ -190,7 +190,7 @@ class ShardedReplicas:
             queue.task = None
 
     async def _deliver(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """With the queue's lock: rows to the shard, or kept as strays; those that it has handed on go on."""
+        """Send rows to the shard, or keep them as strays; those that it has handed on go on. Needs the queue's lock."""
         groups = grouped(await self.layout(id), rows)
         mine = groups.pop(point, [])
         if mine:
@@ -211,7 +211,7 @@ class ShardedReplicas:
         await self._bring_all(id, name, groups)
 
     async def _stand_in(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """Rows to the other replicas of a shard, which are asked for listings while this one's is away."""
+        """Send rows to the other replicas of a shard, which are asked for listings while this one's is away."""
         partition, holders = self.shard_holders(id, name, point)
         shard = shard_name(name, point)
         told = await asyncio.gather(
@@ -223,12 +223,12 @@ class ShardedReplicas:
                 raise error
 
     async def send(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """With the queue's lock: rows to this replica's replica of a shard; what it holds then is noted."""
+        """Send rows to this replica's replica of a shard and note its totals; needs the queue's lock."""
         change = await self.push(id, name, point, rows)
         await self.store.write(id, lambda database: shards.note(database, point, change), grows=False)
 
     async def push(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> RowsChange:
-        """Rows to this replica's replica of a shard."""
+        """Send rows to this replica's replica of a shard."""
         partition, holders = self.shard_holders(id, name, point)
         now = asyncio.get_running_loop().time()
         if self._paused.get(holders[0], 0.0) > now:
@@ -245,7 +245,7 @@ class ShardedReplicas:
         await self.transport.shard_found(holders[0], partition, shard_name(name, point), whole)
 
     async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
-        """The row or marker of that name, wherever it is; NotFound."""
+        """Return the row or marker of that name from the database that has it; NotFound."""
 
         def look(database: ContainerDb) -> tuple[DatabaseName, str, ObjectRow | None]:
             found = shards.layout(database)
@@ -268,7 +268,7 @@ class ShardedReplicas:
     async def list_objects(
         self, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """One page with the totals; NotFound, NodeBusy when a shard can't be asked."""
+        """Return one page and the totals; NotFound, NodeBusy when a shard can't be asked."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
         for _ in range(_ATTEMPTS):
@@ -324,7 +324,7 @@ class ShardedReplicas:
         high: str | None,
         strays: bool,
     ) -> Sequence[ObjectRow | Subdir]:
-        """`strays`: rows wait here for some shard. Those that this one lacks are brought to whom is asked first."""
+        """`strays`: rows wait here for some shard; those for this one are sent to a holder before it is asked."""
         if shard.taken or (self.index(id) is None and not shard.complete):
             raise NodeBusy(f"{name}: this device does not know yet whether all rows have been moved to their shards")
         partition, holders = self.shard_holders(id, name, shard.point)
@@ -347,7 +347,7 @@ class ShardedReplicas:
         raise NodeBusy(f"{name}: a shard of the listing can't be read ({'; '.join(errors)})")
 
     async def _waiting(self, id: DatabaseId, name: DatabaseName, shard: Shard) -> list[ObjectRow]:
-        """Rows that wait here for a shard; NodeBusy when they are too many for a listing to bring them."""
+        """Return the rows that wait here for a shard; NodeBusy when they are too many for a listing to send them."""
         assert shard.start is not None
         low = shard.start
         rows = await self.store.read(id, lambda database: shards.tail(database, low, shard.upper, MAX_BROUGHT + 1))
@@ -358,7 +358,7 @@ class ShardedReplicas:
     # The container.
 
     async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty, NotFound; errors of shards that can't be asked."""
+        """Delete the container; NotEmpty, NotFound, and the errors of shards that can't be asked."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
         looks, errors = await self.refresh(id, name)
@@ -375,7 +375,7 @@ class ShardedReplicas:
     async def refresh(
         self, id: DatabaseId, name: DatabaseName
     ) -> tuple[dict[str, ShardLook | None], list[SwiftletError]]:
-        """Ask all shards what they hold; how they stand, None for one that is not there; what others failed with."""
+        """Ask all shards what they hold; return their states (None for a missing one) and the errors of the others."""
         looks: dict[str, ShardLook | None] = {}
         errors: list[SwiftletError] = []
         for shard in (await self.layout(id)).shards[1:]:
@@ -393,7 +393,7 @@ class ShardedReplicas:
         return looks, errors
 
     async def look(self, id: DatabaseId, name: DatabaseName, point: str, middle: bool = False) -> ShardLook | None:
-        """How this replica's replica of a shard stands; None when it is not there."""
+        """Return the state of this replica's replica of a shard; None when it does not exist."""
         partition, holders = self.shard_holders(id, name, point)
         try:
             return await self.transport.shard_look(holders[0], partition, shard_name(name, point), middle)
@@ -425,7 +425,7 @@ def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRo
 
 
 def _merge_own(database: ContainerDb, rows: Sequence[Packed]) -> Mapping[str, Sequence[ObjectRow]]:
-    """Merge the rows that the container's own database serves; the others."""
+    """Merge the rows that the container's own database serves; return the others."""
     if not database.points():
         database.merge_all(rows)
         return {}
@@ -440,7 +440,7 @@ def _cut_short(name: DatabaseName) -> NodeBusy:
 
 
 def _brought(name: DatabaseName, done: Done, error: BaseException | None) -> None:
-    """Tell who waits for rows of other databases, however the task that brought them has ended."""
+    """Give an outcome to those who wait for rows of other databases, however the task that brought them has ended."""
     done(None, _cut_short(name) if isinstance(error, asyncio.CancelledError) else error)
 
 

@@ -32,7 +32,7 @@ Version = tuple[ObjectKey, Timestamp]
 
 
 class Acknowledges(Protocol):
-    """The part of `ObjectTransport` that is needed here."""
+    """The method of `ObjectTransport` that this module uses."""
 
     async def acknowledge(self, device: Device, written: Sequence[Version]) -> None:
         """Behaves as `ObjectTransport.acknowledge` requires."""
@@ -41,7 +41,7 @@ class Acknowledges(Protocol):
 
 @dataclass(slots=True)
 class _Queue:
-    """What one device is to be told."""
+    """The versions that one device still has to be told."""
 
     device: Device
     versions: list[Version] = field(default_factory=list)
@@ -49,7 +49,7 @@ class _Queue:
 
 
 class Acknowledgements:
-    """What devices are to be told, and the tasks that tell them."""
+    """The acknowledgements that wait for each device, and the tasks that send them."""
 
     def __init__(self, transport: Acknowledges, interval_s: float = INTERVAL_S, max_waiting: int = MAX_WAITING) -> None:
         self._transport = transport
@@ -61,11 +61,11 @@ class Acknowledgements:
 
     @property
     def waiting(self) -> int:
-        """Versions that no device was told of yet."""
+        """The number of acknowledgements that have not been sent yet."""
         return self._waiting
 
     def add(self, device: Device, key: ObjectKey, timestamp: Timestamp) -> None:
-        """The device need not keep this version's row any longer; it will be told."""
+        """Acknowledge the row of this version to the device, which then need not keep it any longer."""
         self.add_all(device, [(key, timestamp)])
 
     def add_all(self, device: Device, written: Sequence[Version]) -> None:
@@ -83,7 +83,7 @@ class Acknowledgements:
             queue.task = asyncio.create_task(self._serve(queue))
 
     async def drain(self, timeout_s: float) -> None:
-        """Tell what waits at once; for shutdown. What could not be told within `timeout_s` is dropped."""
+        """Send at shutdown what waits; drop what could not be sent within `timeout_s`."""
         self._ending.set()
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         if not tasks:
@@ -94,7 +94,7 @@ class Acknowledgements:
         await asyncio.gather(*late, return_exceptions=True)
 
     async def _serve(self, queue: _Queue) -> None:
-        """Tell one device what gathers until nothing does."""
+        """Send acknowledgements to one device until none are left."""
         try:
             while queue.versions:
                 if len(queue.versions) < MAX_ACKNOWLEDGED:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from swiftlet.ring.model import Device
 
 LAGS_S = 60.0
-"""Rows that were put off are brought, and databases compared, within that time where nothing is down."""
+"""Seconds within which delayed rows are delivered and databases compared, while no server is down."""
 MAX_PATHS = 10_000
 
 
@@ -25,13 +25,13 @@ class Lagging:
     """Devices that lack something, by the path of the database."""
 
     def __init__(self, lags_s: float = LAGS_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` in monotonic seconds."""
+        """`clock` returns monotonic seconds."""
         self._lags_s = lags_s
         self._clock = clock
         self._paths: OrderedDict[str, dict[int, float]] = OrderedDict()
 
     def missed(self, path: str, devices: Iterable[Device]) -> None:
-        """These devices lack something of the database at `path` that others have."""
+        """Note that these devices lack something of the database at `path` that others have."""
         until_s = self._clock() + self._lags_s
         for device in devices:
             self._paths.setdefault(path, {})[device.id] = until_s

@@ -35,9 +35,9 @@ _log = structlog.get_logger("placement")
 
 
 ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
-"""Makes a row of what these devices hold."""
+"""Reads the row from one of these devices, which have it pending."""
 Acknowledge = Callable[[int, Device | None], None]
-"""Told of a slot, and of the device with the row pending in it, when it need not keep it any longer."""
+"""Called with a slot, and the device that has the row pending for it, when the device need not keep it any longer."""
 
 
 class Answer(Enum):
@@ -50,7 +50,7 @@ class Answer(Enum):
     REFUSED = "refused"
     """There is no such container."""
     SILENT = "silent"
-    """Nothing that helps: it could not be asked, or another device keeps the row for it."""
+    """No answer of use: the replica could not be asked, or another device keeps the row for it."""
 
 
 _ANSWERS = {
@@ -58,14 +58,14 @@ _ANSWERS = {
     UpdateOutcome.QUEUED: Answer.SILENT,
     UpdateOutcome.NO_CONTAINER: Answer.REFUSED,
 }
-"""Of all replicas that an object server over HTTP was to tell, by what it answered."""
+"""The answers of all replicas that an object server over HTTP had to tell, by the outcome that it gave."""
 
 
 _SHOWS = frozenset({Answer.TAKEN, Answer.LISTED})
 
 
 def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
-    """Whether most of the container's replicas say that it is not there."""
+    """Whether most replicas of the container say that it does not exist."""
     return sum(answer is Answer.REFUSED for answer in answers.values()) >= write_quorum(replicas)
 
 
@@ -94,9 +94,9 @@ class RowWaits:
     """How long a write waits for its row."""
 
     row_wait_s: float = 2.0
-    """Seconds for which a write waits for its row in all."""
+    """Seconds for which a write waits for its row altogether."""
     straggler_wait_s: float = 0.5
-    """For the rest of the container's replicas once most have answered."""
+    """Seconds for which it waits for the remaining replicas of the container once most have answered."""
 
 
 class RowDelivery:
@@ -133,11 +133,11 @@ class RowDelivery:
         """Whether most have answered."""
 
     def share(self, slot: int) -> ContainerUpdate:
-        """The container replicas that a slot tells, or keeps the row for."""
+        """Return the container replicas to which a slot delivers the row, or for which it keeps it."""
         return self._share_of(slot)
 
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
-        """An object server has made the write durable; at any time, also after the write was answered."""
+        """Note that an object server has made the write durable; also possible after the write was answered."""
         if reply.row is UpdateOutcome.PENDING:
             self._pending.append((slot, device, self._share_of(slot).replicas))
         elif reply.row in _ANSWERS:
@@ -146,7 +146,7 @@ class RowDelivery:
         self._acknowledge()
 
     def begin(self, row: ObjectRow) -> None:
-        """The write has its quorum: bring the row to replicas that nobody tells. Native devices first need this."""
+        """Called when the write has its quorum: send the row to the replicas that no object server tells."""
         if self._pending:
             self._send((row,))
 
@@ -218,7 +218,7 @@ class RowDelivery:
         self._acknowledge()
 
     def _durable(self, replica: int, future: asyncio.Future[None]) -> None:
-        """A replica that has taken the row has it for good, or that can't be known; then the row stays pending."""
+        """Note that a replica has made the row durable; when that can't be known, the row stays pending."""
         if future.cancelled() or future.exception() is not None:
             _log.info(
                 "a container update stays pending, because a replica may not have it durably",
@@ -247,7 +247,7 @@ class RowDelivery:
         self._pending = waiting
 
     async def _wait(self) -> None:
-        """For the answers to what was sent, within the bounds."""
+        """Wait for the answers to what was sent, within the bounds."""
         if not self._unanswered():
             return
         loop = asyncio.get_running_loop()
@@ -280,5 +280,5 @@ class RowDelivery:
             self._waiting.set_result(None)
 
     def _unanswered(self) -> bool:
-        """Whether something was sent of which nothing is known: a future may be done before that has been learned."""
+        """Whether an answer is still unknown: a future may be done before its result has been noted."""
         return any(replica not in self._answers for replica in self._asked)

@@ -30,7 +30,7 @@ from swiftlet.placement.metrics import UPDATE_REQUESTS, UPDATES_SENT
 from swiftlet.ring.lookup import Ring
 
 MAX_BATCH = 1000
-"""Rows in one request."""
+"""The largest number of rows in one request."""
 GATHER_S = 0.004
 """Seconds after the beginning of a request for which the next one may be held back, however fast the answer came."""
 MAX_GATHER_S = 0.01
@@ -46,7 +46,7 @@ Taken = asyncio.Future[None] | None
 
 
 class _Waiting(NamedTuple):
-    """Rows and who waits for them; after `too_late_s` on the loop's clock they are not sent any more."""
+    """Rows, and the future of those who wait for them; they are not sent after `too_late_s` on the loop's clock."""
 
     rows: Sequence[ObjectRow]
     future: asyncio.Future[Taken]
@@ -63,9 +63,9 @@ class _Queue:
     """The number of rows that wait."""
     task: asyncio.Task[None] | None = None
     enough: int = 1
-    """Rows that a request which is held back waits for."""
+    """The number of rows for which the next request waits."""
     more: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when they are there, or the process ends."""
+    """Set when so many rows are waiting, or the process ends."""
 
 
 class RowQueues:
@@ -78,7 +78,7 @@ class RowQueues:
         hash_path: HashPath,
         max_waiting: int = MAX_WAITING,
     ) -> None:
-        """`ring_source` gives the container ring as it is now."""
+        """`ring_source` returns the current container ring."""
         self._ring_source = ring_source
         self._transport = transport
         self._hash_path = hash_path
@@ -149,7 +149,7 @@ class RowQueues:
             await asyncio.wait(self._late, timeout=max(0.0, ends_s - asyncio.get_running_loop().time()))
 
     async def _serve(self, place: _Place, queue: _Queue) -> None:
-        """Send what gathered until nothing does."""
+        """Send the rows that have gathered until none are left."""
         clock = asyncio.get_running_loop().time
         try:
             while queue.waiting:
@@ -166,7 +166,7 @@ class RowQueues:
                 waiting.future.cancel()
 
     async def _gather(self, queue: _Queue, wait_s: float) -> None:
-        """Collect rows for this time, or until there are enough."""
+        """Let rows gather for this time, or until there are enough."""
         if queue.count >= queue.enough or self._ending:
             return
         queue.more.clear()
@@ -175,7 +175,7 @@ class RowQueues:
                 await queue.more.wait()
 
     def _take(self, queue: _Queue) -> list[_Waiting]:
-        """The next rows that somebody still waits for and that are not too late."""
+        """Return the next rows for which somebody still waits and that are not too late."""
         now_s = asyncio.get_running_loop().time()
         batch: list[_Waiting] = []
         room = MAX_BATCH

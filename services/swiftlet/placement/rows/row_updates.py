@@ -25,7 +25,7 @@ from swiftlet.timestamp import Timestamp
 
 
 def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
-    """The replicas of the path's container, of so many, that slot `index` of `slots` tells."""
+    """Return which of the container's replicas slot `index` of `slots` has to tell."""
     assert path.container is not None
     told = {index % replicas} | set(range(index, replicas, slots))
     return ContainerUpdate(path.account, path.container, tuple(sorted(told)))
@@ -67,7 +67,7 @@ class RowRouter:
         self._lagging = lagging or Lagging()
 
     def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
-        """The delivery of a write's row, of so many slots; nothing is sent yet."""
+        """Return the delivery of the row of a write with so many slots; nothing is sent yet."""
         assert path.container is not None
         holders = self._holders(path.account, path.container)
         shares = [share(path, len(holders), index, slots) for index in range(slots)]
