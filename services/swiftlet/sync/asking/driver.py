@@ -74,9 +74,9 @@ from swiftlet.transport.wire import WireError
 T = TypeVar("T")
 
 _BARE = 256
-"""Partitions under one hash where they are expected to be empty: where one is not, the roots of all of them come."""
+"""Partitions in one question where all are expected to be empty; if one is not, the answer has the roots of all."""
 _NOT_A_HASH = b"\xff" * 16
-"""Compared with this, a device answers with its roots."""
+"""A hash that no partitions have: a device that compares it with its own answers with its roots."""
 _log = structlog.get_logger("replicator")
 
 
@@ -92,7 +92,7 @@ class Driver:
         pace: Pace,
         outdated: Callable[[DevicePartitions], bool],
     ) -> None:
-        """What is moved is counted in `report`; `now_s`: the wall clock; `outdated`: whether there is a newer ring."""
+        """`report` counts what is moved, `now_s` is the wall clock, `outdated` says whether there is a newer ring."""
         self._transport = replica_kind.transport
         self._questions = Questions(replica_kind.transport)
         self._report = report

@@ -57,7 +57,7 @@ class Questions:
 
 
 def _by_own_ring(reply: Reply) -> Reply:
-    """The reply of a server that can't say what it is a primary of: those who ask it take it for one."""
+    """The reply of a server that can't say of which partitions it is a primary: the asking side takes it for one."""
     if isinstance(reply, Suffixes):
         return replace(reply, found=tuple(replace(one, primary=True) for one in reply.found))
     if isinstance(reply, ManyEntries):

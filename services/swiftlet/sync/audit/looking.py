@@ -27,24 +27,24 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The row that the devices' answers add up to, None for nothing, and whether all of them answered."""
+    """The row that results from the answers of the devices (None for no object), and whether all of them answered."""
 
     truth: ObjectRow | None
     complete: bool
 
 
 class Objects:
-    """Looks at objects on their devices; one for each walk, in one event loop."""
+    """Reads versions of objects from their devices; each walk has one, in one event loop."""
 
     def __init__(self, transport: ObjectTransport, rings: Callable[[int], Ring], hash_path: HashPath) -> None:
-        """`rings` gives a policy's newest ring, or is Unavailable."""
+        """`rings` returns the newest ring of a policy; Unavailable when there is none."""
         self._transport = transport
         self._rings = rings
         self._hash_path = hash_path
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def judge(self, path: Path, policy: int, row: ObjectRow | None) -> tuple[Verdict, Looked]:
-        """The verdict about an object's row, and what it rests on; Unavailable without a ring.
+        """Return the verdict on an object's row, and the look on which it rests; Unavailable without a ring.
 
         Only where the primaries' answers leave it undecided are handoffs asked.
         """

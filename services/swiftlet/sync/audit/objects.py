@@ -34,7 +34,7 @@ from swiftlet.sync.databases.exchange import split_points
 from swiftlet.web.logs import get_logger
 
 _BATCH = 200
-"""Objects whose rows are asked for together."""
+"""The number of objects whose rows are requested together."""
 _Stored: TypeAlias = tuple[ObjectKey, ObjectRow]
 """An object on a device, and the row that it stands for."""
 _log = get_logger("listing-audit")
@@ -45,11 +45,11 @@ class _Seen:
     """The rows that one replica of a database had."""
 
     point: str
-    """The replica's first split point; "" for none."""
+    """The first split point of the replica; "" when it has none."""
     beyond: set[str]
-    """Names above that point of which it has rows nevertheless."""
+    """Names above that point of which the replica still has rows."""
     wrong: dict[str, Wrong]
-    """Names whose rows were wrong, and are right now."""
+    """Names whose rows were wrong and have been corrected."""
 
 
 class ContainerRows(ListingSyncTransport, ListingTransport, Protocol):
@@ -57,7 +57,7 @@ class ContainerRows(ListingSyncTransport, ListingTransport, Protocol):
 
 
 class ObjectsAudit:
-    """Walks the objects of some devices. Lives in one event loop."""
+    """Compares the objects of some devices with the rows that list them; runs in one event loop."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ObjectsAudit:
         self._pacer = Pacer(self._settings)
 
     async def run_once(self, policies: Sequence[int]) -> int:
-        """One pass over all objects of these policies; how many wrong rows were found. Unavailable without a ring."""
+        """Do a pass over all objects of these policies; return the number of wrong rows. Unavailable without a ring."""
         self._found = 0
         self._pacer.begin()
         whole = True
@@ -117,7 +117,7 @@ class ObjectsAudit:
         await self._batch(device, waiting)
 
     def _walker(self, policy: int, partition: int) -> int | None:
-        """Which of a partition's primaries here walks it: each replicator looks at it once."""
+        """Return the primary on this node that walks a partition, so that each replicator looks at it once."""
         ring = self._rings(policy)
         own = {one.id for one in self._own(ring)}
         return next((one.id for one in ring.primaries(partition) if one.id in own), None)
@@ -151,7 +151,7 @@ class ObjectsAudit:
         return key, (account, container), ObjectRow.of(name, info)
 
     async def _container(self, path: Path, stored: Sequence[_Stored]) -> None:
-        """Compare one container's objects with each of its replicas, and with those of its shards."""
+        """Compare the objects of one container with the rows in each of its replicas, and in those of its shards."""
         name = DatabaseName(path.account, path.container)
         id = self._database(name)
         holders = self._container_ring().primaries(id.partition)
@@ -226,7 +226,7 @@ class ObjectsAudit:
         return found
 
     async def _points(self, name: DatabaseName, id: DatabaseId) -> list[str]:
-        """All split points of a container, in order; Unavailable while its replicas do not agree about them."""
+        """Return all split points of a container in order; Unavailable while its replicas do not agree about them."""
         holders = self._container_ring().primaries(id.partition)
         states = [await self._listings.database_state(holder, id) for holder in holders]
         points = split_points(states[0])

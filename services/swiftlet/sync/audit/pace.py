@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Pace and patience of one auditor."""
+    """How fast one auditor works, and how old rows must be before it judges them."""
 
     rows_per_s: float = 100.0
-    """Names looked at in a second at most; 0 for no limit."""
+    """The largest number of names that are checked in a second; 0 for no limit."""
     share: float = 0.1
-    """The largest share of its time in which a walk works or waits for answers; above 0, and 1 for no limit."""
+    """The largest share of its time in which a walk works or waits for answers: above 0, up to 1 (no limit)."""
     min_age_s: float = 60.0
     """Seconds; rows and objects written more recently are left to their writer."""
     proved_for_s: float = 7 * 86_400.0
-    """For how long a database that has not changed since it was proved is taken to be right."""
+    """Seconds for which a database that has not changed since it was proved is taken to be right."""
 
 
 def rest_s(names: int, worked_s: float, settings: AuditSettings) -> float:
-    """For how long a walk rests that has looked at so many names in that time."""
+    """Return for how long a walk has to rest after it has checked so many names in so much time."""
     for_rate = names / settings.rows_per_s - worked_s if settings.rows_per_s else 0.0
     return max(0.0, for_rate, worked_s * (1 / settings.share - 1))
 
@@ -48,11 +48,11 @@ class Pacer:
         self._since = clock()
 
     def begin(self) -> None:
-        """A pass begins now; the time since the last one was no work."""
+        """Begin a pass: the time since the last one does not count as work."""
         self._since = self._clock()
 
     async def rest(self, names: int = 0) -> None:
-        """A step that looked at so many names is done; returns when the next one may begin."""
+        """End a step that checked so many names; return when the next one may begin."""
         pause_s = rest_s(names, self._clock() - self._since, self._settings)
         if pause_s:
             await self._sleep(pause_s)

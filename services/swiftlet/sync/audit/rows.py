@@ -32,12 +32,12 @@ from swiftlet.timestamp import ZERO
 from swiftlet.web.logs import get_logger
 
 _KNOWN = 100_000
-"""Databases that are remembered as proved."""
+"""The number of databases that are remembered as proved."""
 _log = get_logger("listing-audit")
 
 
 class RowsAudit:
-    """Walks the databases of some devices. Lives in one event loop."""
+    """Compares the rows of the databases on some devices with the objects; runs in one event loop."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class RowsAudit:
         self._pacer = Pacer(self._settings)
 
     async def run_once(self) -> int:
-        """One pass over all databases; how many wrong rows were found. Unavailable without a ring."""
+        """Do one pass over all databases; return the number of wrong rows. Unavailable without a ring."""
         self._found = 0
         self._pacer.begin()
         whole = True
@@ -90,7 +90,7 @@ class RowsAudit:
         return whole
 
     async def _database(self, device: Device, id: DatabaseId) -> bool:
-        """Prove one replica; whether everything could be looked at."""
+        """Prove one replica; return whether all of it could be read."""
         try:
             state = await self._transport.database_state(device, id)
             if self._is_left_alone(state) or self._is_proved(device, id, state):
@@ -109,7 +109,7 @@ class RowsAudit:
 
     @staticmethod
     def _is_left_alone(state: DatabaseState) -> bool:
-        """Deleted containers list nothing; rows of the services' own accounts stand for no objects."""
+        """Whether there is nothing to prove: in deleted databases, and where rows stand for tasks of services."""
         return state.deleted or state.name.container is None or state.name.account.startswith(".")
 
     def _is_proved(self, device: Device, id: DatabaseId, state: DatabaseState) -> bool:
@@ -135,7 +135,7 @@ class RowsAudit:
     async def _pages(
         self, device: Device, id: DatabaseId, state: DatabaseState, place: DatabaseName, policy: int
     ) -> bool:
-        """All pages that belong to this database; whether every row was old enough and right."""
+        """Check all pages that belong to this database; return whether every row was old enough and right."""
         after, end, proved = "", first_point(state), True
         while True:
             page = await self._transport.compare_rows(device, id, after, end, NOT_A_DIGEST)
@@ -177,7 +177,7 @@ class RowsAudit:
     async def _mend(
         self, id: DatabaseId, name: DatabaseName, merges: Sequence[Merge], replaces: Sequence[Replace]
     ) -> None:
-        """Put rows right on all replicas; one that can't be reached is found by its own walk."""
+        """Correct rows on all replicas; those that can't be reached are corrected by their own walk."""
         wrong: list[Merge | Replace] = [*merges, *replaces]
         if not wrong:
             return
@@ -207,6 +207,6 @@ class RowsAudit:
 
 
 def _listed(shard: DatabaseName) -> DatabaseName:
-    """The container that a shard's rows are listed in."""
+    """Return the container in which the rows of a shard are listed."""
     assert shard.container is not None
     return DatabaseName(shard.account, shard.container[len(SHARD) :].rpartition("\0")[0])

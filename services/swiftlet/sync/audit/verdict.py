@@ -10,17 +10,17 @@ from swiftlet.timestamp import Timestamp
 
 
 class Wrong(Enum):
-    """In which way a row is wrong; the value is the metric's label."""
+    """The way in which a row is wrong; the value is the label of the metric."""
 
     GHOST = "ghost"
     """The name is listed, but there is no such object."""
     MISSING = "missing"
-    """There is an object, and no live row."""
+    """There is an object, but no live row."""
     SIZE = "size"
     ETAG = "etag"
     CONTENT_TYPE = "content-type"
     TIME = "time"
-    """Only its timestamps differ."""
+    """Only timestamps of the row differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Replace:
 
 
 class NoRepair(Enum):
-    """Nothing is to be done now."""
+    """The row is right, or it can't be judged now."""
 
     FINE = "fine"
     UNDECIDED = "undecided"
-    """The row says more than those devices that answered; whether it is wrong only all of them can tell."""
+    """The row is newer than what the answers say; whether it is wrong is only known when all devices have answered."""
 
 
 Verdict = Merge | Replace | NoRepair
@@ -85,7 +85,7 @@ def _judge_absent(row: ObjectRow | None, truth: ObjectRow | None, complete: bool
 
 
 def newest(*rows: ObjectRow | None) -> Timestamp:
-    """The newest timestamp that any of the rows names, of whichever field."""
+    """Return the newest timestamp of any field in these rows."""
     return max(max(row.modified, row.content_type_timestamp) for row in rows if row is not None)
 
 

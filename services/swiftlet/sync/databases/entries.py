@@ -15,7 +15,7 @@ from swiftlet.transport.wire import WireError
 RINGS = {65536: DatabaseKind.ACCOUNT, 65537: DatabaseKind.CONTAINER}
 """The policy numbers of the rings of databases in messages; those of objects are smaller."""
 POLICIES = {kind: policy for policy, kind in RINGS.items()}
-"""The same the other way round."""
+"""The policy number of each kind of database, the inverse of `RINGS`."""
 RING_NAMES = {DatabaseKind.ACCOUNT: "account", DatabaseKind.CONTAINER: "container"}
 """Names of the rings of databases."""
 
@@ -24,7 +24,7 @@ _CUTS = (0, 6, 11, 16)
 
 
 def kind_of(policy: int) -> DatabaseKind:
-    """The kind of databases that a message is about; WireError when it is about none."""
+    """Return the kind of databases with this policy number; WireError when there is none."""
     kind = RINGS.get(policy)
     if kind is None:
         raise WireError(
@@ -39,13 +39,13 @@ def ring_name(policy: int) -> str:
 
 
 def entry_of(digest: bytes, fingerprint: bytes) -> Entry:
-    """A database as an entry."""
+    """Return the entry that stands for a database."""
     first, second, third = (Timestamp(int.from_bytes(fingerprint[start:end], "big")) for start, end in pairwise(_CUTS))
     return Entry(digest, Kind.DATA, first, second, third)
 
 
 def fingerprint_of(entry: Entry) -> bytes:
-    """The fingerprint in an entry; WireError for what is none."""
+    """Return the fingerprint in an entry; WireError when it holds none."""
     parts = (entry.timestamp.value, entry.meta_timestamp.value, entry.content_type_timestamp.value)
     try:
         return b"".join(
@@ -56,5 +56,5 @@ def fingerprint_of(entry: Entry) -> bytes:
 
 
 def database_of(key: ObjectKey) -> DatabaseId:
-    """The database that an entry of a session stands for."""
+    """Return the database for which an entry of a session stands."""
     return DatabaseId(RINGS[key.policy], key.partition, key.digest)

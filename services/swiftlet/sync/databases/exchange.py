@@ -28,7 +28,7 @@ from swiftlet.ring.model import Device
 
 ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds brought.", ["direction"])
 NOT_A_DIGEST = b"\xff" * sethash.SIZE
-"""No rows have this set hash: compared with it, a server answers with its rows."""
+"""A set hash that no rows have: a server that compares it with its own answers with its rows."""
 _ROW_BYTES = 64
 """Bytes that a row is assumed to have in addition to its texts."""
 
@@ -37,16 +37,16 @@ class Outcome(Enum):
     """The outcome of an exchange."""
 
     AGREED = "agreed"
-    """Both sides know all rows that either had (of a handoff: the peer knows those that were here)."""
+    """Both sides have all rows that either had (after the return of a handoff, the peer has them)."""
     LATER = "later"
-    """A handoff has rows that belong into a shard; they are moved before it is returned."""
+    """A handoff has rows that belong in a shard; they are moved there before it is returned."""
     FORGOTTEN = "forgotten"
     """The database was deleted so long ago that the peer has forgotten it."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One database of two devices; `one_way`: this side is a handoff, and takes nothing back."""
+    """The exchange of one database between two devices; `one_way`: this side is a handoff, and takes nothing."""
 
     transport: ListingSyncTransport
     near: Device
@@ -59,7 +59,7 @@ class Exchange:
     """Approximate number of bytes that were transferred."""
 
     async def run(self) -> Outcome:
-        """Do it; NodeError and the servers' own errors."""
+        """Do the exchange; NodeError and the errors of the servers."""
         try:
             ours = await self.transport.database_state(self.near, self.id)
         except NotFound:
@@ -91,7 +91,7 @@ class Exchange:
         return first_point(ours)
 
     async def _pages(self, name: DatabaseName, end: str) -> None:
-        """All pages up to `end`; "" is no end."""
+        """Exchange all pages up to `end`; "" means all of them."""
         after = ""
         while True:
             pages = await self.transport.page_digests(self.near, self.id, after, end)
@@ -106,7 +106,7 @@ class Exchange:
                 after = upto
 
     async def _page(self, name: DatabaseName, after: str, upto: str, digest: bytes) -> None:
-        """One page, both ways, by as many steps as the longer side needs."""
+        """Exchange one page in both directions, in as many steps as the longer side needs."""
         while True:
             theirs = await self.transport.compare_rows(self.far, self.id, after, upto, digest)
             if theirs is None:
@@ -133,16 +133,16 @@ class Exchange:
 
 
 def _lacks_points(ours: DatabaseState, theirs: DatabaseState) -> bool:
-    """Whether a peer has split points that we do not know."""
+    """Return whether the peer has split points that this side does not know."""
     known = {item.name for item in ours.metadata}
     return any(item.name.startswith(POINT) and item.name not in known for item in theirs.metadata)
 
 
 def first_point(state: DatabaseState) -> str:
-    """Up to where replicas of a database have the same rows: its first split point; "" when it has none."""
+    """Return the name up to which replicas have the same rows, the first split point; "" when there is none."""
     return min(split_points(state), default="")
 
 
 def split_points(state: DatabaseState) -> list[str]:
-    """All split points of a database, in order."""
+    """Return all split points of a database in order."""
     return sorted(item.name[len(POINT) :] for item in state.metadata if item.name.startswith(POINT))

@@ -21,7 +21,7 @@ from swiftlet.model import DatabaseId
 from swiftlet.sync.planning.device_partitions import DevicePartitions
 
 GRACE_S = 60.0
-"""Seconds for which a database may be left alone before that is told as something that is not in order."""
+"""Seconds for which a database may be left alone before it is reported as not in order."""
 
 
 class Word(Enum):
@@ -35,10 +35,10 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient rounds are."""
+    """When rounds leave a changing database alone, and how much time they spend on it."""
 
     quiet_s: float = 3.0
-    """Seconds without a change after which a database stands still."""
+    """Seconds without a change after which a database counts as unchanging."""
     patience_s: float = 30.0
     """Seconds for which a database that keeps changing is left alone."""
     effort: float = 0.05
@@ -48,7 +48,7 @@ class Limits:
 
 
 IMPATIENT = Limits(quiet_s=0.0, patience_s=0.0, effort=1.0)
-"""For a round by hand."""
+"""The patience of a round that is started by hand: none."""
 
 
 @dataclass(slots=True)
@@ -58,23 +58,23 @@ class _Differing:
     same_since_s: float
     since_s: float
     seen: bool = True
-    """Whether it was asked about in this round."""
+    """Whether a session has asked about the database in this round."""
     agreed: bool | None = None
     """Whether both sides agreed after the last work on it; None before there was any."""
     rests_until_s: float = 0.0
 
 
 class Patience:
-    """One replicator's, over all its rounds."""
+    """The patience of one replicator over all its rounds."""
 
     def __init__(self, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` in monotonic seconds."""
+        """`clock` returns monotonic seconds."""
         self.limits = limits or Limits()
         self._clock = clock
         self._differing: dict[tuple[str, int, DatabaseId], _Differing] = {}
 
     def begin(self) -> None:
-        """A round begins: what did not differ in the last one is forgotten, unless it rests."""
+        """Begin a round: databases that did not differ in the last one are forgotten, unless they rest."""
         now_s = self._clock()
         self._differing = {
             key: known for key, known in self._differing.items() if known.seen or known.rests_until_s > now_s
@@ -83,7 +83,7 @@ class Patience:
             known.seen = False
 
     def judge(self, own: DevicePartitions, peer: int, id: DatabaseId, fingerprint: bytes) -> Word:
-        """Whether to work on a database that a neighbour has too, and differently."""
+        """Decide whether to work on a database that differs from the neighbour's."""
         now_s = self._clock()
         known = self._differing.get((own.device.name, peer, id))
         if known is None:

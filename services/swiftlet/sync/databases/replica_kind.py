@@ -33,7 +33,7 @@ DATABASES = Counter(
 
 
 class LeftAlone(NotFound):
-    """A database is not worked on in this round, and nothing is wrong with that."""
+    """A database is not worked on in this round, which is not a failure."""
 
 
 class Overdue(Unavailable):
@@ -48,31 +48,31 @@ class DatabaseTransport:
         self._transport = transport
 
     async def policies(self, device: Device) -> list[int]:
-        """Every server has both rings."""
+        """Return the policies: every server has both rings of databases."""
         await self._transport.knock(device)
         return list(RINGS)
 
     async def partitions(self, device: Device, policy: int) -> list[int]:
-        """Partitions with any database on the device."""
+        """Return the partitions of which the device has a database."""
         return list(await self._transport.held_partitions(device, kind_of(policy)))
 
     async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hash per suffix."""
+        """Return the set hash of each suffix."""
         question = encode(AskSuffixes(policy, UNKNOWN_RING, (partition,)))
         reply = expect(decode_reply(await self._transport.ask_sync(device, question)), Suffixes)
         return reply.found[0].hashes if reply.found else {}
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a session."""
+        """Return the answer to a question of a session."""
         return await self._transport.ask_sync(device, message)
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
-        """Forget a handoff copy, if it is as the entry says."""
+        """Remove a handoff copy if it still is as the entry says."""
         return await self._transport.forget_database(device, database_of(key), fingerprint_of(entry))
 
 
 class _Carrier:
-    """Brings databases together for rounds."""
+    """Exchanges databases for rounds."""
 
     def __init__(self, transport: ListingSyncTransport, patience: Patience) -> None:
         self._transport = transport
@@ -114,7 +114,7 @@ class _Carrier:
 
 
 def database_replicas(transport: ListingSyncTransport, patience: Patience | None = None) -> ReplicaKind:
-    """Databases, as that transport reaches them."""
+    """Return the kind of replicas that are databases, reached over `transport`."""
     patience = patience or Patience()
     return ReplicaKind(
         DatabaseTransport(transport), _Carrier(transport, patience).carry, DatabaseTransferRules(), patience.begin

@@ -36,9 +36,9 @@ class DatabaseTransferRules:
         ]
 
     def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:
-        """Always: what is left alone is decided where more is known (`swiftlet.sync.databases.patience`)."""
+        """Return True: what is left alone is decided where more is known (`swiftlet.sync.databases.patience`)."""
         return True
 
     def is_returned(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
-        """Whether a primary has shown that it has all that was read here."""
+        """Return whether a primary has shown that it has all that was read here."""
         return moved or mine == theirs

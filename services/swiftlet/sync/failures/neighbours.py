@@ -82,7 +82,7 @@ class Neighbours:
         self.opinions = Opinions(me, table.interval_s)
         self._tell = tell
         self.cut_off = False
-        """Whether this observer distrusts itself."""
+        """Whether this observer probably is cut off and therefore does not trust its own observations."""
         self._probe = probe
         self._retry_s = retry_s
         self._clock = clock
@@ -97,15 +97,15 @@ class Neighbours:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The peers: all nodes of the rings but one's own."""
+        """The peers: all nodes of the rings except this one."""
         return frozenset(self._devices)
 
     def now(self) -> float:
-        """The time of the table."""
+        """Return the current time on the clock of the table."""
         return self._clock()
 
     def know(self, policy: int, devices: Iterable[Device | None]) -> None:
-        """The devices of a policy's ring; what is in no ring any longer is forgotten."""
+        """Learn the devices of a policy's ring; nodes that are in no ring any longer are forgotten."""
         self._by_ring[policy] = {
             node_of(device): device for device in devices if device is not None and node_of(device) != self.me.name
         }
@@ -120,18 +120,18 @@ class Neighbours:
     # What rounds ask and tell.
 
     def skips(self, node: str) -> bool:
-        """Whether to leave the node out now; returns at once."""
+        """Return at once whether to leave the node out now."""
         if node not in self._out:
             return False
         self._look_after(node)
         return True
 
     def away(self, devices: Iterable[Device | None]) -> frozenset[int]:
-        """The ids of those of a ring's devices whose nodes are to be left out now."""
+        """Return the ids of the ring's devices whose nodes are to be left out now."""
         return frozenset(device.id for device in devices if device is not None and self.skips(node_of(device)))
 
     def failed(self, node: str) -> None:
-        """The node could not be reached, or did not answer in time."""
+        """Record that the node could not be reached or did not answer in time."""
         if node not in self._devices:
             return
         now = self._clock()
@@ -151,7 +151,7 @@ class Neighbours:
             self._rejoin(node)
 
     def take_back(self) -> frozenset[str]:
-        """The nodes that have come back since this was asked last."""
+        """Return the nodes that have come back since the last call."""
         back = frozenset(self._back)
         self._back.clear()
         self._news.clear()
@@ -159,11 +159,11 @@ class Neighbours:
 
     @property
     def somebody_is_back(self) -> bool:
-        """Whether `take_back` would return any."""
+        """Whether `take_back` would return any node."""
         return bool(self._back)
 
     async def wait_for_back(self, timeout_s: float) -> None:
-        """Wait until a node comes back, that long at most."""
+        """Wait until a node comes back, at most for this time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -173,7 +173,7 @@ class Neighbours:
     # What other observers tell.
 
     def hear(self, notice: Notice, by: Observer) -> None:
-        """Take a notice of another observer; strangers' are passed over."""
+        """Process a notice of another observer; notices of unknown observers are ignored."""
         if by.name not in self._devices:
             return
         match notice.news:
@@ -190,28 +190,28 @@ class Neighbours:
                 self.maybe_back(by.name)
 
     def heard(self, nodes: Iterable[str] = ()) -> None:
-        """Opinions on these nodes, or on any, have changed."""
+        """Note that opinions on these nodes, or on any node, have changed."""
         for node in (set(nodes) or (self.opinions.nodes(self._clock()) | self._out.keys())) & self._devices.keys():
             self._weigh(node)
 
     def suspect(self, node: str) -> None:
-        """Ask a node whether it is there, now."""
+        """Probe a node now."""
         if node in self._devices:
             self._ask(node)
 
     def maybe_back(self, node: str) -> None:
-        """A node says of itself that it is back: ask it now if it was left out."""
+        """Note that a node reports that it is back: probe it now if it was left out."""
         if node in self._out:
             self._ask(node)
 
     def adopt(self, rows: Mapping[str, Exceptions]) -> None:
-        """Take over what this observer knew in a former life."""
+        """Take over what this observer knew before its restart."""
         self.table.merge({node: row for node, row in rows.items() if node in self._devices}, self._clock())
         for node in self.table.all_suppressed(self._clock()):
             self._after_own(node)
 
     async def watch(self) -> None:
-        """Look after the nodes that are out, also while no round asks for them; until cancelled."""
+        """Probe the nodes that are left out, also while no round asks for them, until cancelled."""
         try:
             while True:
                 await asyncio.sleep(self._retry_s)
@@ -223,7 +223,7 @@ class Neighbours:
                 task.cancel()
 
     def report(self) -> dict[str, object]:
-        """For the status report; times are seconds ago."""
+        """Return what the status report says about neighbours; times are in seconds before now."""
         now = self._clock()
         rows = self.table.rows(now)
         concerned = sorted(rows.keys() | self._out.keys() | (self.opinions.nodes(now) & self.nodes))
@@ -248,14 +248,14 @@ class Neighbours:
     # Deciding.
 
     def _after_own(self, node: str) -> None:
-        """One's own exceptions with a node have just reached the limit."""
+        """Note that this observer's exceptions with a node have just reached the limit."""
         self._trust_myself()
         self._weigh(node)
         if not self.cut_off:
             self._tell(Notice(News.FAILED, node))
 
     def _trust_myself(self) -> None:
-        """Find out anew whether most of the peers are out of reach from here."""
+        """Determine again whether most of the peers can't be reached from this node."""
         cut_off = is_majority(len(self.table.all_suppressed(self._clock())), len(self._devices))
         if cut_off == self.cut_off:
             return
@@ -310,7 +310,7 @@ class Neighbours:
     # Probing.
 
     def _look_after(self, node: str) -> None:
-        """Ask a node that is out if it is time to."""
+        """Probe a node that is left out, if it is time to."""
         if self._clock() - self._vain.get(node, -math.inf) >= self._retry_s:
             self._ask(node)
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 MAX_OBSERVERS = 4096
-"""Observers that are listened to."""
+"""The largest number of observers whose reports are kept."""
 MAX_STATEMENTS = 1024
-"""Nodes that one observer may declare failed: more is not believed of anybody."""
+"""The largest number of nodes that one observer may declare failed; further ones are ignored."""
 VOICES = 2
-"""Domains that have to agree when one has not tried oneself."""
+"""The number of failure domains that have to agree when this observer has not tried to reach the node itself."""
 
 
 class Verdict(Enum):
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
     WELL = "well"
     FAILED = "failed"
-    """Left out until it is known to be back."""
+    """The node is left out until it is known to be back."""
     DOUBTED = "doubted"
     """The node does not answer, but hardly any node does: it is left out only for moments, and probed repeatedly."""
 
@@ -51,7 +51,7 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """The verdict on a node."""
+    """Return the verdict on a node."""
     if evidence.exceptions:
         return Verdict.DOUBTED if evidence.cut_off and not evidence.voices else Verdict.FAILED
     if evidence.answered or not evidence.voices:
@@ -62,7 +62,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def is_majority(failed: int, peers: int) -> bool:
-    """Whether that many are more than half."""
+    """Return whether this number is more than half."""
     return failed * 2 > peers
 
 
@@ -82,10 +82,10 @@ class _Said:
 
 
 class Opinions:
-    """The last reports of each other observer."""
+    """The latest reports of all other observers."""
 
     def __init__(self, me: Observer, interval_s: float) -> None:
-        """Reports from `me`, or from its failure domain, do not count as those of another observer."""
+        """Reports from `me`, or from its failure domain, do not count as reports of another observer."""
         self._me = me
         self._interval_s = interval_s
         self._said: dict[str, _Said] = {}
@@ -105,13 +105,13 @@ class Opinions:
         )
 
     def hear_failed(self, observer: Observer, node: str, now: float) -> None:
-        """A notice: the observer has just given up on a node."""
+        """Process the notice that the observer has just declared a node failed."""
         said = self._said.get(observer.name)
         known = {} if said is None else {one: now - at for one, at in said.failed.items()}
         self.hear(observer, {**known, node: 0.0}, now)
 
     def hear_well(self, observer: str, node: str) -> None:
-        """A notice: the node answers that observer again."""
+        """Process the notice that the node answers that observer again."""
         if observer in self._said:
             self._said[observer].failed.pop(node, None)
 
@@ -120,20 +120,20 @@ class Opinions:
         self._said.pop(observer, None)
 
     def keep(self, observers: frozenset[str]) -> None:
-        """Forget what all others said."""
+        """Forget the reports of all others."""
         for observer in self._said.keys() - observers:
             del self._said[observer]
 
     def voices(self, node: str, now: float) -> int:
-        """How many failure domains, other than one's own, say that a node failed."""
+        """Return how many failure domains, other than this observer's, say that a node failed."""
         return len({said.domain for said, _ in self._against(node, now)} - {self._me.domain})
 
     def last(self, node: str, now: float) -> float | None:
-        """When the last exception was that any of them speaks of."""
+        """Return the time of the latest exception in any report."""
         return max((at for _, at in self._against(node, now)), default=None)
 
     def nodes(self, now: float) -> set[str]:
-        """All nodes that somebody says have failed."""
+        """Return all nodes that any observer says have failed."""
         return {node for said in self._said.values() for node, at in said.failed.items() if self._counts(at, now)}
 
     def _against(self, node: str, now: float) -> Iterable[tuple[_Said, float]]:

@@ -22,11 +22,11 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError, ResponseError
 
 _MAX_PASSWORD_BYTES = 4096
-"""Bytes of the file with the password."""
+"""The largest size in bytes of the file with the password."""
 _MAX_CERTIFICATE_BYTES = 1024 * 1024
-"""Bytes of a file with certificates."""
+"""The largest size in bytes of a file with certificates."""
 _MAX_MESSAGE = 300
-"""Characters of what went wrong that are told."""
+"""The largest length of the message about a problem."""
 _END = b"-----END CERTIFICATE-----"
 
 
@@ -60,7 +60,7 @@ class UnreadableFileError(Exception):
 
 
 def make_client(options: RedisOptions) -> redis.asyncio.Redis:
-    """A client that connects when it is asked something; ValueError for a URL that can't be used."""
+    """Return a client that connects with its first command; ValueError for a URL that can't be used."""
     file = options.password_file
     client = redis.asyncio.Redis.from_url(
         options.url,
@@ -112,7 +112,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 class _PasswordFile(CredentialProvider):
-    """The password of now, so that it may change while we run."""
+    """Return the current password, which may change while the process runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class _PasswordFile(CredentialProvider):
 
 
 class _VerifiedConnection(redis.asyncio.SSLConnection):
-    """TLS with the certificates of now: the client's own class would keep those of the first connection."""
+    """TLS with the current certificates: the client's own class would keep those of the first connection."""
 
     trusted: RedisOptions
 

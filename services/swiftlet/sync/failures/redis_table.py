@@ -42,13 +42,13 @@ UP = Gauge("swiftlet_replicator_redis_up", "Whether Redis took the last heartbea
 NOTICES = Counter("swiftlet_replicator_notices_total", "Notices through Redis, both ways.", ["direction", "news"])
 
 HEARTBEATS_LIVED = 3
-"""Heartbeats that have to be missed before one counts as ended."""
+"""The number of missed heartbeats after which an observer counts as ended."""
 PROGRESS_LIFE_S = 3600
-"""How long a round's progress is worth knowing."""
+"""Seconds for which the progress of a round is kept."""
 _MAX_PENDING = 1000
 """Notices that wait to be sent; beyond it the oldest are dropped, as the table says the same."""
 _GAP_S = 0.05
-"""Between two exchanges, however much happens."""
+"""The least number of seconds between two exchanges with Redis."""
 _SPREAD = 0.1
 """Share by which heartbeats differ, so that observers don't all come at the same moment."""
 
@@ -56,7 +56,7 @@ _log = structlog.get_logger("replicator")
 
 
 class Notices:
-    """What this observer tells the others, until it is sent. Neighbours and the table share it."""
+    """Notices of this observer that wait to be sent; shared by neighbours and the table."""
 
     def __init__(self) -> None:
         self._waiting: deque[Notice] = deque(maxlen=_MAX_PENDING)
@@ -68,33 +68,33 @@ class Notices:
         self.wake()
 
     def waiting(self) -> list[Notice]:
-        """All that wait, the oldest first."""
+        """Return all notices that wait, the oldest first."""
         return list(self._waiting)
 
     def sent(self, notice: Notice) -> None:
-        """One that was the oldest waits no more, if it was not dropped meanwhile."""
+        """Remove the oldest notice after it was sent, unless it was dropped in the meantime."""
         if self._waiting and self._waiting[0] is notice:
             self._waiting.popleft()
 
     def clear(self) -> None:
-        """Drop them: nobody can be told."""
+        """Drop all notices, because they can't be sent."""
         self._waiting.clear()
 
     def wake(self) -> None:
-        """Let `wait_for_more` return, also if nothing was told."""
+        """Make `wait_for_more` return, also when there is no new notice."""
         self._wake.set()
 
     def begin_sending(self) -> None:
-        """Those that wait now are being sent: `wait_for_more` waits for others."""
+        """Begin to send what waits now: `wait_for_more` then waits for further notices."""
         self._wake.clear()
 
     async def wait_for_more(self) -> None:
-        """Return once something was told, or `wake` was called, since `begin_sending`."""
+        """Return when a notice was added or `wake` was called since `begin_sending`."""
         await self._wake.wait()
 
 
 class RedisTable:
-    """One observer's connection to what all of them know."""
+    """The connection of one observer to the tables of all."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class RedisTable:
         self.recalled: str | None = None
         """The progress that this replicator had stored before its restart."""
         self.first_try = asyncio.Event()
-        """Set once Redis was asked for what a former life knew, whatever came of it."""
+        """Set when Redis was asked for what was known before the restart, with or without success."""
 
     @property
     def is_up(self) -> bool:
@@ -131,11 +131,11 @@ class RedisTable:
 
     @property
     def problem(self) -> Problem | None:
-        """Why Redis did not take the last heartbeat; None when it did, and before the first."""
+        """Why Redis did not take the last heartbeat; None when it did, and before the first one."""
         return self._problem
 
     async def run(self) -> None:
-        """Beat and listen until cancelled. Trouble with Redis ends neither."""
+        """Send heartbeats and receive notices until cancelled; errors of Redis end neither."""
         client = self._client
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -186,7 +186,7 @@ class RedisTable:
         return None if self._problem is None else self._problem.reason
 
     async def _exchange(self, client: redis.asyncio.Redis) -> None:
-        """Write a heartbeat, the table and what is pending; read those of the others."""
+        """Write a heartbeat, the table and pending notices; read those of the others."""
         neighbours, keys, me = self._neighbours, self._keys, self._neighbours.me
         nodes = sorted(neighbours.nodes)
         asked: Any = client.pipeline(transaction=False)
@@ -238,7 +238,7 @@ class RedisTable:
             pipe.publish(keys.notices, notice_text(notice, me))
 
     def _take_heartbeats(self, texts: Mapping[str, object]) -> dict[str, Heartbeat]:
-        """Look after nodes whose heartbeat began or ended; all that are beating."""
+        """Note nodes whose heartbeat began or ended; return all that send heartbeats."""
         alive = {node: beat for node, text in texts.items() if (beat := heartbeat_of(text)) is not None}
         before, self._beats = self._beats, alive
         for node, beat in alive.items():
@@ -279,7 +279,7 @@ class RedisTable:
             await asyncio.sleep(min(1.0, self._options.heartbeat_interval_s))
 
     async def _hear(self, pubsub: Any) -> None:
-        """Take notices until the connection fails, or stays silent when asked for a sign of life."""
+        """Receive notices until the connection fails, or does not answer a ping."""
         heard_at, asked = time.monotonic(), False
         while True:
             _end_if_cancelled()

@@ -29,14 +29,14 @@ from swiftlet.sync.failures.table import MAX_EXCEPTIONS, Exceptions
 MAX_TEXT_BYTES = 2048
 """The largest size in bytes of a heartbeat or a notice."""
 VERSION = 1
-"""The version of all that is written; it is a part of each key's name."""
+"""The version of the format; it is a part of the name of each key."""
 _MAX_ROW_BYTES = 64
 _NEWS = {news.value: news for news in News}
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of a cluster's keys."""
+    """The names of the keys of a cluster."""
 
     cluster: str
 
@@ -73,12 +73,12 @@ class Heartbeat:
 
 
 def heartbeat_text(beat: Heartbeat) -> str:
-    """A heartbeat as it is written."""
+    """Encode a heartbeat."""
     return json.dumps({"life": beat.life, "domain": beat.domain, "cutOff": beat.cut_off})
 
 
 def heartbeat_of(text: object) -> Heartbeat | None:
-    """A heartbeat as it is found."""
+    """Decode a heartbeat."""
     match _json(text):
         case {"life": str(life), "domain": str(domain), "cutOff": bool(cut_off)}:
             return Heartbeat(life, domain, cut_off)
@@ -91,7 +91,7 @@ def row_texts(rows: Mapping[str, Exceptions], offset_s: float) -> dict[str, str]
 
 
 def rows_of(texts: object, offset_s: float) -> dict[str, Exceptions]:
-    """A failure table as it is found, in the reader's own time."""
+    """Decode a failure table, with times on the reader's clock."""
     found: dict[str, Exceptions] = {}
     if not isinstance(texts, dict):
         return found
@@ -109,12 +109,12 @@ def rows_of(texts: object, offset_s: float) -> dict[str, Exceptions]:
 
 
 def notice_text(notice: Notice, by: Observer) -> str:
-    """A notice as it is sent."""
+    """Encode a notice."""
     return json.dumps({"news": notice.news.value, "node": notice.node, "by": by.name, "domain": by.domain})
 
 
 def notice_of(text: object) -> tuple[Notice, Observer] | None:
-    """A notice as it comes, and who sent it."""
+    """Decode a notice; return it with the name of its sender."""
     match _json(text):
         case {"news": str(news), "node": str(node), "by": str(by), "domain": str(domain)} if news in _NEWS:
             return Notice(_NEWS[news], node), Observer(by, domain)

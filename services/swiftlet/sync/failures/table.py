@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_NODES = 4096
-"""Nodes that a table remembers; beyond it the one that was heard of longest ago is forgotten."""
+"""The largest number of nodes in a table; beyond it the one that was updated longest ago is forgotten."""
 MAX_EXCEPTIONS = 1_000_000
-"""Exceptions of a node at which counting stops."""
+"""The number of exceptions of a node at which counting stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exceptions:
-    """A row: how many exceptions since the last success, and when the last one was."""
+    """A row: the number of exceptions since the last success, and the time of the last one."""
 
     n_exception: int
     t_exception: float
 
 
 class FailureTable:
-    """The exceptions that one observer has met."""
+    """The exceptions that one observer has had with nodes."""
 
     def __init__(self, limit: int = 10, interval_s: float = 60.0, max_nodes: int = MAX_NODES) -> None:
         """`limit` and `interval_s`: error_suppression_limit and error_suppression_interval."""
@@ -37,7 +37,7 @@ class FailureTable:
         self._well: dict[str, float] = {}
 
     def failed(self, node: str, now: float) -> bool:
-        """Count an exception; whether the node is suppressed by it that was not before."""
+        """Count an exception; return whether it suppresses a node that was not suppressed before."""
         before = self._row(node, now)
         count = min((before.n_exception if before else 0) + 1, MAX_EXCEPTIONS)
         self._put(node, Exceptions(count, now))
@@ -58,20 +58,20 @@ class FailureTable:
         _bound(self._well, self._max_nodes)
 
     def suppressed(self, node: str, now: float) -> bool:
-        """Whether the node is to be left out."""
+        """Return whether the node is to be left out."""
         row = self._row(node, now)
         return row is not None and row.n_exception >= self.limit
 
     def well_at(self, node: str) -> float:
-        """When it answered last; minus infinity for never."""
+        """Return when the node answered last; minus infinity if it never did."""
         return self._well.get(node, -math.inf)
 
     def rows(self, now: float) -> dict[str, Exceptions]:
-        """The rows that count."""
+        """Return the rows that have not expired."""
         return {node: row for node in list(self._rows) if (row := self._row(node, now)) is not None}
 
     def all_suppressed(self, now: float) -> list[str]:
-        """The nodes that are to be left out."""
+        """Return the nodes that are to be left out."""
         return [node for node, row in self.rows(now).items() if row.n_exception >= self.limit]
 
     def merge(self, rows: Mapping[str, Exceptions], now: float) -> None:
@@ -89,7 +89,7 @@ class FailureTable:
             self._put(node, Exceptions(count, max(mine.t_exception, at)))
 
     def keep(self, nodes: frozenset[str]) -> None:
-        """Forget all others: they have left the rings."""
+        """Forget all other nodes, which have left the rings."""
         for known in (self._rows, self._well):
             for node in known.keys() - nodes:
                 del known[node]
@@ -111,6 +111,6 @@ class FailureTable:
 
 
 def _bound(known: dict[str, Exceptions] | dict[str, float], most: int) -> None:
-    """Forget what was put in first."""
+    """Forget the entry that was added first."""
     while len(known) > most:
         del known[next(iter(known))]

@@ -57,7 +57,7 @@ async def bring(
 async def _bring_post(
     transport: ObjectTransport, source: Device, target: Device, key: ObjectKey, compared: Entry
 ) -> None:
-    """Bring the newest POST of an object, if there is one."""
+    """Send the newest POST of an object, if there is one."""
     if not _is_posted(compared):
         return
     info = await transport.head(source, key)

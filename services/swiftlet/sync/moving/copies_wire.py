@@ -21,7 +21,7 @@ from swiftlet.transport.varints import Cursor, put_varint
 from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire
 
 MAX_OBJECTS = 256
-"""Objects in one question, and copies in one message."""
+"""The largest number of objects in one question, and of copies in one message."""
 MAX_BYTES = MAX_PAYLOAD - 16384
 """Bytes of copies in one answer; what stands before them fits beside it, and so do tombstones behind them."""
 ALONE_BYTES = 256 * 1024
@@ -37,7 +37,7 @@ _MAX_64 = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An object to be given: all of it, or the newest POST alone."""
+    """An object that is requested: all of it, or its newest POST alone."""
 
     partition: int
     digest: bytes
@@ -49,17 +49,17 @@ class Given:
     """A device's answer to a request for copies."""
 
     copies: bytes
-    """To be handed on."""
+    """The encoded copies, which are handed on as they are."""
     sizes: Sequence[int | None]
     """For each wanted object the bytes of its data; None if it is not among the copies and has to travel alone."""
 
     later: int
-    """How many of the last ones did not fit, and may be asked for again; `sizes` is about those before."""
+    """How many of the last objects did not fit and may be requested again; `sizes` is about those before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy as it came; neither `put` nor `post`: a tombstone."""
+    """One copy as it arrived; a tombstone when it has neither `put` nor `post`."""
 
     key: ObjectKey
     timestamp: Timestamp
@@ -79,7 +79,7 @@ def wanted_bytes(policy: int, wanted: Iterable[Wanted]) -> bytes:
 
 
 def wanted_from(data: bytes) -> tuple[int, list[Wanted]]:
-    """Policy and objects of a question; WireError."""
+    """Decode the policy and the objects of a question; WireError."""
     cursor = Cursor(data, _WHAT)
     policy = cursor.varint(MAX_POLICY)
     wanted: list[Wanted] = []
@@ -94,14 +94,14 @@ def wanted_from(data: bytes) -> tuple[int, list[Wanted]]:
 
 
 def tombstone_bytes(partition: int, digest: bytes, timestamp: Timestamp) -> bytes:
-    """A copy that says that an object was deleted."""
+    """Encode a copy that says that an object was deleted."""
     out = bytearray([_TOMBSTONE])
     put_varint(out, partition)
     return bytes(out) + digest + timestamp.value.to_bytes(8, "big")
 
 
 def copies_bytes(policy: int, copies: Iterable[bytes]) -> bytes:
-    """A message of copies that were made here."""
+    """Encode a message of copies that were made here."""
     out = bytearray()
     put_varint(out, policy)
     return bytes(out) + b"".join(copies)
@@ -143,7 +143,7 @@ def _put_pairs(out: bytearray, texts: Mapping[str, str]) -> None:
 
 
 def copies_from(data: bytes) -> list[Copy]:
-    """The copies of a message; WireError."""
+    """Decode the copies of a message; WireError."""
     cursor = _Cursor(data, _WHAT)
     policy = cursor.varint(MAX_POLICY)
     found: list[Copy] = []
@@ -202,7 +202,7 @@ def _copy(cursor: _Cursor, policy: int) -> Copy:
 
 @dataclass(slots=True)
 class Giving:
-    """An answer that is being made."""
+    """An answer that is being encoded."""
 
     policy: int
     _codes: bytearray = field(default_factory=bytearray)
@@ -210,10 +210,10 @@ class Giving:
     _size: int = 0
     _count: int = 0
     full: bool = False
-    """Whether nothing more fits: all that follow are for later."""
+    """Whether nothing more fits, so that all following objects have to be requested again."""
 
     def give(self, copy: bytes | None, size: int = 0) -> None:
-        """The next one: a copy with so many bytes of data, or None for one that travels alone."""
+        """Add the next object: a copy with so many bytes of data, or None for one that travels alone."""
         self._count += 1
         if copy is not None and self._size + len(copy) > MAX_BYTES:
             self.full = bool(self._copies)
@@ -235,7 +235,7 @@ class Giving:
 
 
 def given_from(data: bytes, wanted: int) -> Given:
-    """The answer to a question about so many objects; WireError."""
+    """Decode the answer to a question about so many objects; WireError."""
     cursor = Cursor(data, _WHAT)
     if cursor.varint(MAX_OBJECTS) != wanted:
         raise WireError(f"{_WHAT} is not about as many objects as were requested")
@@ -259,7 +259,7 @@ def given_from(data: bytes, wanted: int) -> Given:
 
 
 class Changed(SwiftletError):
-    """The device has something newer, or nothing any more of what was to be changed."""
+    """The device has something newer, or no longer has what was to be changed."""
 
 
 def outcomes_bytes(outcomes: Iterable[SwiftletError | None]) -> bytes:
@@ -279,7 +279,7 @@ def outcomes_bytes(outcomes: Iterable[SwiftletError | None]) -> bytes:
 
 
 def outcomes_from(data: bytes, copies: int) -> list[SwiftletError | None]:
-    """The inverse of `outcomes_bytes`, of so many copies; WireError."""
+    """Decode the outcomes of so many copies, the inverse of `outcomes_bytes`; WireError."""
     if data == bytes(copies):
         return [None] * copies
     cursor = _Cursor(data, _WHAT)

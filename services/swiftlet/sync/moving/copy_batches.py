@@ -26,7 +26,7 @@ from swiftlet.sync.session.answers import PackedPushes, needs_of
 from swiftlet.sync.session.compare import Need, Push
 
 Outcome = int | SwiftletError | None
-"""Bytes of data that went, why nothing did, or None: it has to be brought alone."""
+"""The bytes of data that were sent, the error of one that failed, or None for one that has to travel alone."""
 
 
 async def bring_many(
@@ -71,7 +71,7 @@ async def bring_many(
 def _asked_for(
     policy: int, pushes: Sequence[tuple[int, Push]], deleted: Sequence[int], waiting: Sequence[int]
 ) -> tuple[bytes, bytes]:
-    """The first question for copies, and the tombstones."""
+    """Return the first question for copies, and the tombstones."""
     if isinstance(pushes, PackedPushes):
         return pushes.copies(policy)
     dead = [pushes[index] for index in deleted]

@@ -41,9 +41,9 @@ from swiftlet.sync.session.effects import MoveOutcome
 from swiftlet.sync.session.session_result import Outdated, SessionResult, as_node_error
 
 MOVES_PER_SLOT = 4
-"""Objects on their way at a time for each session that may be under way. Small ones are in memory as a whole."""
+"""Objects that are moved at a time for each concurrent session; small ones are in memory as a whole."""
 MAX_REFUSED = 16
-"""Objects of a session that may fail on a device's side, without a reason that is theirs, before the session ends."""
+"""Objects of a session that may fail because of a device before the session ends."""
 _PULLED = {need: PULLED.labels(need.value) for need in Need}
 _PUSHED = {need: PUSHED.labels(need.value) for need in Need}
 _log = structlog.get_logger("replicator")
@@ -71,7 +71,7 @@ class Mover:
     async def move_many(
         self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
     ) -> list[MoveOutcome]:
-        """All objects (with their partitions), some at a time; what ends the session ends it once all are through."""
+        """Move all objects (with their partitions), some at a time; what ends the session is raised at the end."""
         partitions = Counter(partitions_of(objects))
         if pull:
             result.lacking.update(partitions)
@@ -91,13 +91,13 @@ class Mover:
     async def _carry_all(
         self, work: _Work, spots: Sequence[int], bring: Callable[[_Work, int], Awaitable[None]]
     ) -> None:
-        """Bring what is at each of these spots, some at a time."""
+        """Move the objects at these positions, some at a time."""
         waiting = iter(spots)
         at_a_time = min(len(spots), MOVES_PER_SLOT * self._pace.allowed)
         await asyncio.gather(*(self._carry(work, waiting, bring) for _ in range(at_a_time)))
 
     async def _carry(self, work: _Work, waiting: Iterator[int], bring: Callable[[_Work, int], Awaitable[None]]) -> None:
-        """One of those who carry, one thing after the other, until none waits or something ends it."""
+        """Move one object or batch after the other, until none waits or an error ends the session."""
         for spot in waiting:
             try:
                 async with self._moving:
@@ -147,7 +147,7 @@ class Mover:
             self._moved(work, came, sizes)
 
     def _way(self, work: _Work) -> tuple[Device, Device, Device]:
-        """The peer, and from where to where; Outdated."""
+        """Return the peer, the source and the target; Outdated when there is a newer ring."""
         own = work.own
         if self._outdated(own):
             raise Outdated(f"there is a newer ring of policy {own.policy}")
@@ -213,7 +213,7 @@ class Mover:
 
 
 class _Work:
-    """The objects to be moved, and their outcomes so far."""
+    """The objects that are to be moved, and their outcomes so far."""
 
     def __init__(
         self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
