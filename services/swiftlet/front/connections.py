@@ -25,25 +25,25 @@ from swiftlet.web.logs import get_logger
 from swiftlet.web.raw_heads import RawHandler
 
 _MAX_BOUNCES = 8
-"""How often in a row a connection may return unanswered and be given back at once."""
+"""How many times in a row a connection may come back from the front unanswered and be given to it again at once."""
 _COLD_S = 1.0
-"""After that many seconds here one that came back more often is tried again: what kept it here may be over."""
+"""Seconds after which a connection that came back more often is given to the front again: the reason may be over."""
 _SOON = 32
-"""Turns of the event loop within which a connection whose answer has left is ready for the next request."""
+"""Turns of the event loop within which a connection whose answer was sent is ready for the next request."""
 _LOOK_S = 0.01
 _LEAVE_S = 1.0
-"""The front is told at once, unless something is wrong with it."""
+"""Seconds within which the front answers a command, unless something is wrong with it."""
 _MAX_WHOLE = 72 * 1024
-"""Bytes of a request that may be the front's."""
+"""The largest size in bytes of a request that the front may answer."""
 
 _log = get_logger("front")
 
 
 class Watcher(Protocol):
-    """Is told of answers that have left."""
+    """Receives notice of answers that were sent."""
 
     def ended(self, request: web.BaseRequest) -> None:
-        """Take note that an answer has ended."""
+        """Note that an answer has ended."""
         ...
 
     def answered(
@@ -55,12 +55,12 @@ class Watcher(Protocol):
         ...
 
     def made(self) -> None:
-        """Objects may have been made durable by the front."""
+        """Note that the front may have made objects durable."""
         ...
 
 
 class Connection(RawHandler):
-    """A client's connection in aiohttp's hands."""
+    """The connection of a client that aiohttp serves."""
 
     def __init__(
         self, server: web.Server, watcher: Watcher, place: Place, begun_with: bytes, bounces: int, **options: Any
@@ -73,14 +73,14 @@ class Connection(RawHandler):
         self._begun_with = begun_with
         self._parsed = 0
         self._come: bytes | None = b""
-        """What has come since nothing was left; None when that is too much to be looked at."""
+        """The bytes received since the last request was complete; None when they are too many to be examined."""
         self._whole: bytes | None = None
-        """The request that is being answered, if it is all that has come."""
+        """The request that is being answered, if nothing else has been received."""
         self.bounces = bounces
         self._since = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with what was read before."""
+        """Process the bytes that the front has read."""
         super().connection_made(transport)
         begun_with, self._begun_with = self._begun_with, b""
         if begun_with:
@@ -89,12 +89,12 @@ class Connection(RawHandler):
             self._place.leave()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Whoever waits may come."""
+        """Let the next waiting connection in."""
         super().connection_lost(exc)
         self._place.leave()
 
     def data_received(self, data: bytes) -> None:
-        """Note whether what has come is one request and nothing else."""
+        """Note whether exactly one request has been received."""
         if not self._messages and not self._request_in_progress:
             self._come = b""
             self._parsed = self._request_count
@@ -104,7 +104,7 @@ class Connection(RawHandler):
         self._whole = self._come if self._request_count == self._parsed + 1 and not self._upgraded else None
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
-        """The answer has left."""
+        """Note that the answer has been sent."""
         super().log_access(request, response, time)
         self._place.leave()
         self._watcher.ended(request)
@@ -112,7 +112,7 @@ class Connection(RawHandler):
             self._watcher.answered(self, request, response, self._whole)
 
     def waits_for_client(self) -> bool:
-        """Whether a request is under way that goes on only when its client sends more, or takes what it was sent."""
+        """Whether the current request can only continue when its client sends or reads more."""
         if self._drain_waiter is not None:
             return True
         if self._current_request is None or self.transport is None:
@@ -123,7 +123,7 @@ class Connection(RawHandler):
         return not content.is_eof() and (is_taken or content._waiter is not None)
 
     def detach(self) -> int | None:
-        """The connection's descriptor, which nobody here uses any more; None if it is needed here, or not ready yet."""
+        """Detach and return the connection's descriptor; None if it is still needed here, or not ready yet."""
         transport = self.transport
         if transport is None or transport.is_closing() or not self.is_idle or transport.get_write_buffer_size():
             return None
@@ -133,34 +133,34 @@ class Connection(RawHandler):
         return descriptor
 
     def hold(self) -> None:
-        """Read nothing for now: what a quick client sends next stays in the kernel, for whoever reads next."""
+        """Stop reading: what a quick client sends next stays in the kernel for whoever reads the connection next."""
         if self.transport is not None:
             self.transport.pause_reading()
 
     def release(self) -> None:
-        """Go on reading, unless aiohttp has reasons of its own not to."""
+        """Resume reading, unless aiohttp has paused it for its own reasons."""
         if self.transport is not None and not (self._reading_paused or self._buffer_paused):
             self.transport.resume_reading()
 
     @property
     def may_be_tried(self) -> bool:
-        """Whether the front is likely to answer something on it, or long enough ago has not."""
+        """Whether the front will probably answer a request on it, or last failed to do so long enough ago."""
         return self.bounces < _MAX_BOUNCES or self._loop.time() - self._since >= _COLD_S
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request, of which nothing has come."""
+        """Whether it waits for a request of which no byte has been received."""
         waits = self._waiter is not None and not self._waiter.done() and not self._messages
         return waits and self._keepalive and not (self._close or self._force_close) and self._whole is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether it will take no further request."""
+        """Whether it accepts no further request."""
         return self.transport is None or self._close or self._force_close or self._whole is None
 
 
 class ConnectionHandover:
-    """Between one front and one server."""
+    """Moves connections between one front and one aiohttp server."""
 
     def __init__(self, front: Front, watcher: Watcher) -> None:
         """`watcher` may call `give_back`."""
@@ -195,7 +195,7 @@ class ConnectionHandover:
             task.add_done_callback(self._taking.discard)
 
     def _take_more(self) -> None:
-        """There are places again."""
+        """Take more connections from the front, because places have become free."""
         if self._front.waiting():
             self._take()
 
@@ -224,7 +224,7 @@ class ConnectionHandover:
         return Connection(server, self._watcher, place, begun_with, bounces, loop=self._loop, **options)
 
     def give_back(self, connection: Connection) -> None:
-        """Give a connection back to the front once its answer has been sent and nothing of it is needed here."""
+        """Give a connection back to the front when its answer has been sent and it is not needed here any more."""
         if connection.may_be_tried and not self._leaving and not connection.is_over:
             connection.hold()
             self._give_back(connection, _SOON)
@@ -250,11 +250,11 @@ class ConnectionHandover:
             await asyncio.wait(self._taking)
 
     def is_busy(self) -> bool:
-        """Whether connections are at the front, or on their way to aiohttp."""
+        """Whether the front has connections, or some are on their way to aiohttp."""
         return bool(self._front.open() or self._front.waiting() or self._taking)
 
     async def close(self, patience_s: float) -> None:
-        """Take nothing more; what the front still answers has that long to be finished."""
+        """Accept no more connections; requests that the front still answers get this much time."""
         await self._until(lambda: not self._front.open(), patience_s)
         if self._loop is not None and self._pace is not None:
             self._pace.close()

@@ -19,46 +19,46 @@ from swiftlet.names import Path, parse_path
 from swiftlet.settings.sections import LimitsSection
 
 VALID_S = 1.0
-"""How long a grant to read holds at the most."""
+"""Seconds for which a grant to read is valid at most."""
 _RENEWED_S = 0.74
 """What a grant by an ACL rests on is asked for anew when it is older; it holds until that is `FRESH_S` old. Looks at
 which grants are used come several times in the difference."""
 WRITE_VALID_S = 0.5
-"""How long a grant to write holds: what all proxies agree on is not remembered for much longer."""
+"""Seconds for which a grant to write is valid: what all proxies agree on is not remembered for much longer."""
 SMALL_BYTES = 64 * 1024
-"""Objects that may be stored by a grant have so many bytes at the most."""
+"""The largest size in bytes of an object that may be stored by a grant."""
 _ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
-"""And so many items of metadata, with names and values of so many bytes."""
+"""The largest number of its metadata items, and the largest sizes of a name and a value in bytes."""
 _MAX_HEAD = 4096
-"""All of that is in a head of so many bytes."""
+"""The largest size in bytes of the request's head."""
 _ANY = "any object"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whoever was asked about may read, or write, every object of a container."""
+    """The sender of a request may read, or write, every object of a container."""
 
     path: Path
     policy: int
     valid_s: float
     xxh3_etags: bool = False
-    """Whether ETags of what is written are made from xxh3 where the client compares no MD5."""
+    """Whether ETags of written objects are computed from xxh3 when the client sends no MD5."""
 
     @property
     def container(self) -> bytes:
-        """`/account/container/`, as it stands before the objects' names where they are hashed."""
+        """`/account/container/`, which precedes the object's name in what is hashed."""
         return f"{self.path}/".encode()
 
 
 class Deciding:
-    """Decides by what a proxy process remembers; `now` in seconds since the epoch."""
+    """Decides by what a proxy process has cached; `now` is in seconds since the epoch."""
 
     def __init__(self, api: SwiftApi, now: Callable[[], float] = time.time) -> None:
-        """Decides nothing where the proxy remembers containers for so short a time that a grant would outlive that."""
+        """No grants are made where the proxy caches containers for a shorter time than a grant is valid."""
         self._api = api
         self._now = now
         self._max_age_s = api.options.container_info_ttl_s - VALID_S
-        """What a grant rests on is not asked anew before the grant's end."""
+        """The greatest age of cached facts on which a grant may rest: they last until the grant ends."""
         self._renewed_s = min(self._max_age_s, _RENEWED_S)
         agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s, FRESH_S)
         self._write_max_age_s = agreed_s - WRITE_VALID_S
@@ -127,7 +127,7 @@ class Deciding:
 
 
 def below_of(prefix: str) -> Path | None:
-    """An object below the prefix `/v1/ACCOUNT/CONTAINER/` as clients send it; None when there can be none."""
+    """Return the path of some object below a prefix `/v1/ACCOUNT/CONTAINER/`; None when there can be none."""
     try:
         return parse_path(prefix.removeprefix("/v1") + "o")
     except SwiftletError:
@@ -135,7 +135,7 @@ def below_of(prefix: str) -> Path | None:
 
 
 def _have_room(limits: LimitsSection) -> bool:
-    """Whether what the front takes is within the limits of objects and their metadata."""
+    """Return whether what the front accepts is within the limits of objects and their metadata."""
     names, values = limits.max_meta_name_length >= _ITEM_NAME, limits.max_meta_value_length >= _ITEM_VALUE
     whole = limits.max_meta_overall_size >= _MAX_HEAD and limits.max_file_size >= SMALL_BYTES
     return names and values and whole and limits.max_meta_count >= _ITEMS

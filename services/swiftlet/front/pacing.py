@@ -16,38 +16,38 @@ import asyncio
 from collections.abc import Callable
 
 FEW = 8
-"""Places that there are in any case."""
+"""The least number of places."""
 MANY = 24
-"""Places that there are while the event loop is not late."""
+"""The number of places while the event loop is not late."""
 STEP = 2
-"""Places that come with each look at the loop."""
+"""The number of places that each check of the loop adds."""
 LOOK_S = 0.01
-"""Seconds between two looks, while all places are taken."""
+"""Seconds between two checks while all places are taken."""
 LATE_S = 0.01
-"""A look that comes by so much too late means that the loop has enough to do: no more places."""
+"""When a check is late by so many seconds, the loop has enough to do, and only `FEW` places are left."""
 PATIENCE_S = 1.0
-"""Seconds after which a place is free although its request is not answered."""
+"""Seconds after which a place becomes free although its request has not been answered."""
 
 
 class Place:
-    """The place that a connection takes."""
+    """The place of a connection."""
 
     def __init__(self, pace: Pace, ends: float) -> None:
-        """Taken until `ends`, in the loop's time."""
+        """The place is taken until `ends` on the loop's clock."""
         self._pace = pace
         self.ends = ends
         self._waits: Callable[[], bool] | None = None
 
     def give_to(self, waits: Callable[[], bool]) -> None:
-        """A connection has it, and says whether nothing is to be done for it until its client does something."""
+        """Give the place to a connection; `waits` returns whether the connection waits for its client."""
         self._waits = waits
 
     def waits(self) -> bool:
-        """Whether the place's connection waits for its client; never before there is a connection."""
+        """Whether the connection in this place waits for its client; False before there is a connection."""
         return self._waits is not None and self._waits()
 
     def leave(self) -> None:
-        """Free the place, if it is not free yet."""
+        """Free the place if it is taken."""
         self._pace.left(self)
 
 
@@ -65,11 +65,11 @@ class Pace:
 
     @property
     def room(self) -> int:
-        """Places that are free."""
+        """The number of free places."""
         return max(0, self._places - len(self._taken))
 
     def take(self) -> Place:
-        """Take a place, also where there is none."""
+        """Take a place, even when none is free."""
         place = Place(self, self._loop.time() + PATIENCE_S)
         self._taken[place] = None
         if self._ending is None:
@@ -87,7 +87,7 @@ class Pace:
             self._free()
 
     def _end(self) -> None:
-        """Free what has been taken for too long; the oldest come first."""
+        """Free the places that have been taken for too long, the oldest first."""
         now, before = self._loop.time(), len(self._taken)
         while self._taken and (first := next(iter(self._taken))).ends <= now:
             del self._taken[first]
@@ -117,7 +117,7 @@ class Pace:
         self._free()
 
     def close(self) -> None:
-        """Call nobody any more."""
+        """Stop the checks and call `free` no more."""
         for timer in (self._ending, self._looking):
             if timer is not None:
                 timer.cancel()

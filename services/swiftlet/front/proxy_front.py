@@ -37,9 +37,9 @@ from swiftlet.web.app import METRICS
 from swiftlet.web.metrics import HttpMetrics
 
 RENEW_S = 0.25
-"""Seconds between looks at which grants are used."""
+"""Seconds between checks of which grants are used."""
 MAX_RENEWED = 1000
-"""Grants that one look renews; others have to be decided anew after they have ended."""
+"""The number of grants that one check renews; others are decided again after they have ended."""
 _PLAIN = frozenset(
     {
         "content-type",
@@ -58,37 +58,37 @@ _PLAIN = frozenset(
         "expires",
     }
 )
-"""Headers of answers that the front could have given; besides `x-object-meta-`."""
+"""Headers of answers that the front could have given, besides those that begin with `x-object-meta-`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontSettings:
-    """How the front treats connections; seconds."""
+    """How the front treats connections; times are in seconds."""
 
     hash_path: HashPath
     client_timeout_s: float
     answer_timeout_s: float
     writes: bool = True
-    """Whether it answers PUTs, too."""
+    """Whether the front also answers PUTs."""
     store_timeout_s: float = 1.5
-    """How long the front waits until all devices have stored an object, before Python does it its own way."""
+    """Seconds for which the front waits until all devices have stored an object, before Python repeats the write."""
 
 
 class FrontStatus(TypedDict):
     """The fields of the front in a status report."""
 
     state: str
-    """`on` or `off`, and what of, or why."""
+    """`on` or `off`, with what is answered, or the reason."""
     connections: int
-    """Connections that the front holds."""
+    """The number of connections that the front holds."""
     answered: int
-    """Requests, by the front."""
+    """The number of requests that the front answered."""
     waiting: int
-    """Connections, to be let in to aiohttp."""
+    """The number of connections that wait to be accepted by aiohttp."""
 
 
 TAKE_S = 0.1
-"""Seconds after which answers are taken from the front again."""
+"""Seconds between two collections of the front's answers."""
 
 
 class AccessRecords:
@@ -104,7 +104,7 @@ class AccessRecords:
         """The number of answers that were taken so far."""
 
     def take(self) -> int:
-        """Write down what was answered since the last time; how many that were."""
+        """Log and count what was answered since the last call; return the number of answers."""
         served = self._front.served()
         now = time.time()
         for method, path, status, received, sent, took_s, remote, request_id in served:
@@ -172,11 +172,11 @@ class ProxyFront:
             await self._running.row_batches.finish()
 
     def is_busy(self) -> bool:
-        """Whether connections are at the front."""
+        """Whether the front has connections."""
         return self._running is not None and self._running.connections.is_busy()
 
     async def close(self, patience_s: float) -> None:
-        """Finish what the front answers, within that time, and end what is left."""
+        """Let the front finish its requests within this time, then end the rest."""
         running, self._running = self._running, None
         self._withdrawals.end()
         for task in self._granting:
@@ -187,7 +187,7 @@ class ProxyFront:
             running.access_records.take()
 
     def status(self) -> FrontStatus:
-        """The status report's `front`."""
+        """Return the field `front` of the status report."""
         running = self._running
         if running is None:
             return FrontStatus(state=self._state, connections=0, answered=0, waiting=0)
@@ -207,7 +207,7 @@ class ProxyFront:
     def answered(
         self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
     ) -> None:
-        """Grant what was asked, if the front could answer it, and give the connection back."""
+        """Make a grant for the request, if the front could have answered it, and give the connection back."""
         running = self._running
         if running is None or not is_plain(request, response):
             return
@@ -247,7 +247,7 @@ class ProxyFront:
         )
 
     def _rows(self, grant: Grant) -> list[int]:
-        """Which container replicas each replica of an object has to update, as bits."""
+        """Return which container replicas each replica of an object has to update, as bits."""
         ring, slots = self._rings.container(), int(self._rings.objects(grant.policy).replica_count)
         path = grant.path
         partition = ring.partition_of(self._settings.hash_path(path.account, path.container))
@@ -255,7 +255,7 @@ class ProxyFront:
         return [bits_of(share(path, replicas, index, slots).replicas) for index in range(slots)]
 
     async def renew(self) -> None:
-        """Renew what is used, for ever."""
+        """Renew grants that are used, until cancelled."""
         while True:
             await asyncio.sleep(RENEW_S)
             running = self._running
@@ -265,7 +265,7 @@ class ProxyFront:
                     await self._grant(running, *holder)
 
     async def record(self) -> None:
-        """Write down what the front answers, for ever; RuntimeError when its thread has died."""
+        """Log and count what the front answers, until cancelled; RuntimeError when its thread has ended."""
         while True:
             await asyncio.sleep(TAKE_S)
             if self._running is not None:
@@ -285,13 +285,13 @@ class _Running:
 
 
 def check_alive(front: Front) -> None:
-    """RuntimeError when nobody accepts connections any more: a successor of this process will."""
+    """RuntimeError when the front has stopped accepting connections: the process then ends and is replaced."""
     if not front.is_alive():
         raise RuntimeError("the thread that accepts connections has ended unexpectedly")
 
 
 def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
-    """Whether the answer is one that the front could have given."""
+    """Return whether the front could have given this answer."""
     size, method = response.content_length, request.method
     small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
     names = (name.lower() for name in response.headers)

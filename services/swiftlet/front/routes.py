@@ -15,7 +15,7 @@ from swiftlet.ring.model import Device
 
 @runtime_checkable
 class Peers(Protocol):
-    """Object transports that may be native."""
+    """An object transport that may reach devices natively."""
 
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Return the peer that serves a device natively; None when none does, or none is known yet."""
@@ -23,10 +23,10 @@ class Peers(Protocol):
 
 
 class Routes:
-    """Tells the front what has changed."""
+    """Informs the front of changes of rings and of devices that it may ask."""
 
     def __init__(self, front: Front, rings: Rings, peers: Peers, is_suppressed: Callable[[Device], bool]) -> None:
-        """`is_suppressed`: devices that others should be asked before."""
+        """`is_suppressed` returns whether other devices should be asked first."""
         self._front = front
         self._rings = rings
         self._peers = peers
@@ -34,7 +34,7 @@ class Routes:
         self._told: dict[int, tuple[Ring, list[TransportPeer | None]]] = {}
 
     def tell(self, policy: int) -> None:
-        """See to it that the front knows where the policy's objects are, or that nobody does."""
+        """Inform the front where the objects of the policy are, or that it is not known."""
         try:
             ring = self._rings.objects(policy)
         except Unavailable:
@@ -53,7 +53,7 @@ class Routes:
         self._told[policy] = ring, peers
 
     def refresh(self) -> None:
-        """The same for all policies that were told of."""
+        """Do the same for all policies of which the front was informed."""
         for policy in list(self._told):
             self.tell(policy)
 

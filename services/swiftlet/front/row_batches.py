@@ -31,21 +31,21 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 GATHER_S = 0.005
-"""How long what has been made waits at most for what devices are at; a writer alone never waits."""
+"""Seconds for which durable objects wait at most for those that devices still store; a single writer never waits."""
 ENOUGH = 100
-"""Objects that wait for no others."""
+"""The number of objects that do not wait for others."""
 MAX_ROWS = 200
 MAX_BYTES = 256 << 10
-"""Rows in an update, and bytes of them."""
+"""The largest number of rows in an update, and of their bytes."""
 FINISH_S = 5.0
-"""How long what is under way may take at the end: longer than devices and rows are waited for."""
+"""Seconds for writes in progress at shutdown: longer than a write waits for devices and rows."""
 _LOOK_S = 0.01
 
 _log = structlog.get_logger("front")
 
 
 _Kind = tuple[bytes, tuple[int, ...], int]
-"""Container, shares and policy: what objects of one update have in common."""
+"""What objects of one update have in common: container, shares and policy."""
 
 
 @dataclass(slots=True)
@@ -62,16 +62,16 @@ class _Batch:
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """What they have in common, and how much they are."""
+        """Derive the kind of the batch and its size in bytes."""
         self.kind = self.container, tuple(self.shares), self.written[0][0][0]
         self.bytes = sum(map(len, self.encoded))
 
     def has_room_for(self, other: _Batch) -> bool:
-        """Whether both are one update."""
+        """Return whether both fit into one update."""
         return len(self.tokens) + len(other.tokens) <= MAX_ROWS and self.bytes + other.bytes <= MAX_BYTES
 
     def add(self, other: _Batch) -> None:
-        """Take over another one of its kind."""
+        """Add another batch of the same kind."""
         self.tokens += other.tokens
         self.encoded += other.encoded
         self.written += other.written
@@ -80,10 +80,10 @@ class _Batch:
 
 
 class RowBatches:
-    """Between one front and the placement of rows."""
+    """Takes stored objects from one front and hands their rows to placement."""
 
     def __init__(self, front: Front, api: SwiftApi, rings: Rings) -> None:
-        """Nothing is made yet."""
+        """Begin without any stored objects."""
         self._front = front
         self._api = api
         self._rings = rings
@@ -94,7 +94,7 @@ class RowBatches:
         self._rows = 0
         """The number of waiting rows."""
         self._listing = 0
-        """Rows on their way."""
+        """The number of rows that are being listed."""
         self._later: asyncio.TimerHandle | None = None
 
     def take(self) -> None:
@@ -113,7 +113,7 @@ class RowBatches:
             self._later = asyncio.get_running_loop().call_later(GATHER_S, self._begin)
 
     def _gather(self, more: _Batch) -> None:
-        """Put objects to those of the same container that wait, as far as one update has room for them."""
+        """Add objects to the waiting batch of the same container, as far as one update has room."""
         self._rows += len(more.tokens)
         last = self._last.get(more.kind)
         if last is not None and last.has_room_for(more):
@@ -172,7 +172,7 @@ class RowBatches:
             self._front.listed(tokens, is_listed)
 
     async def _undo(self, stored: StoredRows) -> None:
-        """The container went away in another process: what was stored is deleted again."""
+        """Delete the stored objects again, because the container was removed by another process."""
         api = self._api
         api.containers.forget(stored.account, stored.container)
         for row, (key, _) in zip(stored.rows, stored.written, strict=True):
@@ -180,7 +180,7 @@ class RowBatches:
             await api.objects.delete(path, key.policy, api.clock.next())
 
     async def finish(self, patience_s: float = FINISH_S) -> None:
-        """Wait until nothing is being stored or listed; the front begins nothing new."""
+        """Wait until no object is being stored or listed; the front begins no further writes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._front.storing() or self._tasks:  # noqa: ASYNC110 - another thread makes it true

@@ -14,7 +14,7 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """Grants that end: those in one account, or all."""
+    """The grants that end: those in one account, or all."""
 
     account: str | None
 
@@ -40,17 +40,17 @@ class Withdrawals:
     """Ends grants of one process before their time. The API tells it of changes; the front looks at `count`."""
 
     def __init__(self) -> None:
-        """There is no front yet: nothing has been granted."""
+        """Begin without a front: nothing has been granted."""
         self._front: Front | None = None
         self.count = 0
-        """How often something was withdrawn: a decision that was made meanwhile does not count."""
+        """The number of withdrawals: a decision is not used if this changed while it was made."""
 
     def begin(self, front: Front) -> None:
-        """From now on grants are at this front."""
+        """Withdraw grants of this front from now on."""
         self._front = front
 
     def end(self) -> None:
-        """The front is closed."""
+        """Forget the front, which is closed."""
         self._front = None
 
     def withdraw(self, account: str | None) -> None:

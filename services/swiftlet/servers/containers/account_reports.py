@@ -49,19 +49,19 @@ class ReportSettings:
     """The settings that determine when containers report their totals."""
 
     debounce_s: float = 1.0
-    """Seconds that a change waits for more changes."""
+    """Seconds for which a change waits for further changes."""
     wait_s: float = 2.0
-    """Seconds that a container's PUT or DELETE waits for its report."""
+    """Seconds for which a PUT or DELETE of a container waits for its report."""
     max_pause_s: float = 60.0
-    """The longest pause between repetitions, which grow from `debounce_s` by doubling."""
+    """The longest pause between repetitions; pauses begin with `debounce_s` and double."""
     concurrency: int = 8
-    """Reports at a time."""
+    """The number of reports that are sent at a time."""
     scan_pause_s: float = 0.001
-    """Pause after each database that is looked at in the scan at the start."""
+    """Seconds of pause after each database in the scan at the start."""
 
 
 class AccountReporter:
-    """Brings the totals of this server's containers to their accounts. Lives in one event loop."""
+    """Reports the totals of this server's containers to their accounts; runs in one event loop."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class AccountReporter:
         self._following = {device: partial(self._committed, device) for device in stores}
 
     def start(self) -> None:
-        """Listen to the stores' changes, and look for what was pending before."""
+        """Subscribe to changes of the stores, and find what was pending before the start."""
         for device, store in self._stores.items():
             store.follow(self._following[device])
         self._spawn(self.scan())
 
     async def stop(self) -> None:
-        """Leave the rest to the next start."""
+        """Stop; what is pending is found at the next start."""
         for device, store in self._stores.items():
             store.unfollow(self._following[device])
         for timer in self._timers.values():
@@ -125,7 +125,7 @@ class AccountReporter:
             self.schedule(device, id)
 
     def schedule(self, device: str, id: DatabaseId) -> None:
-        """Report in a while, if that is not planned already."""
+        """Plan a report, if none is planned yet."""
         key = (device, id)
         if key in self._timers:
             return
@@ -137,7 +137,7 @@ class AccountReporter:
         PENDING.set(len(self._timers))
 
     async def run_once(self) -> int:
-        """Report everything that is pending now; how many reports did not get through."""
+        """Send all pending reports now; return how many failed."""
         failed = 0
         for device, store in self._stores.items():
             for partition in await store.partitions(DatabaseKind.CONTAINER):
@@ -186,7 +186,7 @@ class AccountReporter:
             timer.cancel()
 
     async def _report(self, device: str, id: DatabaseId) -> bool:
-        """Tell the account what is new, and remember that; whether nothing is pending any more."""
+        """Report new totals to the account and note that; return whether nothing is pending any more."""
         store = self._stores[device]
         try:
             news = await store.read(id, self._news)
@@ -235,7 +235,7 @@ class AccountReporter:
 
 
 def paired(accounts: Sequence[Device], index: int | None, containers: int) -> Sequence[Device]:
-    """The account's devices that replica `index` of `containers` reports to; together they cover all of them."""
+    """Return the account's devices to which replica `index` of `containers` reports; together these are all of them."""
     if index is None:
         return accounts
     if index >= len(accounts):

@@ -20,11 +20,11 @@ from swiftlet.model import AccountInfo, DatabaseKind
 from swiftlet.web.logs import get_logger
 
 LISTED = 25
-"""Accounts that are reported by each of the three measures."""
+"""The number of accounts that are reported by each of the three measures."""
 PAUSE_S = 0.002
-"""Between two databases, so that a walk holds nobody up."""
+"""Seconds of pause between two databases, so that a walk delays no request."""
 HIDDEN = "."
-"""How the names of accounts begin that no user has."""
+"""The beginning of the names of accounts that no user has."""
 _KEPT = 4 * LISTED
 _MEASURES: tuple[Callable[[AccountInfo], int], ...] = (
     lambda info: info.bytes_used,
@@ -55,7 +55,7 @@ class AccountTally:
             await asyncio.sleep(self._interval_s)
 
     async def walk(self) -> None:
-        """Read all account databases, and report those that hold most from now on."""
+        """Read all account databases; from then on those that hold most are reported."""
         began_s, found = self._now_s(), dict[str, AccountInfo]()
         for device, store in self._stores.items():
             try:
@@ -68,7 +68,7 @@ class AccountTally:
         self._most, self._counted_at_s = _largest(found), began_s
 
     def report(self) -> Mapping[str, object] | None:
-        """When they were counted, and containers, objects and bytes by account; None before the first walk."""
+        """Return when accounts were counted, and their containers, objects and bytes; None before the first walk."""
         if self._most is None:
             return None
         held = {

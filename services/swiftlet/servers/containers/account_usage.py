@@ -22,15 +22,15 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import AccountInfo
 
 BUSIEST = 100
-"""Accounts that are shown."""
+"""The number of accounts that are shown."""
 MAX_TRACKED = 10_000
-"""Accounts that are counted; beyond, those that are busy already go on being counted."""
+"""The largest number of accounts that are counted; when it is reached, no further ones are added."""
 
 _Place = tuple[str, int, str]
 
 
 class AccountUsage:
-    """Usage of the busiest accounts. Counted and looked up in the event loop, shown from any thread."""
+    """The usage of the busiest accounts; counted and read in the event loop, shown from any thread."""
 
     def __init__(self, stores: Mapping[str, ListingStore], interval_s: float = 15.0) -> None:
         """`stores` by the devices' names on this server; looks are `interval_s` seconds apart."""
@@ -40,13 +40,13 @@ class AccountUsage:
         self._shown: Mapping[str, AccountInfo] = {}
 
     def note(self, device: str, partition: int, account: str) -> None:
-        """Somebody asked for an account, or told it something."""
+        """Count a request about an account, or a report to it."""
         place = (device, partition, account)
         if place in self._seen or len(self._seen) < MAX_TRACKED:
             self._seen[place] = self._seen.get(place, 0) + 1
 
     async def look(self) -> None:
-        """Read what the busiest hold, and let the others fade."""
+        """Read the usage of the busiest accounts, and reduce the counts of all."""
         busiest = nlargest(BUSIEST, self._seen, key=self._seen.__getitem__)
         shown: dict[str, AccountInfo] = {}
         for device, partition, account in busiest:
@@ -58,7 +58,7 @@ class AccountUsage:
         self._seen = {place: count // 2 for place, count in self._seen.items() if count}
 
     async def run(self) -> None:
-        """Look for ever, and be shown meanwhile."""
+        """Read the usage repeatedly and show it as metrics, until cancelled."""
         _looking.append(self)
         try:
             while True:
@@ -69,12 +69,12 @@ class AccountUsage:
 
     @property
     def shown(self) -> Mapping[str, AccountInfo]:
-        """The busiest accounts as of the last look."""
+        """The usage of the busiest accounts, as read last."""
         return self._shown
 
 
 class _Page(Collector):
-    """The metrics of all that look in this process."""
+    """The metrics of all instances in this process."""
 
     def collect(self) -> Iterable[Metric]:
         shown = {account: info for usage in list(_looking) for account, info in usage.shown.items()}

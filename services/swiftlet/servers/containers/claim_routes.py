@@ -24,10 +24,10 @@ from swiftlet.transport.wire import flag, timestamp
 
 
 class ReportNow(Protocol):
-    """Reports a container's totals to its account."""
+    """Reports the totals of a container to its account."""
 
     async def report_now(self, device: str, id: DatabaseId) -> bool:
-        """Report within a bounded time; what fails is retried later."""
+        """Report within a bounded time; a report that fails is retried later."""
         ...
 
 
@@ -84,7 +84,7 @@ class ClaimRoutes:
 async def _many(
     one: Callable[[web.Request, Answer], Awaitable[Answer]], request: web.Request, fields: Answer
 ) -> Answer:
-    """All requests of a message side by side: what is wrong with one of them is its own answer."""
+    """Carry out all requests of a message concurrently; an error of one of them is its answer."""
 
     async def answer(body: Answer) -> Answer | SwiftletError:
         try:

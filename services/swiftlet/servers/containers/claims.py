@@ -43,16 +43,16 @@ from swiftlet.timestamp import Timestamp
 
 AnyDb = ContainerDb | AccountDb
 Row = tuple[str, Timestamp]
-"""A row's name, and when it was written."""
+"""The name of a row, and the time of its write."""
 Report = Callable[[DatabaseId], Awaitable[bool]]
-"""Brings a container's totals, as they are now, to its account within a bounded time; whether that worked."""
+"""Reports the current totals of a container to its account within a bounded time; returns whether that worked."""
 
 
 class Finder(Protocol):
     """Knows the rows of containers that are split."""
 
     async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
-        """The row or marker of that name; NotFound without its container."""
+        """Return the row or marker of that name; NotFound without its container."""
         ...
 
 
@@ -65,16 +65,16 @@ class _Held:
     asked: Amounts
     ends: float
     row: Row | None = None
-    """The row that ends it, once the write is done."""
+    """The row whose arrival ends the claim, once the write is done."""
 
 
 MAX_AT_ONCE = 500
-"""Wishes about one database that one look at it serves."""
+"""The requests about one database that one read of it serves."""
 
 
 @dataclass(slots=True)
 class _Take:
-    """A claim to be held."""
+    """A request to hold a claim."""
 
     name: DatabaseName
     claim: Claim
@@ -85,7 +85,7 @@ class _Take:
 
 @dataclass(slots=True)
 class _Confirm:
-    """A write that is done: is its row here, and does the account know the totals?"""
+    """A question after a write: whether its row is here, and whether the account knows the totals."""
 
     id: str
     row: Row
@@ -94,7 +94,7 @@ class _Confirm:
 
 @dataclass(slots=True)
 class _Cancel:
-    """A claim to be let go."""
+    """A request to release a claim."""
 
     id: str
     answer: asyncio.Future[None]
@@ -108,12 +108,12 @@ class _Book:
     held: dict[str, _Held] = field(default_factory=dict)
     waiting: deque[_Wish] = field(default_factory=deque)
     turns: asyncio.Task[None] | None = None
-    """At work as long as anybody waits."""
+    """The task that serves requests for as long as any wait."""
     taken: Amounts = field(default_factory=Amounts)
-    """By all that is held."""
+    """The sum of all claims that are held."""
 
     def put(self, key: str, held: _Held) -> None:
-        """Hold it, in the place of one with this key."""
+        """Hold the claim in place of the one with this key."""
         self.taken = total([self.taken_beside(key), held.asked])
         self.held[key] = held
 
@@ -137,19 +137,19 @@ class _Book:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A database at one moment."""
+    """The state of a database at one moment."""
 
     used: Amounts | NotFound
-    """The amounts of its rows; NotFound where nothing can be stored."""
+    """The totals of its rows; NotFound where nothing can be stored."""
     here: frozenset[Row] = frozenset()
-    """The rows, of those asked for, that are in it as written then or later."""
+    """Those of the requested rows that it has in this or a newer version."""
     told: bool = True
     """Whether the account knows the totals."""
     split: bool = False
 
 
 class Claims:
-    """The claims on the databases of one device. Lives in one event loop; `clock` in monotonic seconds."""
+    """The claims on the databases of one device; runs in one event loop, `clock` returns monotonic seconds."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Claims:
     async def take(
         self, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: float
     ) -> Excess | None:
-        """Hold a claim, or change one that is held; why not when it does not fit. NotFound, NodeBusy."""
+        """Hold or change a claim; return the reason when it does not fit. NotFound, NodeBusy."""
         answer: asyncio.Future[Excess | None] = asyncio.get_running_loop().create_future()
         self._queue(self._store.id_of(partition, name), _Take(name, claim, bounds, life_s, answer))
         return await answer
@@ -194,13 +194,13 @@ class Claims:
         return Confirmation(listed, await self._report_once(id, self._report))
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """A write came to nothing, or is counted elsewhere."""
+        """Release the claim of a write that failed, or is counted elsewhere."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue(self._store.id_of(partition, name), _Cancel(claim_id, answer))
         await answer
 
     async def _report_once(self, id: DatabaseId, report: Report) -> bool:
-        """Report what is listed now; those who ask while a report is under way share the next one."""
+        """Report the current totals; callers during a report share the next one."""
         task = self._next_report.get(id)
         if task is None:
             task = self._next_report[id] = asyncio.create_task(self._report_next(id, report))
@@ -218,7 +218,7 @@ class Claims:
                 del self._reporting[id]
 
     def held(self) -> int:
-        """Claims on all databases."""
+        """The number of claims on all databases."""
         return sum(len(book.held) for book in self._books.values())
 
     def _queue(self, id: DatabaseId, wish: _Wish) -> None:
@@ -246,7 +246,7 @@ class Claims:
             del self._books[id]
 
     async def _turn(self, id: DatabaseId, book: _Book, batch: Sequence[_Wish]) -> None:
-        """One look, then one wish after the other as they came: nothing else changes the book meanwhile."""
+        """Read the database once, then serve the requests in their order; nothing else changes the claims meanwhile."""
         now = self._clock()
         for key in [key for key, held in book.held.items() if held.ends <= now]:
             book.drop(key)
@@ -272,7 +272,7 @@ class Claims:
                 wish.answer.set_result((listed, seen.told))
 
     def _decide(self, book: _Book, wish: _Take, rows: Amounts | NotFound) -> None:
-        """Hold the claim, if it fits beside the rows and the other claims."""
+        """Hold the claim if it fits beside the rows and the other claims."""
         key, asked = wish.claim.id, wish.claim.asked
         if isinstance(rows, NotFound):
             wish.answer.set_exception(rows)
@@ -285,7 +285,7 @@ class Claims:
             wish.answer.set_result(excess)
 
     async def _look(self, id: DatabaseId, rows: AbstractSet[Row]) -> _Seen:
-        """What the rows take, and which of these are among them, of one moment."""
+        """Return the totals of the rows, and which of the given rows are among them, at one moment."""
         seen = await self._see(id, rows)
         missing = rows - seen.here
         if self._finder is None or not seen.split or not missing:
@@ -303,7 +303,7 @@ class Claims:
             return _Seen(Amounts() if id.kind is DatabaseKind.ACCOUNT else error)
 
     async def _is_away(self, finder: Finder, id: DatabaseId, row: Row) -> bool:
-        """Whether a shard has the row."""
+        """Return whether a shard has the row."""
         found = await finder.find(id, row[0])
         return found is not None and found.timestamp >= row[1]
 
@@ -321,7 +321,7 @@ def _seen(database: AnyDb, rows: AbstractSet[Row]) -> _Seen:
 
 
 def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
-    """Whether the row is here, as written then or later; a container's row by its creation."""
+    """Return whether the database has the row in this or a newer version; for a container's row by its creation."""
     row = database.find(name)
     if isinstance(row, ContainerRow):
         return row.put_timestamp >= timestamp

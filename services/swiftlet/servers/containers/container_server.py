@@ -37,10 +37,10 @@ from swiftlet.transport.wire import WireError, timestamp
 
 
 class ContainerReporter(Protocol):
-    """Reports a container's totals to its account."""
+    """Reports the totals of a container to its account."""
 
     async def report_now(self, device: str, id: DatabaseId) -> bool:
-        """Report within a bounded time; what fails is retried later."""
+        """Report within a bounded time; a report that fails is retried later."""
         ...
 
 
@@ -72,7 +72,7 @@ class ContainerServer:
         self._reporter = reporter
 
     def store(self, request: web.Request) -> ListingStore:
-        """The store that the request's path names; DeviceFailed when it is not served here."""
+        """Return the store of the device that the request's path names; DeviceFailed when it is not served here."""
         device = request.match_info["device"]
         store = self.stores.get(device)
         if store is None:
@@ -120,7 +120,7 @@ class ContainerServer:
         return wire.container_info_to_wire(await store.container_info(*place))
 
     async def list_container(self, request: web.Request, _fields: Answer) -> Answer | bytes:
-        """Totals, metadata and `entries`, or the page as text where that is asked for and can be."""
+        """Answer with totals, metadata and `entries`, or with the page as text where that is requested and possible."""
         place, query = self._container(request), wire.listing_query_from_wire(request.query)
         form = wire.form_from_wire(request.query)
         if form is not None:
@@ -164,7 +164,7 @@ class ContainerServer:
         return wire.account_info_to_wire(await store.account_info(*place))
 
     async def list_account(self, request: web.Request, _fields: Answer) -> Answer:
-        """Totals, metadata and `entries`."""
+        """Answer with totals, metadata and `entries`."""
         store, place = self.store(request), self._account(request)
         info, entries = await store.list_containers(*place, wire.listing_query_from_wire(request.query))
         return {**wire.account_info_to_wire(info), "entries": [wire.entry_to_wire(entry) for entry in entries]}
@@ -221,7 +221,7 @@ class ContainerServer:
 
 
 def add_container_routes(app: web.Application, server: ContainerServer) -> None:
-    """All routes of an account and container server."""
+    """Return all routes of an account and container server."""
     partition = "{device}/{partition:[0-9]{1,10}}"
     container, account = f"/v1/containers/{partition}", f"/v1/accounts/{partition}"
     claims = f"/v1/{{kind:accounts|containers}}/{partition}/claims"

@@ -30,18 +30,18 @@ from swiftlet.web.logs import get_logger
 RELIST_S = 300.0
 """Seconds after which the directories are read again."""
 WAIT_S = 3.0
-"""Seconds that a question waits for the first look; below the patience of who asks."""
+"""Seconds for which a question waits for the first read; shorter than the timeout of the asking side."""
 _AT_ONCE = 8
-"""Databases that are read at a time."""
+"""The number of databases that are read at a time."""
 _PAUSE_EVERY = 64
 _log = get_logger("listing_sync")
 
 
 class ListingIndex:
-    """The index of one device's databases. Lives in one event loop."""
+    """The index of one device's databases; runs in one event loop."""
 
     def __init__(self, store: ListingStore, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is read before the first question; `clock` in monotonic seconds."""
+        """Nothing is read before the first question; `clock` returns monotonic seconds."""
         self._store = store
         self._clock = clock
         self._looks: dict[DatabaseKind, asyncio.Task[None]] = {}
@@ -55,7 +55,7 @@ class ListingIndex:
         self._roots.pop((kind, partition), None)
 
     async def ready(self, kind: DatabaseKind) -> None:
-        """Once all databases of a kind are known; Unavailable if that takes long, and the device's own errors."""
+        """Wait until all databases of a kind are known; Unavailable if that takes long, errors of the device."""
         self._store.require()
         look = self._looks.get(kind)
         if look is None and self._is_old(kind):
@@ -76,7 +76,7 @@ class ListingIndex:
         return looked_s is None or self._clock() - looked_s >= RELIST_S
 
     async def close(self) -> None:
-        """End looks that are going on."""
+        """End reads that are in progress."""
         looks = list(self._looks.values())
         for look in looks:
             look.cancel()
@@ -113,7 +113,7 @@ class ListingIndex:
             self._set_unreadable(kind, partition, unreadable)
 
     async def _is_readable(self, id: DatabaseId) -> bool:
-        """Whether a database can be read, or is not here any more; its fingerprint is known then."""
+        """Read and so learn a database's fingerprint; return False when the database exists but can't be read."""
         try:
             await self._store.fingerprint(id)
         except NotFound:
@@ -137,14 +137,14 @@ class ListingIndex:
         return sorted({*self._store.fingerprints.partitions(kind), *self._unreadable[kind]})
 
     async def prepare(self, kind: DatabaseKind, partitions: Sequence[int]) -> None:
-        """Make roots that are not known, with pauses for others."""
+        """Compute the roots that are not known, with pauses for other work."""
         for count, partition in enumerate(partitions):
             if count % _PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
             self.root(kind, partition)
 
     def root(self, kind: DatabaseKind, partition: int) -> bytes:
-        """One hash over all databases of a partition."""
+        """Return one hash over all databases of a partition."""
         known = self._roots.get((kind, partition))
         if known is None:
             known = sethash.root(self.suffix_hashes(kind, partition))
@@ -153,7 +153,7 @@ class ListingIndex:
         return known
 
     def suffix_hashes(self, kind: DatabaseKind, partition: int) -> dict[str, bytes]:
-        """Set hash per suffix."""
+        """Return the set hash of each suffix."""
         sums: dict[str, int] = {}
         for entry in self.entries(kind, partition):
             suffix = suffix_of(entry)
@@ -161,7 +161,7 @@ class ListingIndex:
         return {suffix: sethash.to_bytes(total) for suffix, total in sums.items()}
 
     def entries(self, kind: DatabaseKind, partition: int) -> list[Entry]:
-        """All databases of a partition."""
+        """Return all databases of a partition."""
         known = self._store.fingerprints.of(kind, partition)
         found = [entry_of(digest, fingerprint) for digest, fingerprint in known.items()]
         found += [

@@ -33,16 +33,16 @@ WRONG = Counter(
 )
 DONE = Counter("swiftlet_listing_recounts_total", "Databases that were counted.", ["result"])
 PAGE_ROWS = 2000
-"""Rows that are counted at a time."""
+"""The number of rows that are counted at a time."""
 TRIES = 3
-"""How often a database is counted that changes meanwhile."""
+"""The number of attempts for a database that changes while it is counted."""
 SHARE = 0.02
 """The largest share of the time that counting takes."""
 _log = get_logger("listing-recount")
 
 
 class Recount:
-    """Counts the databases of all devices of a server. Lives in one event loop."""
+    """Counts the rows of the databases of a server's devices; runs in one event loop."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Recount:
         interval_s: float,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`interval_s` lies between the beginnings of two passes at least."""
+        """`interval_s` is the least time between the beginnings of two passes."""
         self._stores = stores
         self._interval_s = interval_s
         self._sleep = sleep
         self._pacer = Pacer(AuditSettings(rows_per_s=0.0, share=SHARE), sleep=sleep)
 
     async def run(self) -> None:
-        """Pass after pass, the first at a random moment of an interval, until cancelled."""
+        """Do passes until cancelled; the first one begins at a random moment within an interval."""
         await self._sleep(random.uniform(0.0, self._interval_s))  # noqa: S311 - spreads load
         while True:
             began_s = time.monotonic()
@@ -65,7 +65,7 @@ class Recount:
             await self._sleep(max(0.0, self._interval_s - (time.monotonic() - began_s)))
 
     async def run_once(self) -> int:
-        """One pass; how many databases were wrong."""
+        """Do one pass; return how many databases were wrong."""
         wrong = 0
         self._pacer.begin()
         for device, store in self._stores.items():
@@ -87,7 +87,7 @@ class Recount:
         return wrong
 
     async def _database(self, store: ListingStore, id: DatabaseId) -> bool:
-        """Count one, and put it right; whether it was wrong."""
+        """Count one database and correct it; return whether it was wrong."""
         for _ in range(TRIES):
             agrees = await self._agrees(store, id)
             if agrees is None:
@@ -104,7 +104,7 @@ class Recount:
         return False
 
     async def _agrees(self, store: ListingStore, id: DatabaseId) -> bool | None:
-        """Whether a database's totals and set hash are those of its rows; None when the rows changed meanwhile."""
+        """Return whether totals and set hash of a database match its rows; None when the rows changed meanwhile."""
         first: Head | None = None
         totals, terms = Totals(), 0
         for table in TABLES:

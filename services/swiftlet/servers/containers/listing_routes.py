@@ -45,12 +45,12 @@ class SyncRoutes:
         self._indexes = {name: ListingIndex(store) for name, store in stores.items()}
 
     async def close(self, _app: web.Application) -> None:
-        """End what goes on in the background."""
+        """End the background work."""
         for index in self._indexes.values():
             await index.close()
 
     def _store(self, request: web.Request) -> ListingStore:
-        """The store that the request's path names; DeviceFailed when it is not served here."""
+        """Return the store of the device that the request's path names; DeviceFailed when it is not served here."""
         device = request.match_info["device"]
         store = self._stores.get(device)
         if store is None:
@@ -60,7 +60,7 @@ class SyncRoutes:
     # Rounds.
 
     async def session(self, request: web.Request) -> web.StreamResponse:
-        """The answer to a question of a sync session."""
+        """Answer a question of a sync session."""
         begun = time.perf_counter()
 
         async def run() -> bytes:
@@ -75,12 +75,12 @@ class SyncRoutes:
         return response
 
     async def knock(self, request: web.Request, _fields: Answer) -> Answer:
-        """`kinds`, from a device that serves."""
+        """Answer with `kinds`, from a device that works."""
         self._store(request).require()
         return {"kinds": [kind.value for kind in DatabaseKind]}
 
     async def held_partitions(self, request: web.Request, _fields: Answer) -> Answer:
-        """`partitions` with databases of a kind, ascending."""
+        """Answer with the `partitions` that have databases of a kind, ascending."""
         self._store(request)
         kind, index = _kind(request), self._indexes[request.match_info["device"]]
         await index.ready(kind)
@@ -91,25 +91,25 @@ class SyncRoutes:
         return wire.state_to_wire(await replica.state_of(self._store(request), _id(request)))
 
     async def page_digests(self, request: web.Request, fields: Answer) -> Answer:
-        """`pages`: where each ends, and its set hash."""
+        """Answer with `pages`: the end and the set hash of each."""
         after, upto = wire.position_from_wire(fields, "after"), wire.position_from_wire(fields, "upto")
         pages = await replica.page_digests(self._store(request), _id(request), after, upto)
         return {"pages": [wire.page_digest_to_wire(*page) for page in pages]}
 
     async def replace_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """`replaced`: how many rows were still as the request says."""
+        """Answer with `replaced`: how many rows were still as the request says."""
         id = _container_id(request)
         changes = [_change(change) for change in _bounded(array(fields, "changes"))]
         return {"replaced": await replica.replace_rows(self._store(request), id, changes)}
 
     async def find_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """`rows` of the names that have one, and the first split `point`."""
+        """Answer with the `rows` of the names that have one, and the first split `point`."""
         names = [wire.checked_name(name, "an object's name") for name in _bounded(array(fields, "names"))]
         rows, point = await replica.find_rows(self._store(request), _container_id(request), names)
         return {"rows": [wire.object_row_to_wire(row) for row in rows], "point": point}
 
     async def forget_database(self, request: web.Request, fields: Answer) -> Answer:
-        """`gone`: whether it was taken off the device."""
+        """Answer with `gone`: whether the database was removed from the device."""
         store, id = self._store(request), _id(request)
         fingerprint = wire.digest_from_wire(fields, "fingerprint")
         placed = self._placed.get(request.match_info["device"], nowhere)
@@ -118,18 +118,18 @@ class SyncRoutes:
         return {"gone": await store.remove(id, fingerprint)}
 
     async def databases(self, request: web.Request, fields: Answer) -> Answer:
-        """`databases`, and whether there are `more` behind them."""
+        """Answer with `databases`, and whether there are `more` after them."""
         after = None if fields.get("after") is None else wire.id_from_text(fields["after"])
         found, more = await replica.databases_after(self._store(request), _kind(request), after)
         return {"databases": [wire.id_to_wire(id) for id in found], "more": more}
 
     async def exchange_state(self, request: web.Request, fields: Answer) -> Answer:
-        """The state after the merge."""
+        """Answer with the state after the merge."""
         state = await replica.merge_state(self._store(request), _id(request), wire.state_from_wire(fields))
         return wire.state_to_wire(state)
 
     async def compare_rows(self, request: web.Request, fields: Answer) -> Answer:
-        """`{"equal": true}`, or `rows` and the `upto` that they reach to."""
+        """Answer with `{"equal": true}`, or with `rows` and the name `upto` which they reach."""
         digest = wire.digest_from_wire(fields, "digest")
         after, upto = wire.position_from_wire(fields, "after"), wire.position_from_wire(fields, "upto")
         page = await replica.compare_rows(self._store(request), _id(request), after, upto, digest)
@@ -148,7 +148,7 @@ class SyncRoutes:
 
 
 def rows_of(fields: Answer) -> list[Any]:
-    """The rows in a request, not yet looked at; WireError when there are too many."""
+    """Return the rows in a request, unparsed; WireError when there are too many."""
     return _bounded(array(fields, "rows"))
 
 

@@ -19,7 +19,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 from swiftlet.web.logs import get_logger
 
 PERIOD_S = 3600.0
-"""Seconds to which ages are cut."""
+"""The period in seconds to which ages are rounded down."""
 _LOOK_S = 30.0
 _log = get_logger("listing_upkeep")
 
@@ -36,7 +36,7 @@ class ListingUpkeep:
         self._now_s = now_s
 
     def boundary(self) -> Timestamp:
-        """What is older may be forgotten."""
+        """Return the time before which removed rows may be forgotten."""
         return Timestamp.at(max(0.0, (self._now_s() - self._reclaim_age_s) // PERIOD_S * PERIOD_S))
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class ListingUpkeep:
             await asyncio.sleep(_LOOK_S)
 
     async def run_once(self) -> int:
-        """Reclaim everywhere; how many rows went."""
+        """Reclaim on all devices; return how many rows were removed."""
         total, before = 0, self.boundary()
         for device, store in self._stores.items():
             store.forget_before(before)

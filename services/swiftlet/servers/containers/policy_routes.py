@@ -21,7 +21,7 @@ from swiftlet.transport import listing_wire as wire
 from swiftlet.web.logs import get_logger
 
 LOOKED_AT = 500
-"""Databases for one page."""
+"""The largest number of databases for one page."""
 
 _log = get_logger("policy_routes")
 
@@ -34,7 +34,7 @@ class PolicyRoutes:
         self._stores = stores
 
     async def policy_containers(self, request: web.Request, fields: Answer) -> Answer:
-        """`containers` of the policy, how far that reaches (`upto`), and whether there are `more` behind it."""
+        """Answer with `containers` of the policy, how far they reach (`upto`), and whether there are `more`."""
         device = request.match_info["device"]
         store = self._stores.get(device)
         if store is None:

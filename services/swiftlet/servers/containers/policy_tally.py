@@ -32,31 +32,31 @@ from swiftlet.timestamp import ZERO
 from swiftlet.web.logs import get_logger
 
 LOOK_S = 1.0
-"""Between looks at which policies are deprecated."""
+"""Seconds between checks of which policies are deprecated."""
 NAMED = 3
-"""Accounts that are named for each policy."""
+"""The number of accounts that are named for each policy."""
 _LONGEST_NAME = 64
-"""Characters of an account's name in the report, which has room for names of many policies."""
+"""The largest length of an account's name in the report, which has room for names of many policies."""
 
 IsFirst = Callable[[str, DatabaseId], bool]
-"""Whether a device of this server, by its name, has the first replica of a database."""
+"""Returns whether the device with this name has the first replica of a database."""
 
 _log = get_logger("policy_tally")
 
 
 @dataclass(slots=True)
 class Use:
-    """What was found of one policy."""
+    """What was found about one policy."""
 
     containers: int = 0
     objects: int = 0
     accounts: int = 0
     copies: int = 0
     largest: dict[str, int] = field(default_factory=dict)
-    """Containers by account, of the accounts that have most."""
+    """The number of containers by account, for the accounts that have most."""
 
     def add_account(self, account: str, containers: int) -> None:
-        """An account has containers of the policy."""
+        """Count containers of an account that have the policy."""
         self.accounts += 1
         self.largest[account] = containers
         if len(self.largest) > NAMED:
@@ -69,7 +69,7 @@ class Use:
 
 
 class PolicyTally:
-    """Deprecated policies on this server's devices."""
+    """Counts what uses deprecated policies on this server's devices."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class PolicyTally:
         self._counted_at_s: float | None = None
 
     async def run(self) -> None:
-        """Look and walk for ever."""
+        """Check policies and walk over databases, until cancelled."""
         due_s, known = 0.0, frozenset[int]()
         while True:
             refused = self.look()
@@ -107,7 +107,7 @@ class PolicyTally:
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> frozenset[int]:
-        """See which policies are deprecated; those that are refused from now on."""
+        """Check which policies are deprecated; return those that are refused from now on."""
         now_s = self._now_s()
         deprecated = {policy.index for policy in self._policies() if policy.deprecated}
         self._seen_s = {index: self._seen_s.get(index, now_s) for index in sorted(deprecated)}
@@ -120,7 +120,7 @@ class PolicyTally:
         return refused
 
     async def walk(self) -> None:
-        """Read all databases, and tell from now on what uses the deprecated policies."""
+        """Read all databases; from then on report what uses the deprecated policies."""
         began_s, refused = self._now_s(), self.look()
         found = {index: Use() for index in self._seen_s}
         unread = 0
@@ -140,7 +140,7 @@ class PolicyTally:
         self._found, self._counted_at_s = found, began_s
 
     async def _walk_device(self, device: str, store: ListingStore, found: Mapping[int, Use]) -> int:
-        """Count a device's databases; how many could not be read."""
+        """Count the databases of a device; return how many could not be read."""
         unread = 0
         async for id in _databases(store):
             first = self._is_first(device, id)
@@ -157,7 +157,7 @@ class PolicyTally:
         return unread
 
     def report(self) -> Mapping[str, object] | None:
-        """When the last walk began, and what it found of each deprecated policy, by index; None before the first."""
+        """Return when the last walk began and what it found, by policy index; None before the first walk."""
         if self._counted_at_s is None:
             return None
         return {"countedAt": self._counted_at_s, "used": {str(index): self._fields(index) for index in self._found}}
@@ -193,7 +193,7 @@ def _count_container(found: Mapping[int, Use], head: Head, first: bool) -> None:
 
 
 def is_counted(head: Head) -> bool:
-    """Whether a container's database stands for objects of its policy, now or before its deletion."""
+    """Return whether a container's database stands for objects of its policy, now or before its deletion."""
     return not (head.name.account.startswith(HIDDEN) or is_shard(head.name) or head.put_timestamp == ZERO)
 
 

@@ -34,7 +34,7 @@ class Arrived(NamedTuple):
 
 
 def arrived(data: bytes, key: ClusterKey | None, host: str) -> list[Arrived]:
-    """The updates in a message; Unauthorized, WireError, InvalidName."""
+    """Decode the updates in a message; Unauthorized, WireError, InvalidName."""
     return [_arrived(entry) for entry in row_wire.entries_of(data, key, host)]
 
 

@@ -39,11 +39,11 @@ from swiftlet.transport.wire import error_to_wire
 from swiftlet.web.logs import get_logger
 
 _AGAIN_S = 0.02
-"""Seconds between looks whether a peer has taken an answer that did not go out at once."""
+"""Seconds between checks whether a peer has read an answer that could not be sent at once."""
 _END_S = 5.0
-"""Seconds for updates under way when the server ends."""
+"""Seconds that updates in progress get when the server ends."""
 _KNOWN = 10_000
-"""Containers whose places are remembered."""
+"""The number of containers whose destination is cached."""
 _DURATION = DURATION.labels("update_container")
 _TAKEN = REQUESTS.labels("update_container", "200")
 _log = get_logger("rows")
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 class RowStreams:
-    """All streams of a container server."""
+    """All streams of container updates of a server."""
 
     def __init__(
         self, stores: Mapping[str, ListingStore], sharded: Mapping[str, ShardedReplicas], key: ClusterKey | None
@@ -72,7 +72,7 @@ class RowStreams:
         self._places: dict[tuple[str, int, str, str], _Place] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One stream, from its beginning to its end."""
+        """Serve one stream from its beginning to its end."""
         try:
             await read_signed(request, 0, self._key)
         except SwiftletError as error:
@@ -102,7 +102,7 @@ class RowStreams:
         return place
 
     async def close(self, _app: web.Application) -> None:
-        """End all streams once what is under way is answered; for shutdown."""
+        """End all streams at shutdown, once requests in progress are answered."""
         await asyncio.gather(*(stream.end() for stream in self._open))
 
 
@@ -124,7 +124,7 @@ class _Stream:
         self._stuck_s: float | None = None
 
     async def run(self, key: ClusterKey | None, host: str) -> None:
-        """Until the peer or we end it; each message is signed for `host`, as the request was."""
+        """Serve the stream until either side ends it; each message is signed for `host`, as the request was."""
         try:
             async for message in self._socket:
                 if message.type is not WSMsgType.BINARY:
@@ -142,7 +142,7 @@ class _Stream:
                 self._sending.cancel()
 
     async def end(self) -> None:
-        """No more updates; those under way are answered, if they are done soon."""
+        """Accept no more updates; those in progress are answered if they end soon."""
         if self._merging:
             self._merged.clear()
             try:
@@ -167,7 +167,7 @@ class _Stream:
     def _done(
         self, update: Arrived, place: _Place | None, begun: float, _value: Any, error: BaseException | None
     ) -> None:
-        """The rows are merged, or not."""
+        """Note that the rows of an update were merged, or the error."""
         if error is None and place is not None:
             _TAKEN.inc()
             durable = place.store.durable(place.id) if update.later else None
@@ -204,12 +204,12 @@ class _Stream:
         self._room.set()
 
     def _send_soon(self) -> None:
-        """Answer by the end of this turn of the event loop."""
+        """Plan to send the answers at the end of this turn of the event loop."""
         if self._sending is None:
             self._sending = self._loop.call_soon(self._send)
 
     def _send(self) -> None:
-        """Send the answers that are there, unless the last ones are still on their way."""
+        """Send the answers that are ready, unless the last ones have not been sent yet."""
         self._sending = None
         if self._answers.empty or self._transport.is_closing():
             return

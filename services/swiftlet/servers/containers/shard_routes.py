@@ -49,7 +49,7 @@ class ShardRoutes:
         return shards_wire.look_to_wire(await shard_access.look(*self._place(request), flag(fields, "middle")))
 
     async def tail_shard(self, request: web.Request, fields: Answer) -> Answer:
-        """`rows`, from the top down."""
+        """Answer with `rows`, from the last name down."""
         low, upto = wire.position_from_wire(fields, "low"), shards_wire.position(fields, "upto")
         limit = min(number(fields, "limit"), shards_wire.MAX_TAIL)
         rows = await shard_access.tail(*self._place(request), low, upto, limit)

@@ -22,7 +22,7 @@ def judge(doubts: Doubts, verdict: Verdict) -> None:
 
 
 def doubt_fields(doubts: Doubts) -> dict[str, object]:
-    """The status report's fields about what a device may have missed."""
+    """Return the fields of the status report about what a device may have missed."""
     pending, (whole, proved, single) = doubts.pending(), doubts.counts()
     return {
         "unproved": "device" if whole else "partitions" if single else None,

@@ -19,16 +19,16 @@ class NativePending:
         self._store = store
 
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
-        """Up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
+        """Return up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
         found = self._store.pending_updates(older_than_s, limit)
         return [PendingUpdate(key, timestamp, replicas_of(bits)) for key, timestamp, bits in found]
 
     def name(self, key: ObjectKey) -> str | None:
-        """`/account/container/object` of what is held under the key, a tombstone too; None when nothing is."""
+        """Return `/account/container/object` of the object or tombstone with this key; None when there is neither."""
         return self._store.name(key)
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """Keep these no longer, unless a newer write of the object came."""
+        """Remove these rows, except those of objects that have been written again."""
         self._store.acknowledge(acknowledged)
 
     def count(self) -> int:
@@ -36,5 +36,5 @@ class NativePending:
         return self._store.pending_count()[0]
 
     def oldest_s(self) -> float:
-        """Seconds since the oldest of them is pending; 0.0 when there is none."""
+        """Return for how many seconds the oldest row has been pending; 0.0 when there is none."""
         return self._store.pending_count()[1]

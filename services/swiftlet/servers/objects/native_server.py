@@ -39,9 +39,9 @@ from swiftlet.transport.rdma import Mode, start
 from swiftlet.transport.tls import Encryption
 
 MEASURE_S = 5.0
-"""Seconds between looks at what was counted."""
+"""Seconds between two readings of the counters."""
 _LOOK_S = 0.02
-"""Seconds between looks whether all is done."""
+"""Seconds between checks whether all requests have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,20 @@ class NativeServerSettings:
     """The limits of the native server."""
 
     name: str
-    """`host:port` as in the rings: callers say whom they mean."""
+    """`host:port` as in the rings, by which callers name the server that they expect."""
     machine: str
     pool_bytes: int
     threads_per_device: int = 4
     max_requests_per_device: int = 512
     socket_directory: Path | None = None
     drain_s: float = 10.0
-    """Seconds that requests under way get to finish, from when the service is asked to end."""
+    """Seconds that requests in progress get to finish after the service was asked to end."""
     rdma: Mode = "off"
     """Whether bodies go by RDMA where clients have it too."""
     silence_s: float = 1.5
-    """Seconds of silence after which a client is given up."""
+    """Seconds of silence after which the connection of a client is closed."""
     encryption: Encryption = "none"
-    """Whether clients have to encrypt."""
+    """Whether clients must, may or can't encrypt."""
 
 
 class NativeServer:
@@ -84,10 +84,10 @@ class NativeServer:
         self.port: int | None = None
         self._drain_s = settings.drain_s
         self._ends_at: float | None = None
-        """On the event loop's clock."""
+        """When the requests in progress have to be finished, on the event loop's clock."""
         self._taken: dict[tuple[str, ...], int] = {}
         self._seen: set[str] = set()
-        """Transports that clients have come by."""
+        """The transports that clients have used."""
 
         def make(rdma: bool) -> swiftlet_native.ObjectServer:
             return swiftlet_native.ObjectServer(
@@ -114,17 +114,17 @@ class NativeServer:
         return self.port
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
-        """From now on handshakes use these keys."""
+        """Use these keys in handshakes from now on."""
         self._server.set_keys(list(keys))
 
     def status(self) -> dict[str, object]:
-        """The status report's `native`."""
+        """Return the field `native` of the status report."""
         clients = [row for row in self._server.report() if row["transport"] is not None]
         refused = sum(cast("int", device["refused"]) for device in self._server.stats())
         return {"port": self.port, "clients": len(clients), "refused": refused}
 
     def rdma_status(self) -> dict[str, object]:
-        """The status report's `rdma`."""
+        """Return the field `rdma` of the status report."""
         return self._rdma.status()
 
     def takes_tls(self) -> bool:
@@ -132,11 +132,11 @@ class NativeServer:
         return not self._rdma.status()["ready"]
 
     def transports(self) -> dict[str, int]:
-        """The status report's `transports`: how many clients are connected over which."""
+        """Return the field `transports` of the status report: how many clients are connected over which transport."""
         return by_transport(self._server.report())
 
     def measure(self) -> None:
-        """Bring what was counted since the last time into the metrics."""
+        """Add what was counted since the last call to the metrics."""
         clients = self.transports()
         for transport in self._seen | clients.keys():
             NATIVE_CLIENTS.labels(transport).set(clients.get(transport, 0))
@@ -188,7 +188,7 @@ class NativeServer:
 
 
 def _address(host: str) -> str:
-    """The address to listen on; OSError for a name without one."""
+    """Return the address to listen on; OSError for a name without one."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -28,21 +28,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectDevice:
-    """A device and what works on it."""
+    """A device and the work on it."""
 
     name: str
     store: Store
     pool: DevicePool
     status: DeviceStatus
     pending: PendingDelivery | None = None
-    """Delivers what is pending in the store, if it keeps rows."""
+    """Delivers the rows that are pending in the store."""
     doubts: Doubts = field(default_factory=Doubts)
-    """What it may have missed."""
+    """What the device may have missed."""
     _counted: dict[str, int] = field(default_factory=dict)
-    """What the store had counted when it was last looked at."""
+    """The counters of the store when they were last read."""
 
     async def measure(self) -> None:
-        """Look at the device; show what is found in the metrics and the status."""
+        """Check the device, and update metrics and status."""
         usage = await self.status.look(self._usage)
         DEVICE_UP.labels(self.name).set(usage is not None)
         if self.pending is not None:
@@ -66,7 +66,7 @@ class ObjectDevice:
         return await self.pool.run(self.store.usage)
 
     def fields(self) -> dict[str, object]:
-        """The status report's fields."""
+        """Return the fields of the status report."""
         updates = None if self.pending is None else self.pending.updates
         return {
             **self.status.fields(),

@@ -41,7 +41,7 @@ def guarded(operation: str, work: Callable[[web.Request], Awaitable[Answer]]) ->
 
 
 def note_failure(device: str, operation: str, error: SwiftletError) -> None:
-    """Log what a person should look at."""
+    """Log errors that an operator should look at."""
     if isinstance(error, DeviceFailed):
         DEVICE_UP.labels(device).set(0)
         _log.error("device failed: device=%s operation=%s error=%s", device, operation, error)

@@ -41,7 +41,7 @@ from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY
 
 RECLAIM_PERIOD_S = 3600.0
-"""Seconds between looks for tombstones that are old enough to be forgotten."""
+"""Seconds between two removals of old tombstones."""
 _log = logging.getLogger(__name__)
 
 
@@ -50,12 +50,12 @@ class ObjectServerSettings:
     """The limits and waits of an object server."""
 
     threads_per_device: int = 4
-    """Threads that work on one device; more helps fast devices with deep queues."""
+    """The number of threads for each device; more help fast devices with deep queues."""
     max_requests_per_device: int = 512
     """Messages of replicators at work on one device; above it callers get 503 and try again later. Bounds memory: each
     may hold about one MiB."""
     row_wait_s: float = 2.0
-    """Seconds for a container server's answer about a row."""
+    """Seconds within which a container server has to answer about a row."""
     row_interval_s: float = 5.0
     """Seconds between deliveries of what is pending; also the first pause after a failed one."""
     reclaim_age_s: float = 7 * 86400.0
@@ -64,7 +64,7 @@ class ObjectServerSettings:
 
 
 class ObjectServer:
-    """The devices of one process and what can be asked of them."""
+    """Serves the requests about the devices of one process."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ObjectServer:
         self._doubts = doubts or {}
         self._devices = {name: self._device(name, store, row_sink) for name, store in devices.items()}
         self.sync_endpoint = SyncEndpoint(key, ObjectSync(self._devices, placed or {}).respond)
-        """The endpoint that answers replicators."""
+        """Return the endpoint that answers replicators."""
 
     def _device(self, name: str, store: Store, sink: RowSink) -> ObjectDevice:
         settings = self.settings
@@ -104,7 +104,7 @@ class ObjectServer:
         return ObjectDevice(name, store, pool, DeviceStatus(name), delivery, doubts)
 
     def status(self) -> dict[str, object]:
-        """The `devices` of the status report."""
+        """Return the field `devices` of the status report."""
         unknown = dict.fromkeys(doubt_fields(Doubts()))
         unused = {
             name: {
@@ -119,7 +119,7 @@ class ObjectServer:
 
     @property
     def devices(self) -> Mapping[str, ObjectDevice]:
-        """The devices by name."""
+        """The devices, by name."""
         return self._devices
 
     async def run_background(self, _app: web.Application) -> AsyncIterator[None]:
@@ -140,7 +140,7 @@ class ObjectServer:
         await device.status.watch(device.measure)
 
     async def _forget_old(self, device: ObjectDevice) -> None:
-        """Forget one device's old tombstones every period, for ever; at first somewhen within one."""
+        """Remove old tombstones of a device every period until cancelled, first at a random moment within one."""
         await asyncio.sleep(RECLAIM_PERIOD_S * random.random())  # noqa: S311
         while True:
             try:
@@ -162,7 +162,7 @@ class ObjectServer:
         return gone
 
     async def _deliver_pending(self, device: ObjectDevice) -> None:
-        """Deliver the rows that the device has pending, for ever; an attempt that fails is followed by the next."""
+        """Deliver the pending rows of the device until cancelled; a failed attempt is followed by the next one."""
         while device.pending is not None:
             try:
                 await device.pending.deliver()

@@ -20,7 +20,7 @@ from swiftlet.transport.sync_wire import Answer, Request
 from swiftlet.transport.wire import WireError
 
 _OPERATIONS = {sync_wire.QUESTION: "sync", sync_wire.READ: "read-copies", sync_wire.WRITE: "take-copies"}
-"""Kinds of requests, as they are counted."""
+"""The kinds of requests by which they are counted."""
 
 
 class ObjectSync:
@@ -32,7 +32,7 @@ class ObjectSync:
         self._placed = placed
 
     async def respond(self, name: str, requests: Sequence[Request]) -> AsyncIterator[Sequence[Answer]]:
-        """The answers of one message's requests, some at a time; DeviceFailed, NodeBusy for all that are left."""
+        """Yield the answers to a message's requests, some at a time; DeviceFailed, NodeBusy for all that are left."""
         device = self._devices.get(name)
         if device is None:
             raise DeviceFailed(f"device {name} is not served here; is the ring newer than this server?")

@@ -32,7 +32,7 @@ from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
 
 PENDING_FOR_S = 10.0
-"""How long a row is left to whoever wrote: longer than the wait for a container server and for an acknowledgement."""
+"""Seconds for which a row is left to its writer: longer than the waits for a container server and acknowledgement."""
 _BATCH = MAX_ACKNOWLEDGED
 _GROUPS_AT_ONCE = 8
 
@@ -40,25 +40,25 @@ _log = logging.getLogger(__name__)
 
 
 class RowSink(Protocol):
-    """Takes listing rows to the servers of containers."""
+    """Delivers listing rows to container servers."""
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
-        """Bring a row to one replica of its container; durable on return. NotFound, NodeError."""
+        """Deliver a row to one replica of its container; durable on return. NotFound, NodeError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTimes:
-    """How long to wait for what."""
+    """The times that the delivery waits, in seconds."""
 
     send_s: float
-    """For a container server's answer."""
+    """The time within which a container server has to answer."""
     interval_s: float
-    """The first pause of a container replica that failed; pauses double from there."""
+    """The first pause after a failure of a container replica; further pauses double."""
     reclaim_age_s: float
-    """After which a row is dropped whose container is answered to be missing."""
+    """The time after which a row is dropped whose container does not exist according to its replicas."""
     pending_for_s: float = PENDING_FOR_S
-    """Younger rows are left to whoever wrote."""
+    """Rows younger than this are left to their writer."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Attempt:
     account: str
     container: str
     done: dict[int, UpdateOutcome] = field(default_factory=dict)
-    """Replicas that have it or refused it."""
+    """The replicas that have the row or refused it."""
     row: ObjectRow | None = None
     """The row of the object as it was last read."""
 
@@ -79,7 +79,7 @@ class _Attempt:
 
 
 class PendingDelivery:
-    """Delivers what is pending at one device."""
+    """Delivers the pending rows of one device."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class PendingDelivery:
         times: DeliveryTimes,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`device` is its name; `now_s` the wall clock."""
+        """`device` is the name of the device, `now_s` the wall clock."""
         self._device = device
         self._store = store
         self.updates = updates
@@ -103,7 +103,7 @@ class PendingDelivery:
         self._attempts: dict[ObjectKey, _Attempt] = {}
 
     async def deliver(self) -> int:
-        """All that is due now, batch by batch; how many rows are delivered."""
+        """Deliver all rows that are due, batch by batch; return how many were delivered."""
         total = 0
         for _ in range(1 + self.updates.count() // _BATCH):
             tried, delivered = await self._round()
@@ -113,7 +113,7 @@ class PendingDelivery:
         return total
 
     async def _round(self) -> tuple[int, int]:
-        """One batch, of what has been pending longest and may be tried; how many were tried, how many delivered."""
+        """Deliver a batch of the longest pending rows that may be tried; return how many were tried and delivered."""
         limit = _BATCH + len(self._attempts)
         rows = await self._pool.run(self.updates.due, self._times.pending_for_s, limit)
         pending = {row.key for row in rows}
@@ -136,11 +136,11 @@ class PendingDelivery:
         return any(self._pauses.over(tried.group(replica)) for replica in _left(row, tried))
 
     def _read_all(self, rows: list[PendingUpdate]) -> list[PendingUpdate]:
-        """Look at the objects as they are now; those of which nothing is left to be told."""
+        """Read the current state of the objects; return those of which nothing has to be listed any more."""
         return [row for row in rows if not self._read(row)]
 
     def _read(self, row: PendingUpdate) -> bool:
-        """Note what is to be sent; whether there is something, or may be later."""
+        """Note what is to be sent; return whether there is something to send, or may be later."""
         try:
             listed = self._as_it_is(row)
         except SwiftletError as error:
@@ -160,7 +160,7 @@ class PendingDelivery:
         return True
 
     def _as_it_is(self, row: PendingUpdate) -> ObjectRow | None:
-        """What the listing should say, with `/account/container/object` as the name; None when nothing is held."""
+        """Return the row to list, with `/account/container/object` as name; None when nothing has to be listed."""
         try:
             info = self._store.stat(row.key)
         except NotFound as absence:
@@ -171,7 +171,7 @@ class PendingDelivery:
         return ObjectRow.of(info.name, info)
 
     async def _send_all(self, rows: list[PendingUpdate]) -> None:
-        """To every container replica that is not in a pause, those of one replica together."""
+        """Send rows to every container replica that is not in a pause, those of one replica together."""
         groups: dict[Group, list[tuple[int, _Attempt]]] = {}
         for row in rows:
             tried = self._attempts[row.key]
@@ -187,7 +187,7 @@ class PendingDelivery:
         await asyncio.gather(*(one(group, rows) for group, rows in groups.items() if self._pauses.over(group)))
 
     async def _send(self, replica: int, tried: _Attempt) -> bool:
-        """Whether the container replica has it now."""
+        """Send the row to a container replica; return whether it has the row now."""
         assert tried.row is not None
         try:
             async with asyncio.timeout(self._times.send_s):

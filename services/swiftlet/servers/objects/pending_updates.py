@@ -28,11 +28,11 @@ class PendingUpdates(Protocol):
     """The pending updates of one device. Calls may block; safe from many threads."""
 
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
-        """Up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
+        """Return up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first."""
         ...
 
     def name(self, key: ObjectKey) -> str | None:
-        """`/account/container/object` of what is held under the key, a tombstone too; None when nothing is."""
+        """Return `/account/container/object` of the object or tombstone with this key; None when there is neither."""
         ...
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
@@ -40,9 +40,9 @@ class PendingUpdates(Protocol):
         ...
 
     def count(self) -> int:
-        """Pending updates; never blocks for long."""
+        """Return the number of pending updates; never blocks for long."""
         ...
 
     def oldest_s(self) -> float:
-        """Seconds since the oldest of them is pending; 0.0 when there is none."""
+        """Return for how many seconds the oldest row has been pending; 0.0 when there is none."""
         ...

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class DevicePool:
-    """Threads of one device, and the number of requests that may be at work on it."""
+    """The threads of one device, and the limit of requests that may be in progress on it."""
 
     def __init__(self, name: str, threads: int, max_requests: int) -> None:
-        """`max_requests` are admitted at a time, whether they wait for a thread, for the network or for rows."""
+        """`max_requests` is the number of requests that are admitted at a time, including those that wait."""
         self.name = name
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"device-{name}")
         self._max_requests = max_requests
@@ -30,7 +30,7 @@ class DevicePool:
 
     @property
     def requests(self) -> int:
-        """Requests at work now."""
+        """The number of requests in progress."""
         return self._requests
 
     @contextmanager
@@ -54,5 +54,5 @@ class DevicePool:
             raise
 
     def close(self) -> None:
-        """End the threads once their calls have ended."""
+        """End the threads when their calls have ended."""
         self._executor.shutdown(wait=True)

@@ -27,7 +27,7 @@ from swiftlet.transport.wire import WireError
 
 
 def read_copies(store: Store, wanted: bytes) -> bytes:
-    """The answer to a question for copies; WireError. Blocks as the store does."""
+    """Answer a question for copies; WireError. Blocks as the store does."""
     if isinstance(store, NativeStore):
         try:
             return store.read_copies(wanted, objects=MAX_OBJECTS, size=MAX_BYTES, alone=ALONE_BYTES)
@@ -37,7 +37,7 @@ def read_copies(store: Store, wanted: bytes) -> bytes:
 
 
 def read_each(store: Store, wanted: bytes) -> bytes:
-    """The same, each object by a call of its own."""
+    """Answer a question for copies with one call for each object."""
     policy, objects = wanted_from(wanted)
     giving = Giving(policy)
     for one in objects:
@@ -46,7 +46,7 @@ def read_each(store: Store, wanted: bytes) -> bytes:
 
 
 def _give(store: Store, key: ObjectKey, wanted: Wanted) -> tuple[bytes | None, int]:
-    """A copy and the bytes of its data; None for what has to travel alone, if it is there at all."""
+    """Return a copy and the size of its data; None for an object that can't be read or has to travel alone."""
     try:
         if wanted.metadata_alone:
             info = store.stat(key)
@@ -63,7 +63,7 @@ def _give(store: Store, key: ObjectKey, wanted: Wanted) -> tuple[bytes | None, i
 
 
 def take_copies(store: Store, copies: bytes) -> bytes:
-    """Take copies; what became of each. WireError, and none was taken. Blocks until all are durable."""
+    """Store copies; return the outcome of each, or raise WireError and store none. Blocks until all are durable."""
     if isinstance(store, NativeStore):
         try:
             return store.take_copies(copies, objects=MAX_OBJECTS)
@@ -73,7 +73,7 @@ def take_copies(store: Store, copies: bytes) -> bytes:
 
 
 def take_each(store: Store, copies: bytes) -> bytes:
-    """The same, each copy by calls of its own."""
+    """Store copies with separate calls for each."""
     return outcomes_bytes([_take(store, copy) for copy in copies_from(copies)])
 
 

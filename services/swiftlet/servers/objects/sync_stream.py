@@ -26,17 +26,17 @@ from swiftlet.transport.sync_wire import Answer, Answerer, Batch, Request
 from swiftlet.web.logs import get_logger
 
 MAX_STREAMS = 4096
-"""Streams that are open at a time; replicators beyond it are told to come later."""
+"""The largest number of open streams; further replicators are refused and try again later."""
 _FIRST_S = 10.0
-"""Seconds for a peer to say what proves that it has the key."""
+"""Seconds within which a peer has to prove that it has the key."""
 _END_S = 5.0
-"""Seconds for requests under way when the server ends."""
+"""Seconds that requests in progress get when the server ends."""
 _OUT_BYTES = 2 << 20
-"""Bytes of answers that wait for a peer to take them; then nothing more is worked on for it."""
+"""The largest size in bytes of unread answers to a peer; above it no further requests of the peer are served."""
 _log = get_logger("sync")
 
 Responder = Callable[[str, Sequence[Request]], AsyncIterator[Sequence[Answer]]]
-"""From a device's name and the requests of one message to their answers, in order, some at a time."""
+"""Returns the answers to the requests of one message for a device, in order, some at a time."""
 
 
 def one_by_one(answer: Callable[[str, Request], Awaitable[bytes]]) -> Responder:
@@ -53,10 +53,10 @@ def one_by_one(answer: Callable[[str, Request], Awaitable[bytes]]) -> Responder:
 
 
 class SyncEndpoint:
-    """All sync streams of a server."""
+    """The sync streams of a server."""
 
     def __init__(self, key: ClusterKey | None, responder: Responder, path: str = sync_wire.PATH) -> None:
-        """`key` None lets everybody in."""
+        """With `key` None unsigned streams are accepted."""
         self._key = key
         self._responder = responder
         self._path = path
@@ -68,7 +68,7 @@ class SyncEndpoint:
         app.on_shutdown.append(self.close)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One stream, from its beginning to its end."""
+        """Serve one stream from its beginning to its end."""
         try:
             if self._key is not None:
                 self._key.check(*signed_parts(request))
@@ -86,7 +86,7 @@ class SyncEndpoint:
         return socket
 
     async def close(self, _app: web.Application) -> None:
-        """End all streams once what is under way is answered; for shutdown."""
+        """End all streams at shutdown, once requests in progress are answered."""
         await asyncio.gather(*(stream.end() for stream in self._open))
 
 
@@ -107,7 +107,7 @@ class _Stream:
         self._room = asyncio.Event()
 
     async def run(self) -> None:
-        """Until the peer or we end it."""
+        """Serve the stream until either side ends it."""
         writer = asyncio.create_task(self._write())
         try:
             await self._socket.send_bytes(self._answerer.greeting)
@@ -136,7 +136,7 @@ class _Stream:
         return self._unanswered >= sync_wire.MAX_UNANSWERED or self._unanswered_bytes >= sync_wire.MAX_UNANSWERED_BYTES
 
     async def end(self) -> None:
-        """No more requests; those under way are answered, if they are done soon."""
+        """Accept no more requests; those in progress are answered if they end soon."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_END_S)
         try:
@@ -180,7 +180,7 @@ class _Stream:
         self._news.set()
 
     async def _write(self) -> None:
-        """Answers as they are there, those of one moment together."""
+        """Send answers as they become ready, together where several are."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -208,5 +208,5 @@ class _Stream:
 
 
 def _size(answer: Answer) -> int:
-    """About how many bytes of a message an answer takes."""
+    """Return the approximate size in bytes of an answer in a message."""
     return sync_wire.request_size(answer) if isinstance(answer, bytes) else len(str(answer)) + 100

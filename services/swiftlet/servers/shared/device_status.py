@@ -17,16 +17,16 @@ from swiftlet.web.logs import get_logger
 LOOK_S = 5.0
 """Seconds after which a device's state is determined again."""
 SILENT_S = 30.0
-"""Seconds after which a look that has not come back means that the device does not answer."""
+"""Seconds after which a check that has not ended means that the device does not answer."""
 
 _log = get_logger("devices")
 
 
 class DeviceStatus:
-    """What is known of one device."""
+    """What is known about one device."""
 
     def __init__(self, name: str, reason: str | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Nothing but its name; `reason` says why it can't be used at all, if it can't."""
+        """Only the name is known at first; `reason` says why the device can't be used at all, if that is so."""
         self.name = name
         self._reason = reason
         self._now_s = now_s
@@ -34,7 +34,7 @@ class DeviceStatus:
         self._looking_since_s: float | None = None
 
     async def look(self, usage: Callable[[], Awaitable[Usage]]) -> Usage | None:
-        """Ask the device for its fullness; None when it failed. A failure is logged when it is news."""
+        """Ask the device how full it is; None when it failed. A failure is logged when it is new."""
         self._looking_since_s = self._now_s()
         try:
             self._usage = await usage()
@@ -58,14 +58,14 @@ class DeviceStatus:
         self._reason = reason
 
     async def watch(self, look: Callable[[], Awaitable[object]]) -> None:
-        """Look again and again, until cancelled."""
+        """Check the device repeatedly, until cancelled."""
         while True:
             await look()
             await asyncio.sleep(LOOK_S)
 
     @property
     def reason(self) -> str | None:
-        """Why the device does not serve, None when it does."""
+        """Why the device does not work; None when it does."""
         if self._looking_since_s is not None and self._now_s() - self._looking_since_s >= SILENT_S:
             return f"it has not answered for {SILENT_S:g} s"
         if self._reason is None and self._usage is None:
@@ -73,7 +73,7 @@ class DeviceStatus:
         return self._reason
 
     def fields(self) -> dict[str, object]:
-        """The status report's fields."""
+        """Return the fields of the status report."""
         reason = self.reason
         return {
             "capacityBytes": None if self._usage is None else self._usage.total_bytes,

@@ -28,7 +28,7 @@ Answer = dict[str, Any]
 
 
 async def read_limited(request: web.Request, limit: int) -> bytes:
-    """The whole body; WireError when it has more than `limit` bytes."""
+    """Read the whole body; WireError when it has more than `limit` bytes."""
     pieces: list[bytes] = []
     size = 0
     async for piece in request.content.iter_any():
@@ -46,7 +46,7 @@ def signed_parts(request: web.Request) -> tuple[str | None, str, str, str]:
 
 
 async def read_signed(request: web.Request, limit: int, key: ClusterKey | None, *, once: bool = False) -> bytes:
-    """The body of a request whose signature holds, and `once` has not been seen yet; Unauthorized, WireError."""
+    """Return the body of a request with a valid signature; `once` refuses a repetition. Unauthorized, WireError."""
     body = await read_limited(request, limit)
     if key is not None:
         check = key.check_once if once else key.check
@@ -55,23 +55,23 @@ async def read_signed(request: web.Request, limit: int, key: ClusterKey | None, 
 
 
 def parsed(body: bytes) -> Answer:
-    """The JSON object in a body; an empty body is an empty object."""
+    """Return the JSON object in a body; an empty body is an empty object."""
     return json_object(body) if body else {}
 
 
 def answer(fields: Answer, status: int = 200) -> web.Response:
-    """An answer of JSON."""
+    """Return an answer with a JSON body."""
     return web.Response(status=status, body=json_bytes(fields), content_type=JSON_TYPE)
 
 
 def refusal(error: SwiftletError) -> web.Response:
-    """The answer that says what went wrong."""
+    """Return the answer for a domain error."""
     status, fields = error_to_wire(error)
     return web.Response(status=status, body=json.dumps(fields).encode(), content_type=JSON_TYPE)
 
 
 async def answered(work: Callable[[], Awaitable[Answer | bytes]]) -> web.Response:
-    """What `work` answers, as JSON unless it is bytes already, or its domain error."""
+    """Return the answer of `work`, as JSON unless it is bytes already, or its domain error."""
     try:
         found = await work()
         return web.Response(body=found) if isinstance(found, bytes) else answer(found)

@@ -22,11 +22,11 @@ DIRECTORY = ".sealed-keys"
 MAX_BYTES = 32 * 1024
 """The largest size in bytes of one copy."""
 MAX_COPIES = 8
-"""Hash suffixes of which a device's copies are looked at."""
+"""The largest number of hash suffixes of which copies on a device are read."""
 _MAGIC = b"age-encryption.org/v1\n"
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9]{1,12})\.age")
 _MAX_NAMES = 1000
-"""In the directory; others are passed over."""
+"""The largest number of names in the directory that are read; others are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _parsed(names: Iterable[str]) -> list[tuple[int, str, str]]:
 
 
 def _content(path: Path) -> bytes | None:
-    """What the file holds, None when that is no sealed copy."""
+    """Return the contents of the file; None when it is not a sealed copy."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 SEND_S = 10.0
-"""Seconds for a peer to take an answer."""
+"""Seconds within which a peer has to read an answer."""
 
 
 async def open_socket(request: web.Request, max_message: int) -> tuple[web.WebSocketResponse, asyncio.Transport]:

@@ -37,15 +37,15 @@ class Placed:
     belongs: bytes
 
     def is_primary(self, partition: int) -> bool:
-        """Whether a partition belongs there."""
+        """Return whether a partition belongs on the device."""
         return partition < len(self.belongs) and self.belongs[partition] != 0
 
 
 PlacedBy = Callable[[int], Placed]
-"""From a policy to where its ring puts a device."""
+"""Returns where the ring of a policy puts a device."""
 
 NOWHERE = Placed(UNKNOWN_RING, b"")
-"""No ring knows the device."""
+"""The placement of a device that no ring has."""
 
 
 def placed_by(rings: Callable[[int], Ring], device: str, is_local: IsLocal) -> PlacedBy:
@@ -80,12 +80,12 @@ def _placed_in(ring: Ring, device: str, is_local: IsLocal) -> Placed:
 
 
 def nowhere(policy: int) -> Placed:
-    """For a device that no ring has."""
+    """Return the placement of a device that no ring has."""
     return NOWHERE
 
 
 def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
-    """The answer to one question; WireError for what is none. Blocks as the store does."""
+    """Return the answer to one question; WireError when it is not one. Blocks as the store does."""
     if isinstance(store, NativeStore):
         here = placed(policy_of(message))
         found = store.sync_answer(message, here.ring_version, here.belongs)
