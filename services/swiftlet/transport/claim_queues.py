@@ -22,7 +22,7 @@ from swiftlet.transport.claims_wire import MAX_MANY
 K = TypeVar("K", bound=Hashable)
 Fields = dict[str, Any]
 Send = Callable[[K, Sequence[Fields]], Awaitable[Sequence[Fields | SwiftletError]]]
-"""Sends several in one message; what each was answered, in their order."""
+"""Sends several requests in one message; returns their answers in the same order."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class _Queue:
 
 
 class ClaimQueues(Generic[K]):
-    """The queues by what they are about; a queue is there as long as somebody stands in it. Lives in one event loop."""
+    """The queues, one for each database; a queue exists while requests wait in it. Runs in one event loop."""
 
     def __init__(self, send: Send[K]) -> None:
-        """`send` gets at most `MAX_MANY` at a time."""
+        """`send` gets at most `MAX_MANY` requests at a time."""
         self._send = send
         self._queues: dict[K, _Queue] = {}
 

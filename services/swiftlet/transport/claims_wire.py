@@ -12,21 +12,21 @@ from swiftlet.model import Amounts, Bounds, Claim, Confirmation, Excess
 from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, flag, number, text
 
 MAX_LIFE_S = 86_400
-"""Seconds that a claim may be held without being repeated."""
+"""The longest time in seconds that a claim may be held without being renewed."""
 MAX_MANY = 200
-"""Requests about claims in one message."""
+"""The largest number of requests about claims in one message."""
 _MAX_QUANTITY = 1 << 63
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _WHAT = ("containers", "objects", "bytes")
 
 
 def claim_to_wire(claim: Claim, bounds: Bounds, life_s: int) -> dict[str, Any]:
-    """A request for a claim."""
+    """Encode a request for a claim."""
     return {"id": claim.id, "asked": asdict(claim.asked), "bounds": asdict(bounds), "life_s": life_s}
 
 
 def claim_from_wire(fields: Mapping[str, Any]) -> tuple[Claim, Bounds, int]:
-    """The claim, its limits, and the seconds that it lives; WireError."""
+    """Decode the claim, its limits and its lifetime in seconds; WireError."""
     asked, bounds = _object(fields, "asked"), _object(fields, "bounds")
     life_s = number(fields, "life_s")
     if not 1 <= life_s <= MAX_LIFE_S:
@@ -36,7 +36,7 @@ def claim_from_wire(fields: Mapping[str, Any]) -> tuple[Claim, Bounds, int]:
 
 
 def claim_id(fields: Mapping[str, Any]) -> str:
-    """A claim's id; WireError."""
+    """Decode the id of a claim; WireError."""
     found = text(fields, "id")
     if not _ID.fullmatch(found):
         raise WireError("a claim's id has 32 hex digits")
@@ -44,19 +44,19 @@ def claim_id(fields: Mapping[str, Any]) -> str:
 
 
 def excess_to_wire(excess: Excess | None) -> dict[str, Any]:
-    """The answer to a claim."""
+    """Encode the answer to a claim."""
     return {"excess": None if excess is None else asdict(excess)}
 
 
 def excess_from_wire(fields: Mapping[str, Any]) -> Excess | None:
-    """Why a claim was refused; WireError."""
+    """Decode why a claim was refused; WireError."""
     if "excess" not in fields:
         raise WireError("excess is missing")
     if fields["excess"] is None:
         return None
     excess = _object(fields, "excess")
     if text(excess, "what") not in _WHAT:
-        raise WireError(f"{excess['what']!r} is nothing that is limited")
+        raise WireError(f"{excess['what']!r} is not a limit")
     return Excess(text(excess, "what"), *(_quantity(excess, name) for name in ("most", "used", "asked")))
 
 
@@ -66,12 +66,12 @@ def confirmation_from_wire(fields: Mapping[str, Any]) -> Confirmation:
 
 
 def many_to_wire(requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Requests of one kind in one message."""
+    """Encode requests of one kind as one message."""
     return {"claims": list(requests)}
 
 
 def many_from_wire(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The requests, 1 to `MAX_MANY`; WireError."""
+    """Decode the requests of a message, 1 to `MAX_MANY`; WireError."""
     found = array(fields, "claims")
     if not 1 <= len(found) <= MAX_MANY:
         raise WireError(f"claims has {len(found)} requests, not within 1 and {MAX_MANY}; send more messages")
@@ -81,12 +81,12 @@ def many_from_wire(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def answers_to_wire(answers: Sequence[dict[str, Any] | SwiftletError]) -> dict[str, Any]:
-    """The answers, errors among them: `[status, fields]` each."""
+    """Encode the answers, errors included, each as `[status, fields]`."""
     return {"answers": [error_to_wire(one) if isinstance(one, SwiftletError) else (200, one) for one in answers]}
 
 
 def answers_from_wire(fields: Mapping[str, Any], count: int) -> list[dict[str, Any] | SwiftletError]:
-    """The same, of so many requests; WireError."""
+    """Decode the answers to so many requests; WireError."""
     found = array(fields, "answers")
     if len(found) != count:
         raise WireError(f"{len(found)} answers to {count} requests")
@@ -112,5 +112,5 @@ def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _quantity(fields: Mapping[str, Any], name: str) -> int:
     value = number(fields, name)
     if not 0 <= value < _MAX_QUANTITY:
-        raise WireError(f"{name} is {value}, which no account holds")
+        raise WireError(f"{name} is {value}, which is out of range")
     return value

@@ -29,7 +29,7 @@ class HttpClaims(ABC):
     async def _call(
         self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
     ) -> dict[str, Any]:
-        """A request to a device and the JSON of its answer."""
+        """Send a request to a device and return the JSON of its answer."""
 
     def __init__(self) -> None:
         self._queues: ClaimQueues[_Place] = ClaimQueues(self._send_claims)
@@ -42,7 +42,7 @@ class HttpClaims(ABC):
     async def _send_claims(
         self, place: _Place, bodies: Sequence[dict[str, Any]]
     ) -> Sequence[dict[str, Any] | SwiftletError]:
-        """One message with all of them, and the answer to each."""
+        """Send all of them in one message and return the answer to each."""
         device, partition, name, below = place
         kind = "accounts" if name.container is None else "containers"
         path = f"/v1/{kind}/{device.device}/{partition}/claims{below}"
@@ -75,8 +75,8 @@ class HttpClaims(ABC):
 
 @contextmanager
 def well_formed(device: Device) -> Iterator[None]:
-    """Turn errors in an answer's form into a NodeError."""
+    """Turn an answer of the wrong form into a NodeError."""
     try:
         yield
     except (WireError, InvalidName) as error:
-        raise NodeError(f"{device.address} sent garbage: {error}") from error
+        raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error

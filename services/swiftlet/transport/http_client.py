@@ -30,12 +30,12 @@ from swiftlet.transport.tls import PEER_NAME
 from swiftlet.transport.wire import JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
 
 MAX_ERROR_BODY = 64 * 1024
-"""Bytes of a refusal's body that are read."""
+"""The number of bytes of a refusal's body that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How patient a client of storage nodes is and how much it opens."""
+    """The timeouts of a client of storage nodes, and the connections that it may open."""
 
     connect_timeout_s: float = 0.5
     """Seconds to connect. Nodes are in one network: one that takes longer is down or overloaded."""
@@ -44,13 +44,13 @@ class HttpSettings:
     idle_timeout_s: float = 10.0
     """Seconds that a transfer may stand still in either direction before the node is given up."""
     connections_per_host: int = 256
-    """Connections to one node at a time; further requests wait for one, within `answer_timeout_s`."""
+    """The largest number of connections to one node; further requests wait for one, within `answer_timeout_s`."""
     keepalive_s: float = 30.0
     """Seconds that an unused connection is kept; shorter than the servers keep it."""
 
 
 TlsOf = Callable[[], ssl.SSLContext | None]
-"""Gives what connections are encrypted with from now on; None: they are not."""
+"""Returns the TLS context of new connections; None when they are not encrypted."""
 
 
 def no_tls() -> None:
@@ -58,7 +58,7 @@ def no_tls() -> None:
 
 
 class NodeClient:
-    """A shared pool of connections to storage nodes. Lives in one event loop."""
+    """A shared pool of connections to storage nodes; runs in one event loop."""
 
     def __init__(
         self, settings: HttpSettings | None = None, key: ClusterKey | None = None, tls: TlsOf = no_tls
@@ -76,13 +76,13 @@ class NodeClient:
         return self._key
 
     def connected(self) -> frozenset[tuple[str, int]]:
-        """Host and port of the nodes that have answered lately enough for a connection to be open."""
+        """Return host and port of the nodes to which a connection is open, as they have answered recently."""
         since = time.monotonic() - self.settings.keepalive_s
         self._answered = {node: at for node, at in self._answered.items() if at > since}
         return frozenset(self._answered)
 
     def session(self) -> aiohttp.ClientSession:
-        """The pool, made on first use because it belongs to the running loop."""
+        """Return the pool, which is made at first use because it belongs to the running loop."""
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=0,
@@ -140,7 +140,7 @@ class NodeClient:
         return response
 
     async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket to a node; NodeError in its kinds, also from a server that has none at `target`."""
+        """Open a WebSocket to a node; NodeError in its kinds, also from a server that has none at `target`."""
         headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if self._key is not None:
             headers[SIGNATURE_HEADER] = self._key.sign("GET", headers["Host"], target)
@@ -161,7 +161,7 @@ class NodeClient:
         return socket
 
     def _url(self, device: Device, target: str) -> tuple[URL, ssl.SSLContext | bool]:
-        """Where a request goes, and what it is encrypted with."""
+        """Return the URL of a request and its TLS context."""
         tls = self._tls()
         scheme = "http" if tls is None else "https"
         url = URL(f"{scheme}://{authority(device.host, device.port)}{target}", encoded=True)
@@ -174,7 +174,7 @@ class NodeClient:
 
 
 def _finish(response: aiohttp.ClientResponse) -> None:
-    """Give the connection back when its answer was read to the end, else close it."""
+    """Return the connection to the pool when its answer was read to the end, otherwise close it."""
     if response.content.at_eof() and response.content.exception() is None:
         response.release()
     else:
@@ -182,7 +182,7 @@ def _finish(response: aiohttp.ClientResponse) -> None:
 
 
 async def _read_body(response: aiohttp.ClientResponse, device: Device, idle_s: float, limit: int) -> bytes:
-    """An answer's whole body, at most `limit` bytes, none of them later than `idle_s` after the one before."""
+    """Read the whole body of an answer, at most `limit` bytes, with pauses of at most `idle_s`."""
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -199,7 +199,7 @@ async def _read_body(response: aiohttp.ClientResponse, device: Device, idle_s: f
 
 
 async def _refusal(response: aiohttp.ClientResponse, device: Device, idle_s: float) -> Exception:
-    """The domain error in an answer of status 400 or more."""
+    """Return the domain error in an answer of status 400 or more."""
     body = await _read_body(response, device, idle_s, MAX_ERROR_BODY)
     return error_from_wire(response.status, body)
 
@@ -217,4 +217,4 @@ async def node_errors(device: Device, timeout_s: float) -> AsyncIterator[None]:
     except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
         raise NodeError(f"{device.address} broke off its answer: {error or type(error).__name__}") from error
     except WireError as error:
-        raise NodeError(f"{device.address} sent garbage: {error}") from error
+        raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error

@@ -22,7 +22,7 @@ MAX_PARTITION = (1 << 32) - 1
 
 
 class HttpDatabases(ABC):
-    """Questions and small requests over those of the class that this is a part of."""
+    """Questions and small requests, sent with the methods of the class into which this one is mixed."""
 
     _client: NodeClient
 
@@ -30,7 +30,7 @@ class HttpDatabases(ABC):
     async def _call(
         self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
     ) -> dict[str, Any]:
-        """A request to a device and the JSON of its answer."""
+        """Send a request to a device and return the JSON of its answer."""
 
     async def knock(self, device: Device) -> None:
         """Behaves as `ListingSyncTransport.knock` requires."""
@@ -84,7 +84,7 @@ class HttpDatabases(ABC):
 
 
 def database_path(device: Device, id: DatabaseId, what: str) -> str:
-    """The path of a request about one database of a device."""
+    """Return the path of a request about one database of a device."""
     return f"/v1/sync/{device.device}/{wire.id_to_wire(id)}/{what}"
 
 
@@ -92,6 +92,6 @@ def _ascending(values: Sequence[object]) -> list[int]:
     found: list[int] = []
     for value in values:
         if type(value) is not int or not (found[-1] if found else -1) < value <= MAX_PARTITION:
-            raise WireError(f"{value!r} is no partition, or out of order")
+            raise WireError(f"{value!r} is not a partition, or is out of order")
         found.append(value)
     return found

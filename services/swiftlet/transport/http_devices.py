@@ -21,29 +21,29 @@ class HttpDevices:
     """Devices of other nodes, over a shared pool of connections and one stream to each server."""
 
     def __init__(self, client: NodeClient) -> None:
-        """`client` becomes this one's to close."""
+        """`client` is closed by `close`."""
         self._client = client
         self._streams = SyncStreams(client)
 
     def connected(self) -> frozenset[tuple[str, int]]:
-        """Host and port of the nodes that a connection is open to."""
+        """Return host and port of the nodes to which a connection is open."""
         return self._client.connected()
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """Tell a device of its partitions; what is in doubt after that, None when nothing is."""
+        """Inform a device about its partitions; return what is in doubt after that, None when nothing is."""
         body = json_bytes(verdict_json(verdict))
         answer = await self._client.call(device, "POST", judge_path(device.device), body)
         try:
             return doubt_from(json_object(answer))
         except SwiftletError as error:
-            raise NodeError(f"{device.address} sent garbage: {error}") from error
+            raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session."""
+        """Return the answer to a question of a sync session."""
         return await self._streams.ask(device, sync_wire.QUESTION, message)
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects."""
+        """Return copies of many objects."""
         return await self._streams.ask(device, sync_wire.READ, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:

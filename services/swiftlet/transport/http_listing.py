@@ -50,7 +50,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         self._streams = RowStreams(client)
 
     def connected(self) -> frozenset[tuple[str, int]]:
-        """Host and port of the nodes that a connection is open to."""
+        """Return host and port of the nodes to which a connection is open."""
         return self._client.connected()
 
     async def _call(
@@ -244,7 +244,7 @@ class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
         with _well_formed(device):
             found = [wire.id_from_text(entry) for entry in array(answer, "databases")]
             if flag(answer, "more") and (not found or not _goes_on(after, found[-1])):
-                raise WireError("a page of databases does not go on")
+                raise WireError("a page of databases does not continue after the previous one")
             return found, flag(answer, "more")
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:

@@ -19,7 +19,7 @@ from swiftlet.transport.wire import WireError, array, flag, number
 
 @dataclass(frozen=True, slots=True)
 class PolicyContainer:
-    """A container of a policy, as one of its replicas has it."""
+    """A container of a policy, as one of its replicas describes it."""
 
     id: DatabaseId
     name: DatabaseName
@@ -40,23 +40,23 @@ class PolicyPage:
 
 
 class HttpPolicies(ABC):
-    """A question over the requests of the class that this is a part of."""
+    """A question, sent with the methods of the class into which this one is mixed."""
 
     @abstractmethod
     async def _call(
         self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
     ) -> dict[str, Any]:
-        """A request to a device and the JSON of its answer."""
+        """Send a request to a device and return the JSON of its answer."""
 
     async def policy_containers(self, device: Device, policy: int, after: DatabaseId | None) -> PolicyPage:
-        """The next page of the containers of a policy that a device has databases of. NodeError, DeviceFailed."""
+        """Return the next page of containers of a policy of which a device has databases; NodeError, DeviceFailed."""
         body = {"policy": policy, "after": None if after is None else wire.id_to_wire(after)}
         answer = await self._call(device, "POST", f"/v1/policies/{device.device}", {}, body)
         with well_formed(device):
             upto = None if answer.get("upto") is None else wire.id_from_text(answer["upto"])
             more = flag(answer, "more")
             if more and upto is None:
-                raise WireError("there is more behind a page without an end")
+                raise WireError("the page has no end, but there are more")
             return PolicyPage([_container(one) for one in array(answer, "containers")], upto, more)
 
 

@@ -18,17 +18,17 @@ from swiftlet.transport.http_claims import well_formed
 from swiftlet.transport.wire import WireError, array, flag, number, text
 
 MAX_TAIL = 5_000
-"""Rows in one answer to `shard_tail`."""
+"""The largest number of rows in one answer to `shard_tail`."""
 
 
 class HttpShards(ABC):
-    """`ShardTransport` over the requests of the class that this is a part of."""
+    """`ShardTransport`, with the methods of the class into which this one is mixed."""
 
     @abstractmethod
     async def _call(
         self, device: Device, method: str, path: str, query: Mapping[str, str | None], body: object = None
     ) -> dict[str, Any]:
-        """A request to a device and the JSON of its answer."""
+        """Send a request to a device and return the JSON of its answer."""
 
     async def _shard(
         self, device: Device, partition: int, name: DatabaseName, what: str, body: object
@@ -112,7 +112,7 @@ def _signed(fields: Mapping[str, Any], name: str) -> int:
 
 
 def look_to_wire(look: ShardLook) -> dict[str, Any]:
-    """How a shard stands."""
+    """Encode the state of a shard."""
     return asdict(look)
 
 

@@ -39,13 +39,13 @@ from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError, array, json_bytes, json_object, number, text, texts, timestamp
 
 MAX_UPDATE_BODY = 4 * 1024 * 1024
-"""Bytes of a request's JSON from object servers and proxies."""
+"""The largest size in bytes of a request's JSON from object servers and proxies."""
 MAX_UPDATE_ROWS = 10_000
-"""Rows in one request."""
+"""The largest number of rows in one request."""
 MAX_SYNC_BODY = 32 * 1024 * 1024
-"""Bytes of a request's JSON between replicas."""
+"""The largest size in bytes of a request's JSON between replicas."""
 MAX_LISTING = 10_000
-"""Rows in one page of a listing."""
+"""The largest number of rows in one page of a listing."""
 FORM = "form"
 """The query field that asks for a page as text."""
 _SENT_ROWS_BYTES = 1_000_000
@@ -54,18 +54,18 @@ _MAX_STAMP = MAX_VALUE
 _OBJECT_ROW = (str, int, int, str, str, bool)
 _MAX_POLICY = 0xFFFF
 _MAX_POLICIES = 256
-"""Policies that an account tells of."""
+"""The largest number of policies in the totals of an account."""
 MAX_QUANTITY = 1 << 53
-"""The highest size or count."""
+"""The highest size or count in a message."""
 
 
 def query_text(fields: Mapping[str, str | None]) -> str:
-    """A percent-encoded query of the fields that are not None."""
+    """Return a percent-encoded query of the fields that are not None."""
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items() if value is not None)
 
 
 def checked_name(name: object, what: str) -> str:
-    """A name that a database can hold; WireError, InvalidName."""
+    """Return a name that a database can hold; WireError, InvalidName."""
     if not isinstance(name, str):
         raise WireError(f"{what} is not text")
     if not name or ("\0" in name and not name.startswith("\0")):
@@ -105,7 +105,7 @@ def object_row_to_wire(row: ObjectRow) -> list[Any]:
 
 
 def object_row_from_wire(row: object) -> ObjectRow:
-    """The row, plain; WireError, InvalidName."""
+    """Decode a row of an object; WireError, InvalidName."""
     if not isinstance(row, list) or tuple(map(type, row[:6])) != _OBJECT_ROW:
         row = _fields(row, _OBJECT_ROW)
     name, stamp, size, etag, content_type, deleted = row[:6]
@@ -127,7 +127,7 @@ def container_row_to_wire(row: ContainerRow) -> list[Any]:
 
 
 def container_row_from_wire(row: object) -> ContainerRow:
-    """The row; WireError, InvalidName."""
+    """Decode a row of a container; WireError, InvalidName."""
     name, put, delete, objects, size, policy, reported, *_ = _fields(row, (str, int, int, int, int, int, int))
     if not put:
         raise WireError("a container's row has no PUT timestamp")
@@ -137,7 +137,7 @@ def container_row_from_wire(row: object) -> ContainerRow:
 
 
 def row_to_wire(row: ObjectRow | ContainerRow) -> list[Any]:
-    """Either kind of row."""
+    """Encode a row of either kind."""
     return object_row_to_wire(row) if isinstance(row, ObjectRow) else container_row_to_wire(row)
 
 
@@ -161,17 +161,17 @@ def _rows_body(head: bytes, pieces: Sequence[bytes]) -> bytes:
 
 
 def entry_to_wire(entry: ObjectRow | ContainerRow | Subdir) -> list[Any]:
-    """A listing's entry: a row, or `[name]` for a common prefix."""
+    """Encode an entry of a listing: a row, or `[name]` for a common prefix."""
     return [entry.name] if isinstance(entry, Subdir) else row_to_wire(entry)
 
 
 def object_entry_from_wire(entry: object) -> ObjectRow | Subdir:
-    """An entry of a container's listing."""
+    """Decode an entry of a container's listing."""
     return _subdir(entry) or object_row_from_wire(entry)
 
 
 def container_entry_from_wire(entry: object) -> ContainerRow | Subdir:
-    """An entry of an account's listing."""
+    """Decode an entry of an account's listing."""
     return _subdir(entry) or container_row_from_wire(entry)
 
 
@@ -182,7 +182,7 @@ def _subdir(entry: object) -> Subdir | None:
 
 
 def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
-    """Totals and metadata of a container."""
+    """Encode totals and metadata of a container."""
     return {
         "account": info.account,
         "container": info.container,
@@ -196,12 +196,12 @@ def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
 
 
 def page_to_wire(info: ContainerInfo, text: bytes) -> bytes:
-    """A page as text: JSON of totals and metadata, a line feed, and the text as it is."""
+    """Encode a page as text: JSON of totals and metadata, a line feed, and the text as it is."""
     return json_bytes(container_info_to_wire(info)) + b"\n" + text
 
 
 def page_from_wire(data: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """The same, or an answer with rows, in which there is no line feed; WireError."""
+    """Decode a page as text, or an answer with rows, which contains no line feed; WireError."""
     head, feed, text = data.partition(b"\n")
     return json_object(head), text if feed else None
 
@@ -221,7 +221,7 @@ def container_info_from_wire(fields: Mapping[str, Any]) -> ContainerInfo:
 
 
 def account_info_to_wire(info: AccountInfo) -> dict[str, Any]:
-    """Totals and metadata of an account."""
+    """Encode totals and metadata of an account."""
     return {
         "account": info.account,
         "put_timestamp": info.put_timestamp.value,
@@ -259,7 +259,7 @@ def _totals_by_policy(fields: Mapping[str, Any]) -> dict[int, Amounts]:
 
 
 def listing_query_to_wire(query: ListingQuery) -> dict[str, str | None]:
-    """A listing's parameters as query fields."""
+    """Encode the parameters of a listing as query fields."""
     return {
         "limit": str(query.limit),
         "marker": query.marker or None,
@@ -272,7 +272,7 @@ def listing_query_to_wire(query: ListingQuery) -> dict[str, str | None]:
 
 
 def listing_query_from_wire(fields: Mapping[str, str]) -> ListingQuery:
-    """The same; the limit is cut to `MAX_LISTING`. WireError."""
+    """Decode the parameters of a listing, with a limit of at most `MAX_LISTING`; WireError."""
     limit = fields.get("limit", str(MAX_LISTING))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
         raise WireError(f"limit {limit!r} is not a number")
@@ -288,7 +288,7 @@ def listing_query_from_wire(fields: Mapping[str, str]) -> ListingQuery:
 
 
 def form_from_wire(fields: Mapping[str, str]) -> PageForm | None:
-    """The form of text that a page is asked for in; None for rows. WireError."""
+    """Return the form of text in which a page is requested; None for rows. WireError."""
     if FORM not in fields:
         return None
     try:
@@ -298,7 +298,7 @@ def form_from_wire(fields: Mapping[str, str]) -> PageForm | None:
 
 
 def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Metadata items of a PUT or POST; WireError, InvalidName."""
+    """Decode metadata items of a PUT or POST; WireError, InvalidName."""
     items = texts(fields, "metadata")
     for name, value in items.items():
         _encodable(name, "a metadata name")
@@ -307,7 +307,7 @@ def metadata_from_wire(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def new_metadata_to_wire(metadata: Mapping[str, str], bounds: MetadataBounds | None) -> dict[str, Any]:
-    """Metadata items of a PUT or POST, and how much there may be of them."""
+    """Encode metadata items of a PUT or POST, with their bounds."""
     if bounds is None:
         return {"metadata": dict(metadata)}
     shown = {"prefix": bounds.prefix, "items": bounds.items, "size_bytes": bounds.size_bytes}
@@ -315,26 +315,26 @@ def new_metadata_to_wire(metadata: Mapping[str, str], bounds: MetadataBounds | N
 
 
 def bounds_from_wire(fields: Mapping[str, Any]) -> MetadataBounds | None:
-    """How much metadata there may be after a PUT or POST; None when nothing is said of it."""
+    """Decode the bounds of metadata after a PUT or POST; None when there are none."""
     found = fields.get("bounds")
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise WireError("bounds is no object")
+        raise WireError("field 'bounds' is not an object")
     prefix = _encodable(text(found, "prefix"), "a prefix of metadata names")
     return MetadataBounds(prefix, number(found, "items"), number(found, "size_bytes"))
 
 
 def policy_from_wire(fields: Mapping[str, Any], name: str) -> int:
-    """A field that must be a storage policy's index; WireError."""
+    """Return a field that must be the index of a storage policy; WireError."""
     policy = number(fields, name)
     if policy > _MAX_POLICY:
-        raise WireError(f"field {name!r} is no storage policy")
+        raise WireError(f"field {name!r} is not the index of a storage policy")
     return policy
 
 
 def position_from_wire(fields: Mapping[str, Any], name: str) -> str:
-    """A field that must be a name or empty; WireError, InvalidName."""
+    """Return a field that must be a name or empty; WireError, InvalidName."""
     return _encodable(text(fields, name), name)
 
 
@@ -344,13 +344,13 @@ def id_to_wire(id: DatabaseId) -> str:
 
 
 def id_from_wire(kind: str, partition: str, digest: str) -> DatabaseId:
-    """The same from its three parts; WireError."""
+    """Decode the id of a database from the three parts of its path; WireError."""
     try:
         found = DatabaseId(DatabaseKind(kind), int(partition), bytes.fromhex(digest))
     except ValueError as error:
-        raise WireError(f"{kind}/{partition}/{digest} names no database") from error
+        raise WireError(f"{kind}/{partition}/{digest} is not the id of a database") from error
     if len(found.digest) != DIGEST_SIZE or not 0 <= found.partition < 1 << 32:
-        raise WireError(f"{kind}/{partition}/{digest} names no database")
+        raise WireError(f"{kind}/{partition}/{digest} is not the id of a database")
     return found
 
 
@@ -358,12 +358,12 @@ def id_from_text(value: object) -> DatabaseId:
     """The inverse of `id_to_wire`; WireError."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
-        raise WireError(f"{value!r} names no database")
+        raise WireError(f"{value!r} is not the id of a database")
     return id_from_wire(*parts)
 
 
 def name_to_wire(name: DatabaseName) -> dict[str, Any]:
-    """Whose database it is."""
+    """Encode the name of a database."""
     return {"account": name.account, "container": name.container}
 
 
@@ -375,7 +375,7 @@ def name_from_wire(fields: Mapping[str, Any]) -> DatabaseName:
 
 
 def state_to_wire(state: DatabaseState) -> dict[str, Any]:
-    """Everything about a database but its rows."""
+    """Encode the state of a database: everything except its rows."""
     return {
         **name_to_wire(state.name),
         "created": state.created.value,
@@ -417,7 +417,7 @@ def page_digest_from_wire(value: object) -> tuple[str, bytes]:
 
 
 def digest_from_wire(fields: Mapping[str, Any], name: str) -> bytes:
-    """A field that must be 16 bytes in hex; WireError."""
+    """Return a field that must be 16 bytes in hex; WireError."""
     try:
         digest = bytes.fromhex(text(fields, name))
     except ValueError as error:

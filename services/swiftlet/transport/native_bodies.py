@@ -20,11 +20,11 @@ from swiftlet.errors import NodeBusy
 from swiftlet.transport.native_client import NativeClient
 
 _AHEAD_BYTES = 2 * 1024 * 1024
-"""So much of one stream waits to be digested before its writer has to wait."""
+"""The number of bytes of one stream that may wait to be digested before its writer has to wait."""
 
 
 class _Waiting:
-    """A wait for memory."""
+    """A request that waits for memory."""
 
     def __init__(self, then: Callable[[BodyBuffer | None], None]) -> None:
         self._then = then
@@ -36,10 +36,10 @@ class _Waiting:
 
 
 class NativeDigester:
-    """One stream, until it is closed."""
+    """The digesting of one stream, until it is closed."""
 
     def __init__(self, client: NativeClient, hasher: Hasher) -> None:
-        """Goes on where `hasher` is."""
+        """Continue with the state of `hasher`."""
         self._client = client
         node, self._token = client.listen(self)
         self._native: TransportDigester = node.digester(self._token, hasher)
@@ -49,7 +49,7 @@ class NativeDigester:
         self._limit = _AHEAD_BYTES
 
     def event(self, kind: str, value: object) -> bool:
-        """A piece was digested, or the client was closed."""
+        """Note that a piece was digested, or the client was closed."""
         if kind == "digested":
             self._waiting -= cast("int", value)
         else:
@@ -59,14 +59,14 @@ class NativeDigester:
         return self._is_lost
 
     async def update(self, piece: Piece) -> None:
-        """Take the next bytes; returns when there is room for more."""
+        """Digest the next bytes; return when there is room for more."""
         if len(piece):
             self._waiting += len(piece)
             self._native.update(piece)
         await self._until(_AHEAD_BYTES)
 
     async def finish(self) -> None:
-        """Returns when all of them are digested."""
+        """Return when all bytes are digested."""
         await self._until(0)
 
     async def _until(self, limit: int) -> None:
@@ -78,7 +78,7 @@ class NativeDigester:
             await self._room
 
     def close(self) -> None:
-        """Nobody asks any more; what waits is digested all the same."""
+        """Stop; bytes that wait are digested nevertheless."""
         self._client.mute(self._token)
 
 
@@ -86,15 +86,15 @@ class NativeBodies:
     """Behaves as `swiftlet.boundaries.bodies.Bodies` requires."""
 
     def __init__(self, client: NativeClient) -> None:
-        """The client stays its owner's to close."""
+        """`client` is closed by its owner."""
         self._client = client
 
     def buffer(self, size: int) -> BodyBuffer | None:
-        """Memory for up to 1 MiB, if there is some now."""
+        """Return memory for up to 1 MiB, if there is some now."""
         return cast("BodyBuffer | None", self._client.native().upload_buffer(size))
 
     def wait_for_buffer(self, size: int, timeout_s: float, then: Callable[[BodyBuffer | None], None]) -> None:
-        """Wait for it, first come first served; `then` is called with None when the time is over."""
+        """Wait for memory, first come, first served; `then` is called with None when the time is over."""
         node, token = self._client.listen(_Waiting(then))
         node.reserve_upload(token, size, timeout_s)
 

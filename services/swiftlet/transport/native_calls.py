@@ -24,9 +24,9 @@ from swiftlet.transport.wire import error_from_wire
 PORT_OFFSET = 1000
 """Usual distance of an object server's native port from its HTTP port."""
 STREAM_S = 86_400.0
-"""Deadline of a whole transfer. Its pauses are bounded by its own waits, and a process that dies ends its calls."""
+"""The deadline of a whole transfer; its pauses have bounds of their own, and a process that dies ends its calls."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""Bytes of a list that are taken."""
+"""The largest size in bytes of a list in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +36,26 @@ class NativeSettings:
     connect_timeout_s: float = 0.5
     answer_timeout_s: float = 10.0
     idle_timeout_s: float = 10.0
-    """How long a transfer may stand still in either direction."""
+    """Seconds for which a transfer may make no progress in either direction."""
     pool_bytes: int = 128 * 1024 * 1024
-    """Memory for what is received; a transfer that finds it full waits."""
+    """Bytes of memory for what is received; a transfer that finds it full waits."""
     port_offset: int = PORT_OFFSET
     window_bytes: int = 2 * 1024 * 1024
     """Bytes of an upload that may wait for one node before its writer has to wait."""
     socket_directory: Path | None = None
-    """Where peers on the same machine have their sockets."""
+    """The directory in which peers on the same machine have their sockets."""
     name: str = "client"
-    """By which servers count us."""
+    """The name by which servers count this process as a client."""
     rdma: Mode = "off"
-    """Whether bodies go by RDMA where peers have it too."""
+    """Whether bodies are sent by RDMA to peers that have it too."""
     silence_s: float = 1.5
-    """Seconds of silence after which a peer is given up."""
+    """Seconds of silence after which the connection to a peer is closed."""
     encryption: Encryption = "none"
     """Whether connections are encrypted."""
 
 
 class NotMade(NodeUnreachable):
-    """There is no connection, and the request was not sent."""
+    """There is no connection, so the request was not sent."""
 
 
 class CallFailed(Exception):
@@ -69,11 +69,11 @@ class CallFailed(Exception):
 
 
 Failure = Callable[[Device, CallFailed], NodeError]
-"""Makes a domain error of it."""
+"""Turns a failed call into a domain error."""
 
 
 def failure(device: Device, failed: CallFailed) -> NodeError:
-    """The domain's word for a call that got no answer."""
+    """Return the domain error for a call that got no answer."""
     kind, message = failed.kind, f"{device.address}: {failed.why}"
     if kind == "unreachable":
         return NotMade(message)
@@ -87,7 +87,7 @@ def failure(device: Device, failed: CallFailed) -> NodeError:
 
 
 def refused(device: Device, status: int, header: bytes) -> SwiftletError:
-    """The domain's word for a server's refusal."""
+    """Return the domain error for the refusal of a server."""
     name, message, timestamp = ObjectWire.refusal(status, header)
     fields: dict[str, object] = {"error": name, "message": f"{device.address}: {message}"}
     if timestamp is not None:
@@ -96,17 +96,17 @@ def refused(device: Device, status: int, header: bytes) -> SwiftletError:
 
 
 class Listener(Protocol):
-    """Hears what becomes of a call."""
+    """Receives the events of a call."""
 
     def event(self, kind: str, value: object) -> bool:
-        """Take an event; whether it was the last one."""
+        """Process an event; return whether it was the last one."""
         ...
 
 
 _Reply = tuple[int, bytes, int | None, bytes | None, bool]
-"""Status, header, size of the body, the whole body if it is small, whether nothing follows."""
+"""The status, the header, the size of the body, the whole body if it is small, and whether nothing follows."""
 Chunk = tuple[bytes, TransportWindow]
-"""Bytes, and what the sender waits for."""
+"""Bytes of the body, and what the sender waits for."""
 
 
 def _failed(value: object) -> CallFailed:
@@ -128,7 +128,7 @@ class Answer:
         self._size = 0
 
     def event(self, kind: str, value: object) -> bool:
-        """Take an event; whether it was the last one."""
+        """Process an event; return whether it was the last one."""
         over = kind in ("end", "failed")
         if self.future.done():
             return over
@@ -157,7 +157,7 @@ class Answer:
 
 
 def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes]:
-    """Header and body of an answer that has come; the refusal as a domain error, or NodeError."""
+    """Return header and body of an answer; a refusal is raised as a domain error. NodeError."""
     failed = answer.future.exception()
     if isinstance(failed, CallFailed):
         raise fail(device, failed)
@@ -176,7 +176,7 @@ class Reading:
     """An answer that comes in pieces."""
 
     def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
-        """Before anything has come."""
+        """Begin before the first event."""
         self._device = device
         self._settings = settings
         self._fail = fail
@@ -190,7 +190,7 @@ class Reading:
         self.footer = b""
 
     def event(self, kind: str, value: object) -> bool:
-        """Take an event; whether it was the last one."""
+        """Process an event; return whether it was the last one."""
         self._over = kind in ("end", "failed") or (kind == "reply" and cast("_Reply", value)[4])
         self._events.append((kind, value))
         if self._more is not None:
@@ -216,7 +216,7 @@ class Reading:
         return value
 
     async def begin(self) -> None:
-        """Wait for the head; the refusal as a domain error."""
+        """Wait for the head; a refusal is raised as a domain error."""
         value = await self._next(self._settings.answer_timeout_s)
         status, self.header, _, self._first, self._whole = cast("_Reply", value)
         if status != 0:
@@ -237,7 +237,7 @@ class Reading:
         return cast("Chunk", value)[0]
 
     def cancel(self) -> None:
-        """Want no more of it; harmless a second time."""
+        """Cancel the rest; a second call does nothing."""
         self._events.clear()
         if not self._over and self.ticket is not None:
             self.ticket.cancel()
@@ -258,7 +258,7 @@ class Writing:
         self.upload: TransportUpload | None = None
 
     def event(self, kind: str, value: object) -> bool:
-        """Take an event; whether it was the last one."""
+        """Process an event; return whether it was the last one."""
         over = False
         if kind == "sent":
             self._unsent -= cast("int", value)
@@ -273,7 +273,7 @@ class Writing:
         return self._unsent < self._settings.window_bytes
 
     def check(self) -> None:
-        """Raise what the device said before it had everything, if it has said anything."""
+        """Raise the error that the device answered before it had the whole body, if there is one."""
         if self._answer.future.done():
             outcome(self._device, self._answer, self._fail)
             raise NodeError(f"{self._device.address} answered before it had the whole object")
@@ -283,7 +283,7 @@ class Writing:
         self.check()
         assert self.upload is not None
         if self._ended or not self.upload.send(chunk):
-            raise NodeError(f"{self._device.address}: the upload was given up")
+            raise NodeError(f"{self._device.address}: the upload was aborted")
         self._unsent += len(chunk)
         while not self._has_room:
             await self._wait()
@@ -300,7 +300,7 @@ class Writing:
             raise NodeTimeout(f"{self._device.address} took no data for {idle_s:g} s") from None
 
     async def finish(self, footer: bytes) -> bytes:
-        """The body is complete; the header of the answer."""
+        """End the body; return the header of the answer."""
         self.check()
         assert self.upload is not None
         self.upload.end(footer)
@@ -312,7 +312,7 @@ class Writing:
         return outcome(self._device, self._answer, self._fail)[0]
 
     def cancel(self) -> None:
-        """Send no more of it, and nothing is kept; harmless when it is over."""
+        """Abort the upload, of which nothing is kept; does nothing after the end."""
         if self.upload is not None and not self._ended:
             self._ended = True
             # That it was cancelled will be its answer, and nobody asks for it.

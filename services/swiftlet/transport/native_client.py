@@ -46,7 +46,7 @@ _MAX_TRACE = 80
 _MAX_NAME = 255
 
 Message = tuple[int, bytes]
-"""A method's number and its header."""
+"""The number of a method, and the header of the request."""
 
 
 def machine() -> str:
@@ -58,7 +58,7 @@ def machine() -> str:
 
 
 class NativeClient:
-    """This process's calls to native object servers. Lives in one event loop, from the first call on."""
+    """The calls of this process to native object servers; runs in one event loop from the first call on."""
 
     def __init__(self, settings: NativeSettings, keys: Sequence[bytes]) -> None:
         """No thread is started before `open` or the first call."""
@@ -73,7 +73,7 @@ class NativeClient:
         self._current: dict[tuple[str, int], TransportPeer] = {}
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
-        """From now on handshakes use these keys, the first one by preference."""
+        """Use these keys in handshakes from now on, the first one by preference."""
         self._keys = list(keys)
         if self._node is not None:
             self._node.set_keys(self._keys)
@@ -128,7 +128,7 @@ class NativeClient:
         port = device.port + self.settings.port_offset
         name = f"{device.host}:{device.port}"
         if not 0 < port <= 0xFFFF or len(name.encode()) > _MAX_NAME:
-            raise NotMade(f"{device.address}: has no native port")
+            raise NotMade(f"{device.address} has no native port")
         address = await self._resolve(device, port)
         known = self._peers.get((name, address, port))
         if known is None:
@@ -158,23 +158,23 @@ class NativeClient:
         return self._token
 
     def native(self) -> TransportNode:
-        """The native side, which is started by this if need be."""
+        """Return the native side, after starting it if necessary."""
         return self._start()
 
     def listen(self, listener: Listener) -> tuple[TransportNode, int]:
-        """For what is no call: the native side, and the token under which it tells `listener` of things."""
+        """Register a listener that makes no call; return the native side and the token of its events."""
         node, token = self._start(), self._next()
         self._calls[token] = listener
         return node, token
 
     def mute(self, token: int) -> None:
-        """Nobody listens to this one any more."""
+        """Remove the listener with this token."""
         self._calls.pop(token, None)
 
     async def ask(
         self, device: Device, message: Message, body: bytes | memoryview = b"", timeout_s: float | None = None
     ) -> tuple[bytes, bytes]:
-        """A request with a short answer: its header and body; the refusal as a domain error, or NodeError."""
+        """Send a request with a short answer; return header and body. Raises the error of a refusal, NodeError."""
         answer = Answer()
         ticket = await self._call(device, message, body, timeout_s or self.settings.answer_timeout_s, answer)
         try:
@@ -205,7 +205,7 @@ class NativeClient:
             raise NodeError(f"{device.address}: the request can't be made: {error}") from error
 
     async def read(self, device: Device, message: Message) -> Reading:
-        """A request whose answer may be long; returns with its head."""
+        """Send a request whose answer may be long; return when its head has arrived."""
         reading = Reading(device, self.settings, self._failure)
         reading.ticket = await self._call(device, message, b"", STREAM_S, reading)
         try:
@@ -216,7 +216,7 @@ class NativeClient:
         return reading
 
     def open_run(self, parts: Sequence[RunPart], marks: Marks) -> NativeRun:
-        """A run over peers that are known; see `swiftlet.transport.native_runs`."""
+        """Begin a run over peers that are known; see `swiftlet.transport.native_runs`."""
         run = NativeRun(parts, self.settings, self._failure)
         token = self._next()
         self._calls[token] = run
@@ -234,7 +234,7 @@ class NativeClient:
         return run_part(peer, part)
 
     async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
-        """A request whose body follows."""
+        """Send a request whose body follows."""
         peer = await self.peer(device)
         token = self._next()
         writing = Writing(device, self.settings, self._failure)
@@ -247,20 +247,20 @@ class NativeClient:
         return writing
 
     async def probe(self, device: Device) -> None:
-        """Whether the peer's native server answers and knows our key; NodeError says why not."""
+        """Check that the peer's native server answers and knows our key; NodeError says why not."""
         self.forget(device)
         await self.ask(device, (PROBE, b""), timeout_s=self.settings.connect_timeout_s)
 
     def report(self) -> list[Mapping[str, object]]:
-        """Counters of each peer that calls were made to; see `TransportNode.report`."""
+        """Return the counters of each peer to which calls were made; see `TransportNode.report`."""
         return [] if self._node is None else [row for row in self._node.report() if not row["is_client"]]
 
     def rdma_status(self) -> dict[str, object] | None:
-        """The status report's `rdma`; None before the native side has started."""
+        """Return the field `rdma` of the status report; None before the native side has started."""
         return None if self._rdma is None else self._rdma.status()
 
     async def close(self) -> None:
-        """End all connections; what waits for an answer fails."""
+        """End all connections; calls that wait for an answer fail."""
         if self._node is None:
             return
         if self._loop is not None:
@@ -282,5 +282,5 @@ def _trace() -> str:
 
 
 def client_name(service: str) -> str:
-    """By which servers count a process: the same after a restart."""
+    """Return the name by which servers count a process, the same after a restart."""
     return f"{service}@{os.environ.get('POD_NAME') or socket.gethostname()}"

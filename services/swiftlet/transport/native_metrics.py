@@ -8,7 +8,7 @@ from typing import cast
 from prometheus_client import Counter, Gauge
 
 TAKE_S = 5.0
-"""Seconds between looks at the native counters."""
+"""Seconds between two readings of the native counters."""
 
 _COUNTERS = {
     "requests": Counter("swiftlet_transport_requests_total", "Requests to a peer, native transport.", ["peer"]),
@@ -44,7 +44,7 @@ Report = Sequence[Mapping[str, object]]
 
 
 def by_transport(report: Report) -> dict[str, int]:
-    """How many peers are connected over which transport; none that has no peers."""
+    """Return how many peers are connected over which transport, for transports with peers."""
     counts: dict[str, int] = {}
     for row in report:
         transport = row["transport"]
@@ -54,16 +54,16 @@ def by_transport(report: Report) -> dict[str, int]:
 
 
 class NativeMetrics:
-    """Brings the growth of native counters into Prometheus' ones."""
+    """Adds the growth of native counters to those of Prometheus."""
 
     def __init__(self, report: Callable[[], Report]) -> None:
-        """Nothing is taken yet."""
+        """Begin without counted values."""
         self._report = report
         self._taken: dict[tuple[str, str], int] = {}
         self._connected: set[tuple[str, str]] = set()
 
     def take(self) -> None:
-        """Take what has been counted since the last time."""
+        """Add what was counted since the last call."""
         totals: dict[tuple[str, str], int] = {}
         connected: set[tuple[str, str]] = set()
         for row in self._report():

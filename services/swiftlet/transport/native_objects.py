@@ -50,7 +50,7 @@ from swiftlet.transport.native_client import Message, NativeClient
 T = TypeVar("T")
 
 _MAX_PIECE = 1024 * 1024
-"""Bytes that are handed over at a time."""
+"""The number of bytes that are handed over at a time."""
 _END = 2**64 - 1
 
 
@@ -58,13 +58,13 @@ class NativeObjectTransport:
     """Objects on other nodes' devices."""
 
     def __init__(self, client: NativeClient, devices: HttpDevices) -> None:
-        """Both become the transport's to close."""
+        """Both arguments are closed by `close`."""
         self._client = client
         self._devices = devices
 
     @property
     def client(self) -> NativeClient:
-        """The calls' own side: keys, counters."""
+        """The native client, for keys and counters."""
         return self._client
 
     def native_peer(self, device: Device) -> TransportPeer | None:
@@ -72,7 +72,7 @@ class NativeObjectTransport:
         return self._client.known(device)
 
     async def probe(self, device: Device) -> None:
-        """Whether the device's server answers on its native port; NodeError says why not."""
+        """Check that the device's server answers on its native port; NodeError says why not."""
         await self._client.probe(device)
 
     async def put(
@@ -160,24 +160,24 @@ class NativeObjectTransport:
         return _written(device, header)
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """The rows of these versions are through."""
+        """Acknowledge the rows of these versions."""
         if len(written) > MAX_ACKNOWLEDGED:
             raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
         if written:
             await self._client.ask(device, _made(device, ObjectWire.acknowledge, version_parts(written)))
 
     async def policies(self, device: Device) -> list[int]:
-        """Storage policies with anything on the device."""
+        """Return the storage policies of which the device has objects or tombstones."""
         _, body = await self._client.ask(device, _made(device, ObjectWire.policies))
         return _parsed(device, ObjectWire.numbers, body)
 
     async def partitions(self, device: Device, policy: int) -> list[int]:
-        """Partitions with anything in them."""
+        """Return the partitions that are not empty."""
         _, body = await self._client.ask(device, _made(device, ObjectWire.partitions, policy))
         return _parsed(device, ObjectWire.numbers, body)
 
     async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hash per suffix."""
+        """Return the set hash of each suffix."""
         _, body = await self._client.ask(device, _made(device, ObjectWire.suffixes, policy, partition))
         return {f"{suffix:03x}": total for suffix, total in _parsed(device, ObjectWire.suffix_hashes, body)}
 
@@ -188,15 +188,15 @@ class NativeObjectTransport:
         return [entry_of(parts) for parts in _parsed(device, ObjectWire.entry_list, body)]
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """Tell a device of its partitions."""
+        """Inform a device about its partitions."""
         return await self._devices.judge(device, verdict)
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session."""
+        """Return the answer to a question of a sync session."""
         return await self._devices.ask(device, message)
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects."""
+        """Return copies of many objects."""
         return await self._devices.read_copies(device, wanted)
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
@@ -217,7 +217,7 @@ def _bits(row: ContainerUpdate | None) -> int:
 
 
 def _made(device: Device, make: Callable[..., Message], *arguments: object) -> Message:
-    """A request; NodeError when something in it is over what the transport carries."""
+    """Encode a request; NodeError when it is larger than the transport allows."""
     try:
         return make(device.device, *arguments)
     except (ValueError, OverflowError) as error:
@@ -247,7 +247,7 @@ def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
     try:
         return parse(data)
     except ValueError as error:
-        raise NodeError(f"{device.address} sent garbage: {error}") from error
+        raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error
 
 
 def _written(device: Device, header: bytes) -> WriteReply:
@@ -269,7 +269,7 @@ class NativePutStream:
         """Hand over a chunk; returns when there is room for the next one."""
         view = memoryview(chunk).cast("B")
         if self._size is not None and self._sent + len(view) > self._size:
-            raise SizeMismatch(f"more than the {self._size} bytes that were announced")
+            raise SizeMismatch(f"the body has more than the {self._size} bytes that were announced")
         self._sent += len(view)
         if len(view) <= _MAX_PIECE:
             if len(view):
@@ -281,15 +281,15 @@ class NativePutStream:
             await self._writing.send(view[start : start + _MAX_PIECE])
 
     async def commit(self, footer: PutFooter) -> WriteReply:
-        """Finish; returns once durable."""
+        """Finish the upload; return when it is durable."""
         if self._size is not None and self._sent != self._size:
             await self.abort()
-            raise SizeMismatch(f"{self._sent} of the {self._size} bytes that were announced")
+            raise SizeMismatch(f"the body has {self._sent} of the {self._size} bytes that were announced")
         end = ObjectWire.footer((footer.size, footer.xxh3, raw(footer.etag)))
         return _written(self._device, await self._writing.finish(end))
 
     async def abort(self) -> None:
-        """Give up; the device keeps nothing."""
+        """Abort the upload; the device keeps nothing."""
         self._writing.cancel()
 
 
@@ -306,11 +306,11 @@ class NativeGetStream:
 
     @property
     def info(self) -> ObjectInfo:
-        """The object as this device has it."""
+        """Return the description of the object on this device."""
         return self._info
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The bytes asked for; NodeError if they end early or are not what was sent."""
+        """Yield the requested bytes; NodeError if they end early or do not match their checksum."""
         hasher = Hasher(md5=False, xxh3=True)
         # The last piece is held back until all of them were checked.
         held = b""
@@ -322,18 +322,18 @@ class NativeGetStream:
             self._left -= len(piece)
             if self._left < 0:
                 self._reading.cancel()
-                raise NodeError(f"{self._device.address} sent more than was asked for")
+                raise NodeError(f"{self._device.address} sent more bytes than were requested")
             if held:
                 yield held
             held = piece
         if self._left:
-            raise NodeError(f"{self._device.address} ended {self._left} bytes early")
+            raise NodeError(f"{self._device.address} ended its answer {self._left} bytes early")
         expected = self._known if self._known is not None else int.from_bytes(self._reading.footer, "big")
         if hasher.xxh3_64() != expected:
-            raise NodeError(f"{self._device.address} sent bytes with another checksum")
+            raise NodeError(f"{self._device.address} sent bytes that do not match their checksum")
         if held:
             yield held
 
     async def close(self) -> None:
-        """Stop; harmless a second time."""
+        """Stop the download; a second call does nothing."""
         self._reading.cancel()

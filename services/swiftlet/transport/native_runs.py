@@ -24,11 +24,11 @@ from swiftlet.transport.native_calls import STREAM_S, CallFailed, Failure, Nativ
 MOMENT_S = 0.02
 """Seconds; data that waits for longer is copied out of the transport's memory, sometimes after half of them."""
 PartParts = tuple[TransportPeer, str, Place, int, int, int | None, bytes | None, bool]
-"""A part as native code has it."""
+"""A part in the form of native code."""
 
 
 def run_part(peer: TransportPeer, part: RunPart) -> PartParts:
-    """A part as it crosses the border."""
+    """Return a part in the form of native code."""
     etag = None if part.etag is None else raw(part.etag)
     return peer, part.device.device, place(part.key), part.start, part.stop, part.size, etag, part.unmarked
 
@@ -37,12 +37,12 @@ class NativeRun:
     """Behaves as `swiftlet.boundaries.objects.Run` requires."""
 
     def __init__(self, parts: Sequence[RunPart], settings: NativeSettings, fail: Failure) -> None:
-        """Before anything was asked for."""
+        """Begin before the first request."""
         self._parts = parts
         self._settings = settings
         self._fail = fail
         self._last: tuple[str, object] | None = None
-        """The last event, behind which there is nothing."""
+        """The last event of the run."""
         self._more: asyncio.Future[None] | None = None
         self._has_more = False
         self._run: TransportRun | None = None
@@ -52,13 +52,13 @@ class NativeRun:
         self.end: RunEnd | None = None
 
     def begin(self, node: TransportNode, token: int, parts: list[PartParts], trace: str, marks: Marks) -> None:
-        """Ask for the first ones; its events come under `token`."""
+        """Request the first parts; events of the run have `token`."""
         names = [raw(name) for name in marks.metadata], [raw(name) for name in marks.sysmeta]
         self._run = node.run(token, parts, STREAM_S, trace, self._settings.window_bytes, names)
         self._look_later(self._run)
 
     def event(self, kind: str, value: object) -> bool:
-        """Take an event; whether it was the last one."""
+        """Process an event; return whether it was the last one."""
         self._has_more = True
         if kind != "sent":
             self._last = kind, value
@@ -67,7 +67,7 @@ class NativeRun:
         return kind != "sent"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes up to the end, or to what is wrong."""
+        """Yield all bytes up to the end, or up to the first error."""
         assert self._run is not None
         while self.end is None:
             self._has_more = False
@@ -123,7 +123,7 @@ class NativeRun:
         return RunEnd(done, sent, info, error)
 
     async def close(self) -> None:
-        """Want no more of it."""
+        """Cancel the rest of the run."""
         self._look_no_more()
         if self._run is not None:
             self._run.close()

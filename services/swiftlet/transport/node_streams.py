@@ -30,21 +30,21 @@ class Stream(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be said on it any more."""
+        """Whether nothing can be sent on it any more."""
         ...
 
     async def close(self) -> None:
-        """End it; what is unanswered fails."""
+        """End the stream; unanswered requests fail."""
         ...
 
 
 S = TypeVar("S", bound=Stream)
 Begin = Callable[[Device, aiohttp.ClientWebSocketResponse], Awaitable[S]]
-"""From an open WebSocket to a stream; NodeError."""
+"""Makes a stream of an open WebSocket; NodeError."""
 
 
 class NodeStreams(Generic[S]):
-    """Streams of one kind to all nodes that one was needed to. Lives in one event loop."""
+    """The streams of one kind to all nodes; runs in one event loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class NodeStreams(Generic[S]):
         self._streams: dict[tuple[str, int], asyncio.Task[S]] = {}
 
     async def to(self, device: Device) -> tuple[S, bool]:
-        """A stream to the device's server, and whether it was opened just now; NodeError."""
+        """Return a stream to the device's server, and whether it has just been opened; NodeError."""
         node = device.host, device.port
         opening = self._streams.get(node)
         if opening is not None and opening.done():
@@ -81,7 +81,7 @@ class NodeStreams(Generic[S]):
             raise
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all streams."""
         tasks = list(self._streams.values())
         self._streams.clear()
         for opening in tasks:

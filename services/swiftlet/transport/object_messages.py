@@ -1,4 +1,4 @@
-"""What an object server is told over HTTP about its devices: paths and JSON forms, both directions."""
+"""Messages to object servers about their devices over HTTP: paths and JSON forms in both directions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PREFIX = "/v1/objects"
 JUDGE = "judge"
 """`POST <prefix>/<device>/judge` says what a device has missed and what is proved."""
 MAX_SYNC_MESSAGE = 1 << 20
-"""Bytes of a sync session's question, and of its answer."""
+"""The largest size in bytes of a sync session's question, and of its answer."""
 
 
 def judge_path(device: str) -> str:
-    """Where a device is told of its partitions."""
+    """Return the path of a request that informs a device about its partitions."""
     return f"{PREFIX}/{device}/{JUDGE}"
 
 
@@ -31,7 +31,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_from(fields: dict[str, Any]) -> Verdict:
-    """The inverse of `verdict_json`."""
+    """Decode what `verdict_json` encodes."""
     doubted, proved = _places(fields, "doubted"), _places(fields, "proved")
     if len(doubted) + len(proved) > MAX_PLACES:
         raise WireError(f"more than {MAX_PLACES} partitions at a time")
@@ -53,5 +53,5 @@ def doubt_json(pending: tuple[int, float] | None) -> dict[str, Any]:
 
 
 def doubt_from(fields: dict[str, Any]) -> PendingDoubt | None:
-    """The inverse of `doubt_json`."""
+    """Decode what `doubt_json` encodes."""
     return PendingDoubt(number(fields, "epoch"), number(fields, "age_ms") / 1000) if fields else None

@@ -29,9 +29,9 @@ Mode = Literal["auto", "required", "off"]
 SYS_DEVICES = Path("/sys/class/infiniband")
 """The directory in which the kernel lists RDMA devices, those of other containers too."""
 DEV_DEVICES = Path("/dev/infiniband")
-"""Where those are that this process may open."""
+"""The directory of those that this process may open."""
 _MAX_PORTS: Final = 256
-"""Ports that are looked at."""
+"""The largest number of ports that are examined."""
 
 _READY = Gauge(
     "swiftlet_transport_rdma_ready",
@@ -49,9 +49,9 @@ class RdmaPort:
     device: str
     port: str
     state: str
-    """ACTIVE, DOWN, ...; empty where the kernel does not say."""
+    """The state of the port, such as ACTIVE or DOWN; empty where the kernel does not tell."""
     link_layer: str
-    """InfiniBand or Ethernet (RoCE)."""
+    """The link layer: InfiniBand or Ethernet (RoCE)."""
 
     def __str__(self) -> str:
         """Return the port's name as in UCX, with its state."""
@@ -63,12 +63,12 @@ class Surroundings:
     """The requirements of RDMA, and which of them are met."""
 
     version: str | None
-    """UCX's, None for a build without RDMA."""
+    """The version of UCX; None for a build without RDMA."""
     ports: tuple[RdmaPort, ...]
     openable: tuple[str, ...]
-    """Names in `/dev/infiniband` by which devices are used."""
+    """The names in `/dev/infiniband` by which devices are used."""
     locked_limit_bytes: int | None
-    """Bytes of memory that may be locked; None: no limit."""
+    """The number of bytes of memory that may be locked; None when there is no limit."""
 
 
 def look(sys_devices: Path = SYS_DEVICES, dev_devices: Path = DEV_DEVICES) -> Surroundings:
@@ -108,7 +108,7 @@ def _text(path: Path) -> str:
 
 
 def why_not(there: Surroundings) -> str | None:
-    """Why RDMA need not even be tried; None when it should be."""
+    """Return why RDMA can't work and is not tried; None when it should be tried."""
     if there.version is None:
         return "swiftlet_native was built without RDMA; use the image that has it (build argument RDMA=1)"
     if not there.ports:
@@ -129,7 +129,7 @@ class RdmaState:
     """Why RDMA is not used; None when it is, or was not wanted."""
 
     def status(self) -> dict[str, object]:
-        """The status report's `rdma`."""
+        """Return the field `rdma` of the status report."""
         return {"mode": self.mode, "ready": self.mode != "off" and self.missing is None, "missing": self.missing}
 
 

@@ -32,7 +32,7 @@ from swiftlet.transport.wire import WireError
 
 T = TypeVar("T")
 HOLD_S = 0.002
-"""How long an update waits at most for others to go with."""
+"""Seconds for which an update waits at most, to be sent together with others."""
 
 
 class TooLarge(Exception):
@@ -41,7 +41,7 @@ class TooLarge(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    """An update that was not answered yet, or whose rows are not durable yet."""
+    """An update that has not been answered, or whose rows are not durable yet."""
 
     taken: asyncio.Future[asyncio.Future[None] | None]
     durable: asyncio.Future[None] | None = None
@@ -63,13 +63,13 @@ class _Stream:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def close(self) -> None:
-        """End it; what is unanswered fails."""
+        """End the stream; unanswered requests fail."""
         await self.socket.close()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 class RowStreams:
-    """Streams to all servers that rows were brought to. Lives in one event loop."""
+    """The streams to all container servers; runs in one event loop."""
 
     def __init__(self, client: NodeClient, clock: Callable[[], float] = time.monotonic) -> None:
         """`client` is closed by its owner, after this."""
@@ -92,7 +92,7 @@ class RowStreams:
         return await self._send(device, stream, replace(update, number=next(stream.numbers)))
 
     async def close(self) -> None:
-        """End all streams; what is unanswered fails."""
+        """End all streams; unanswered requests fail."""
         await self._streams.close()
 
     async def _begin(self, device: Device, socket: aiohttp.ClientWebSocketResponse) -> _Stream:
@@ -130,7 +130,7 @@ class RowStreams:
             stream.unanswered -= 1
 
     def _put(self, device: Device, stream: _Stream, update: bytes) -> None:
-        """Queue it to be sent: now, with everything else of this moment, or with the next answer."""
+        """Queue an update to be sent at the end of this turn of the event loop, or with the next answer."""
         loop = asyncio.get_running_loop()
         if stream.size + len(update) > row_wire.SENT_BYTES:
             self._flush(device, stream)
@@ -163,7 +163,7 @@ class RowStreams:
             await _close(stream)
 
     async def _read(self, device: Device, stream: _Stream) -> None:
-        """Pass on answers until there are no more; then all who wait learn that."""
+        """Pass on answers until the stream ends; then all unanswered requests fail."""
         error: SwiftletError = NodeUnreachable(f"{device.address} has ended its row stream")
         try:
             async for message in stream.socket:
@@ -173,7 +173,7 @@ class RowStreams:
                 self._learn(stream, row_wire.answers_of(message.data))
                 self._flush(device, stream)
         except WireError as garbage:
-            error = NodeError(f"{device.address} sent garbage: {garbage}")
+            error = NodeError(f"{device.address} sent an answer that can't be decoded: {garbage}")
             await _close(stream)
         finally:
             stream.ended = True

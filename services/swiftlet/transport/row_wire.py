@@ -33,9 +33,9 @@ from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_
 PATH = "/v1/rows"
 """The path at which a server's stream begins, as a WebSocket."""
 MAX_MESSAGE = listing_wire.MAX_UPDATE_BODY
-"""Bytes of a message."""
+"""The largest size in bytes of a message."""
 SENT_BYTES = 1_000_000
-"""Bytes of rows in a message that we send."""
+"""The largest size in bytes of the rows in a message that we send."""
 MAX_UNANSWERED = 4096
 """Updates of one stream that are neither durable nor refused; a server reads no more until there are fewer."""
 _MAX_NUMBER = 1 << 53
@@ -59,21 +59,21 @@ class Answers:
     """The outcomes of updates, by number."""
 
     taken: dict[int, bool] = field(default_factory=dict)
-    """Merged; whether they are durable already."""
+    """Updates that were merged, and whether each is durable already."""
     durable: list[int] = field(default_factory=list)
-    """Taken before, and durable by now."""
+    """Updates that were answered before and are durable now."""
     lost: list[int] = field(default_factory=list)
-    """Taken before, and never known to be durable."""
+    """Updates that were answered before and may never become durable."""
     refused: dict[int, SwiftletError] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to say."""
+        """Whether there are no outcomes."""
         return not (self.taken or self.durable or self.lost or self.refused)
 
 
 def update_bytes(update: Update) -> bytes:
-    """An update as a part of a message."""
+    """Encode an update as a part of a message."""
     place = [update.number, update.device, update.partition, update.account, update.container, update.later]
     if isinstance(update.rows, EncodedRows):
         return json_bytes(place)[:-1] + b",[" + update.rows.encoded + b"]]"
@@ -81,14 +81,14 @@ def update_bytes(update: Update) -> bytes:
 
 
 def message(updates: Iterable[bytes], key: ClusterKey | None, host: str) -> bytes:
-    """A message to the server `host` (HOST:PORT) with updates made by `update_bytes`."""
+    """Encode a message to the server `host` (HOST:PORT) with updates made by `update_bytes`."""
     body = b'{"updates":[' + b",".join(updates) + b"]}"
     signature = "" if key is None else key.sign("ROWS", host, PATH, body)
     return signature.encode("ascii") + b"\n" + body
 
 
 def updates_of(data: bytes, key: ClusterKey | None, host: str) -> list[Update]:
-    """The updates in a message; Unauthorized, WireError, InvalidName."""
+    """Decode the updates in a message; Unauthorized, WireError, InvalidName."""
     return [_update(entry) for entry in entries_of(data, key, host)]
 
 
@@ -116,7 +116,7 @@ def parts_of(entry: object) -> tuple[tuple[int, str, int, str, str, bool], list[
     if type(later) is not bool or not isinstance(device, str) or not isinstance(rows, list):
         raise WireError("an update's device, flag or rows are not of their type")
     if type(partition) is not int or not 0 <= partition < 1 << 32:
-        raise WireError(f"{partition!r} is no partition")
+        raise WireError(f"{partition!r} is not a partition")
     if len(rows) > listing_wire.MAX_UPDATE_ROWS:
         raise WireError(f"{len(rows)} rows in one update; send at most {listing_wire.MAX_UPDATE_ROWS}")
     names = listing_wire.checked_name(account, "the account"), listing_wire.checked_name(container, "the container")
@@ -125,7 +125,7 @@ def parts_of(entry: object) -> tuple[tuple[int, str, int, str, str, bool], list[
 
 def _number(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
-        raise WireError(f"{value!r} is no number of an update")
+        raise WireError(f"{value!r} is not the number of an update")
     return value
 
 
@@ -144,7 +144,7 @@ def answers_bytes(answers: Answers) -> bytes:
 
 
 def answers_of(data: bytes) -> Answers:
-    """The same at the other end; WireError."""
+    """Decode the outcomes of some updates; WireError."""
     fields = json_object(data)
     answers = Answers()
     for entry in _array(fields, "taken"):

@@ -63,17 +63,17 @@ class ClusterKey:
         self._is_ours = is_ours
 
     def sign(self, method: str, host: str, target: str, meaning: bytes = b"") -> str:
-        """The header's value for a request to `host` (HOST:PORT) and `target` (path and query as sent)."""
+        """Return the header's value for a request to `host` (HOST:PORT) and `target` (path and query as sent)."""
         moment = f"{int(self._now_s() * 1000)}:{secrets.token_hex(_NONCE_BYTES)}"
         mac = _mac(self._keys[0], _signed(method, host, target, moment, meaning))
         return f"v{_VERSION}:{moment}:{mac}"
 
     def derive(self, context: bytes) -> tuple[bytes, ...]:
-        """A secret of 32 bytes of each key for this use alone, the signing key's first."""
+        """Derive from each key a secret of 32 bytes for one use, beginning with the signing key."""
         return tuple(hmac.digest(key, b"v1 derived\n" + context, "sha256") for key in self._keys)
 
     def check(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
-        """Unauthorized unless `signature` was made with one of the keys, for this request to this server, about now."""
+        """Unauthorized unless `signature` was made recently with one of the keys, for this request to this server."""
         self._check(signature, method, host, target, meaning)
 
     def check_once(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
@@ -84,11 +84,11 @@ class ClusterKey:
         """
         moment, mac = self._check(signature, method, host, target, meaning)
         if moment < self._started_ms:
-            raise Unauthorized("the request was signed before this server was started; sign it anew")
+            raise Unauthorized("the request was signed before this server was started; sign it again")
         self._once.add(mac, moment + 2 * self._max_skew_s * 1000, self._now_s() * 1000)
 
     def _check(self, signature: str | None, method: str, host: str, target: str, meaning: bytes) -> tuple[int, str]:
-        """The signature's time in milliseconds, and its MAC."""
+        """Return the time of the signature in milliseconds, and its MAC."""
         if signature is None:
             raise Unauthorized("the request carries no cluster signature; give every service the same cluster key")
         version, _, rest = signature.partition(":")
@@ -109,12 +109,14 @@ class ClusterKey:
             )
         skew_s = abs(int(made_ms) / 1000 - self._now_s())
         if skew_s > self._max_skew_s:
-            raise Unauthorized(f"the request was signed {skew_s:.0f} s away from our time; check the clocks")
+            raise Unauthorized(
+                f"the request was signed {skew_s:.0f} s away from the time of this server; check the clocks"
+            )
         return int(made_ms), mac
 
 
 class _Once:
-    """Signatures that were obeyed, each until its time is over."""
+    """The signatures that were accepted once, each until it expires."""
 
     def __init__(self) -> None:
         self._until_ms: OrderedDict[str, float] = OrderedDict()
@@ -124,14 +126,16 @@ class _Once:
         while self._until_ms and next(iter(self._until_ms.values())) < now_ms:
             self._until_ms.popitem(last=False)
         if mac in self._until_ms:
-            raise Unauthorized("the request was obeyed before; sign it anew to have it done again")
+            raise Unauthorized("the request was carried out before; sign it again to repeat it")
         if len(self._until_ms) >= MAX_ONCE:
-            raise NodeBusy(f"{MAX_ONCE} requests that are obeyed once came within minutes; try again later")
+            raise NodeBusy(
+                f"{MAX_ONCE} requests that may be carried out only once came within minutes; try again later"
+            )
         self._until_ms[mac] = until_ms
 
 
 def authority(host: str, port: int) -> str:
-    """HOST:PORT as it stands in a URL and in `Host`."""
+    """Return HOST:PORT as it is written in a URL and in `Host`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -28,12 +28,12 @@ from swiftlet.transport.sync_wire import Answer, Asker, Request
 from swiftlet.transport.wire import WireError
 
 MAX_WAITING = 8192
-"""Requests that wait to be sent, to one server."""
+"""The largest number of requests to one server that wait to be sent."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, sent or not."""
+    """A request that is waiting or was sent."""
 
     request: Request
     answer: asyncio.Future[bytes]
@@ -68,11 +68,11 @@ class _Stream:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Whether no request can be sent any more."""
         return self._ended
 
     async def ask(self, device: str, request: Request) -> bytes:
-        """The answer; NodeError in its kinds, or what the server refused it with."""
+        """Return the answer; NodeError in its kinds, or the error of the server."""
         if self._ended:
             raise NodeUnreachable(f"{self._node} has ended its sync stream")
         if self._waiting >= MAX_WAITING:
@@ -91,13 +91,13 @@ class _Stream:
             raise NodeTimeout(f"{self._node}/{device} did not answer within {limit_s:g} s") from error
 
     async def close(self) -> None:
-        """End it; what is unanswered fails."""
+        """End the stream; unanswered requests fail."""
         self._fail(NodeUnreachable(f"the sync stream to {self._node} was closed"))
         await self._socket.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _write(self) -> None:
-        """Send what is asked as far as there is room, what was asked in the same moment together."""
+        """Send requests as far as there is room, those of one turn of the event loop together."""
         try:
             while not self._ended:
                 await self._news.wait()
@@ -111,7 +111,7 @@ class _Stream:
             await self._socket.close()
 
     def _next(self) -> bytes | None:
-        """The next message, about the device that has waited longest; None while there is nothing, or no room."""
+        """Return the next message, about the device that has waited longest; None without requests or room."""
         while self._queues and not self._ended:
             if len(self._sent) >= sync_wire.MAX_UNANSWERED or self._sent_bytes >= sync_wire.MAX_UNANSWERED_BYTES:
                 return None
@@ -142,7 +142,7 @@ class _Stream:
         return taken
 
     async def _read(self) -> None:
-        """Pass on answers until there are no more; then all who wait learn that."""
+        """Pass on answers until the stream ends; then all unanswered requests fail."""
         error: SwiftletError = NodeUnreachable(f"{self._node} has ended its sync stream")
         try:
             while True:
@@ -156,7 +156,7 @@ class _Stream:
                     self._answered(number, answer)
                 self._news.set()
         except WireError as garbage:
-            error = NodeError(f"{self._node} sent garbage: {garbage}")
+            error = NodeError(f"{self._node} sent an answer that can't be decoded: {garbage}")
         finally:
             self._fail(error)
             await self._socket.close()
@@ -174,7 +174,7 @@ class _Stream:
             asked.answer.set_result(answer)
 
     def _fail(self, error: SwiftletError) -> None:
-        """The end: nothing more is asked, and who waits learns why."""
+        """End the stream: no more requests are sent, and those that wait fail with the reason."""
         self._ended = True
         self._news.set()
         under_way = [*self._sent.values(), *(one for queue in self._queues.values() for one in queue)]
@@ -187,7 +187,7 @@ class _Stream:
 
 
 class SyncStreams:
-    """Streams to all servers that were asked. Lives in one event loop."""
+    """The streams to all servers; runs in one event loop."""
 
     def __init__(
         self, client: NodeClient, path: str = sync_wire.PATH, clock: Callable[[], float] = time.monotonic
@@ -199,7 +199,7 @@ class SyncStreams:
         self._nodes = NodeStreams(client, path, sync_wire.MAX_MESSAGE, self._begin)
 
     async def ask(self, device: Device, kind: int, payload: bytes) -> bytes:
-        """The answer to a request; NodeError in its kinds, or what the server refused it with."""
+        """Return the answer to a request; NodeError in its kinds, or the error of the server."""
         if len(payload) > sync_wire.MAX_PAYLOAD:
             raise NodeError(f"{len(payload)} bytes are more than a request's {sync_wire.MAX_PAYLOAD}")
         request = Request(kind, payload)
@@ -226,5 +226,5 @@ class SyncStreams:
         return _Stream(device, socket, asker, self._client.settings, self._clock)
 
     async def close(self) -> None:
-        """End all streams; what is unanswered fails."""
+        """End all streams; unanswered requests fail."""
         await self._nodes.close()

@@ -45,17 +45,17 @@ READ = 2
 WRITE = 3
 """Kind of a request: take these copies."""
 MAX_PAYLOAD = 1 << 20
-"""Bytes of one request's payload, and of an answer's."""
+"""The largest size in bytes of the payload of a request, and of an answer."""
 SENT_BYTES = 64 * 1024
-"""A message takes nothing more once it would have more bytes than these."""
+"""The size in bytes above which nothing is added to a message."""
 MAX_MESSAGE = MAX_PAYLOAD + 4096
-"""Bytes of a message."""
+"""The largest size in bytes of a message."""
 MAX_REQUESTS = 256
-"""Requests in one message."""
+"""The largest number of requests in one message."""
 MAX_UNANSWERED = 1024
 """Requests on one stream that were not answered yet; a server reads no more until there are fewer."""
 MAX_UNANSWERED_BYTES = 8 << 20
-"""The same for the bytes of their payloads."""
+"""The largest size in bytes of the payloads of unanswered requests on one stream."""
 _NONCE = _TAG = 16
 _MAX_NAME = 255
 _MAX_DISTANCE = 1 << 40
@@ -64,7 +64,7 @@ _WHAT = "a sync stream's message"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something asked; what kinds there are is the server's to say."""
+    """A request; the server defines its kinds."""
 
     kind: int
     payload: bytes
@@ -80,11 +80,11 @@ class Batch:
 
 
 Answer = bytes | SwiftletError
-"""A payload, or why there is none."""
+"""A payload, or the error in its place."""
 
 
 def request_size(payload: bytes) -> int:
-    """About how many bytes of a message a request takes."""
+    """Return the approximate size in bytes of a request in a message."""
     return len(payload) + 5
 
 
@@ -100,7 +100,7 @@ def _tag(secret: bytes, number: int, body: bytes) -> bytes:
 
 
 class Asker:
-    """The end that asks, of one stream."""
+    """The asking end of one stream."""
 
     def __init__(self, key: ClusterKey | None, path: str, greeting: bytes) -> None:
         """WireError when the greeting is not one of this version."""
@@ -113,10 +113,10 @@ class Asker:
         self._messages = 0
         self._last = -1
         self.asked = 0
-        """Requests so far: the number of the next one."""
+        """The number of requests so far, which is the number of the next one."""
 
     def message(self, device: str, requests: Sequence[Request]) -> bytes:
-        """The next message; its requests get the next numbers, in order."""
+        """Encode the next message; its requests get the next numbers, in order."""
         body = bytearray()
         name = device.encode("utf-8", "surrogatepass")
         put_varint(body, len(name))
@@ -132,7 +132,7 @@ class Asker:
         return opening + tag + body
 
     def answers(self, data: bytes) -> list[tuple[int, Answer]]:
-        """The answers in a message, by number; WireError."""
+        """Decode the answers in a message, by number; WireError."""
         cursor = Cursor(data, _WHAT)
         found: list[tuple[int, Answer]] = []
         while not cursor.done:
@@ -158,14 +158,14 @@ def _refusal(payload: bytes) -> SwiftletError:
 
 
 class Answerer:
-    """The end that answers, of one stream."""
+    """The answering end of one stream."""
 
     def __init__(self, key: ClusterKey | None, path: str) -> None:
-        """`key` None takes messages from everybody."""
+        """With `key` None unsigned messages are accepted."""
         self._key = key
         self._path = path
         self.greeting = bytes([VERSION]) + os.urandom(_NONCE)
-        """To be sent before anything is read."""
+        """Return the greeting, which is sent before anything is read."""
         self._secret: bytes | None = None
         self._messages = 0
         self._asked = 0
@@ -201,7 +201,7 @@ class Answerer:
         return Batch(device, first, requests)
 
     def answers(self, answers: Iterable[tuple[int, Answer]]) -> bytes:
-        """A message with answers, by the numbers of what they answer."""
+        """Encode a message with answers, by the numbers of their requests."""
         out = bytearray()
         for number, answer in answers:
             distance = number - self._last - 1

@@ -19,7 +19,7 @@ from swiftlet_native import cluster_certificates
 Encryption = Literal["none", "accepted", "required"]
 """The values of the setting `cluster.encryption`."""
 PEER_NAME = "peer.swiftlet.internal"
-"""Whom all certificates of a cluster name; which server is meant the signature of each request says."""
+"""The name in all certificates of a cluster; the signature of each request names the server."""
 _PROTOCOL = "http/1.1"
 """The protocol that both sides name in the handshake, so that nobody can redirect a connection to a port of the native
 transport.
@@ -30,7 +30,7 @@ class PeerTls:
     """The TLS contexts of a process for its peers; they follow the cluster's keys."""
 
     def __init__(self, mode: Encryption, keys: Sequence[bytes]) -> None:
-        """`mode` is `cluster.encryption`, `keys` the cluster's, the signing one first. OSError."""
+        """`mode` is `cluster.encryption`, `keys` are the cluster's keys, the signing one first. OSError."""
         self.mode: Encryption = mode
         self.use(keys)
 
@@ -43,11 +43,11 @@ class PeerTls:
         self._server.num_tickets = 0
 
     def client(self) -> ssl.SSLContext | None:
-        """For connections to peers; None: they are not encrypted."""
+        """Return the context for connections to peers; None when they are not encrypted."""
         return None if self.mode == "none" else self._client
 
     def server(self) -> ssl.SSLContext:
-        """For connections from peers that encrypt."""
+        """Return the context for connections from peers that encrypt."""
         return self._server
 
 

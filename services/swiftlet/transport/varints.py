@@ -1,4 +1,4 @@
-"""Numbers of few bytes, and taking a message apart that is made of them.
+"""Numbers that take few bytes, and a cursor for messages that consist of them.
 
 A varint has seven bits a byte, lowest first, the highest bit set in all bytes but the last.
 
@@ -19,22 +19,22 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 class Cursor:
-    """Takes a message apart from front to back; `what` names it in errors."""
+    """Reads a message from front to back; `what` names it in errors."""
 
     def __init__(self, data: bytes, what: str, at: int = 0) -> None:
-        """`at`: where it begins."""
+        """`at` is the position at which reading begins."""
         self._data = data
         self._at = at
         self._what = what
 
     @property
     def done(self) -> bool:
-        """Whether all of it was taken."""
+        """Whether the whole message was read."""
         return self._at == len(self._data)
 
     @property
     def at(self) -> int:
-        """Bytes taken so far."""
+        """The number of bytes read so far."""
         return self._at
 
     def take(self, size: int) -> bytes:
@@ -47,14 +47,14 @@ class Cursor:
         return taken
 
     def flags(self, known: int) -> int:
-        """A byte in which only these bits may be set."""
+        """Return the next byte, in which only these bits may be set; WireError."""
         value = self.take(1)[0]
         if value & ~known:
             raise WireError(f"unknown flags {value:#x} in {self._what}")
         return value
 
     def varint(self, limit: int) -> int:
-        """A number up to `limit`."""
+        """Return the next number, up to `limit`; WireError."""
         at = self._at
         if at < len(self._data) and (value := self._data[at]) < 0x80 and value <= limit:
             # As nearly all are, and they are many.

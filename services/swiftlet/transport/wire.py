@@ -141,7 +141,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
     """A field that must be text."""
     value = fields.get(name)
     if not isinstance(value, str):
-        raise WireError(f"field {name!r} is missing or not text")
+        raise WireError(f"field {name!r} is missing or not a string")
     return value
 
 
@@ -157,7 +157,7 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
     """A field that must be true or false."""
     value = fields.get(name)
     if not isinstance(value, bool):
-        raise WireError(f"field {name!r} is missing or neither true nor false")
+        raise WireError(f"field {name!r} is missing or not true or false")
     return value
 
 
@@ -173,7 +173,7 @@ def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
     """A field that must be an object of texts."""
     value = fields.get(name)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise WireError(f"field {name!r} is missing or not an object of texts")
+        raise WireError(f"field {name!r} is missing or not an object whose values are strings")
     return value
 
 

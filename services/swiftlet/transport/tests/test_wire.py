@@ -132,7 +132,7 @@ class TestClusterKey:
         key = ClusterKey(b"key", max_skew_s=60, now_s=lambda: now_s)
         signature = key.sign("POST", "h:1", "/x", b"m")
         key.check_once(signature, "POST", "h:1", "/x", b"m")
-        with pytest.raises(Unauthorized, match="obeyed before"):
+        with pytest.raises(Unauthorized, match="carried out before"):
             key.check_once(signature, "POST", "h:1", "/x", b"m")
         now_s += 1
         key.check_once(key.sign("POST", "h:1", "/x", b"m"), "POST", "h:1", "/x", b"m")
@@ -140,7 +140,7 @@ class TestClusterKey:
     def test_what_was_signed_before_the_start_may_have_been_obeyed(self) -> None:
         signature = self.make(now_s=999).sign("POST", "h:1", "/x")
         self.make().check(signature, "POST", "h:1", "/x")
-        with pytest.raises(Unauthorized, match="sign it anew"):
+        with pytest.raises(Unauthorized, match="sign it again"):
             self.make().check_once(signature, "POST", "h:1", "/x")
 
     def test_what_is_remembered_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
