@@ -103,20 +103,20 @@ def test_memory_is_waited_for_filled_and_sent() -> None:
 def test_who_can_not_be_reached_is_told_from_who_is_refused() -> None:
     client = make_node("client")
     client.peer("nobody", None, 0).call(1, PROBE, 5.0, "", b"", b"")
-    assert wait(client, 1) == ("failed", ("unreachable", "not reachable: no address"))
+    assert wait(client, 1) == ("failed", ("unreachable", "the peer can't be reached: its address is not known"))
 
     server = make_node("server", key=b"another")
     peer = client.peer("server", "127.0.0.1", server.listen("127.0.0.1", 0))
     peer.call(2, PROBE, 5.0, "", b"", b"")
     what, value = wait(client, 2)
     assert what == "failed"
-    assert "no common key" in str(value)
+    assert "the two sides have no cluster key in common" in str(value)
 
 
 def test_what_is_over_a_limit_is_refused_at_once() -> None:
     client = make_node("client")
     peer = client.peer("nobody", None, 0)
-    with pytest.raises(ValueError, match="over the limit"):
+    with pytest.raises(ValueError, match="larger than the limit"):
         peer.call(1, PROBE, 5.0, "", bytes(65537), b"")
     with pytest.raises(ValueError, match="timeout"):
         peer.call(1, PROBE, 0.0, "", b"", b"")

@@ -173,7 +173,7 @@ impl Device {
         if self.requests.fetch_add(1, Relaxed) >= self.limits.max_requests {
             self.requests.fetch_sub(1, Relaxed);
             self.refused.fetch_add(1, Relaxed);
-            return Err(Refusal::new(Status::NodeBusy, "too many requests at work on the device"));
+            return Err(Refusal::new(Status::NodeBusy, "the device is busy: too many requests are in progress"));
         }
         Ok(Permit { device: Arc::clone(self), bytes: 0 })
     }
@@ -192,7 +192,7 @@ impl Permit {
         if device.buffered.fetch_add(bytes, Relaxed).saturating_add(bytes) > device.limits.buffer_bytes {
             device.buffered.fetch_sub(bytes, Relaxed);
             device.refused.fetch_add(1, Relaxed);
-            return Err(Refusal::new(Status::NodeBusy, "too many bytes are held for requests at work on the device"));
+            return Err(Refusal::new(Status::NodeBusy, "the device is busy: requests in progress hold too many bytes"));
         }
         self.bytes += bytes;
         Ok(())

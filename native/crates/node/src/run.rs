@@ -154,10 +154,10 @@ impl Run {
         token: u64,
     ) -> Result<Arc<Self>, &'static str> {
         if parts.is_empty() || parts.len() > MAX_PARTS {
-            return Err("a run has 1 to 1024 parts");
+            return Err("a run must have 1 to 1024 parts");
         }
         if parts.iter().any(|part| part.start >= part.stop) {
-            return Err("a part of a run without bytes");
+            return Err("a part of the run has no bytes");
         }
         let (open, ahead) = (VecDeque::new(), options.ahead_bytes);
         let state = State { open, done: 0, sent: 0, untaken: 0, waiting: 0, ahead, broken: false, end: None };

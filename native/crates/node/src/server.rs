@@ -90,7 +90,7 @@ impl Server {
             Err(malformed) => return Err(Refused::new(reply, malformed.into())),
         };
         let Some(device) = self.devices.get(&device) else {
-            let refusal = Refusal::new(Status::DeviceFailed, "there is no device of that name here");
+            let refusal = Refusal::new(Status::DeviceFailed, "this server has no device of that name");
             return Err(Refused::new(reply, refusal));
         };
         reply.of(device);
@@ -105,7 +105,7 @@ impl Server {
                 let aggregate_below = work.store.aggregate_below(key.policy);
                 work.upload(Asked { key, meta, footer, row, size, aggregate_below }).map(Some)
             }
-            (_, None) => Err(work.refused(Refusal::new(Status::WireError, "a body that is not asked for"))),
+            (_, None) => Err(work.refused(Refusal::new(Status::WireError, "this request takes no body"))),
             (request, Some(body)) => work.whole(request, &body).map(|()| None),
         }
     }
@@ -158,7 +158,7 @@ impl Work {
     /// What speaks against a write with this row that holds so many bytes.
     fn check_write(&mut self, row: u32, bytes: usize) -> Result<(), Refusal> {
         if row != 0 && self.store.has_too_many_pending() {
-            return Err(Refusal::new(Status::NodeBusy, "too many rows wait for their containers"));
+            return Err(Refusal::new(Status::NodeBusy, "too many container updates are pending; try again later"));
         }
         self.permit.hold(bytes)
     }
@@ -182,9 +182,9 @@ impl Work {
     /// A request that is here as a whole.
     fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
         let checked = match &request {
-            Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "a body without a footer")),
+            Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "the body has no footer")),
             Request::Put { row, .. } => self.check_write(*row, body.len()),
-            _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "a body that is not asked for")),
+            _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "this request takes no body")),
             Request::Post { row, .. } | Request::Delete { row, .. } | Request::Prepare { row, .. } => {
                 self.check_write(*row, 0)
             }
@@ -290,7 +290,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
             lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
         }
         Request::Put { .. } | Request::Post { .. } | Request::Delete { .. } | Request::Acknowledge(_) => {
-            return Err(Refusal::new(Status::NodeError, "a write among the reads"));
+            return Err(Refusal::new(Status::NodeError, "the run contains a write"));
         }
     };
     Ok((Vec::new(), listed(bytes, permit)?))

@@ -123,7 +123,7 @@ impl Refusal {
     #[must_use]
     pub fn decode(number: u16, header: &[u8]) -> Self {
         let Some(status) = Status::of(number).filter(|status| *status != Status::Ok) else {
-            return Self::new(Status::NodeError, &format!("an answer of the unknown kind {number}"));
+            return Self::new(Status::NodeError, &format!("the answer has the unknown kind {number}"));
         };
         let read = || -> Result<(u64, Vec<u8>), Malformed> {
             let mut reader = Reader(header);
@@ -131,7 +131,7 @@ impl Refusal {
         };
         match read() {
             Ok((timestamp, text)) => Self { status, timestamp, text: String::from_utf8_lossy(&text).into_owned() },
-            Err(_) => Self::new(Status::NodeError, "an answer that can't be read"),
+            Err(_) => Self::new(Status::NodeError, "the answer can't be decoded"),
         }
     }
 }

@@ -108,7 +108,8 @@ impl TransportBuffer {
             let end = offset.checked_add(data.len())?;
             buffer.as_mut_slice().get_mut(offset..end)
         });
-        to.ok_or_else(|| PyValueError::new_err("outside of the buffer, or frozen already"))?.copy_from_slice(data);
+        to.ok_or_else(|| PyValueError::new_err("the range is outside of the buffer, or the buffer is frozen"))?
+            .copy_from_slice(data);
         Ok(())
     }
 
@@ -118,7 +119,7 @@ impl TransportBuffer {
         let mut filling = self.lock();
         let left = filling.buffer.as_ref().map_or(0, Buffer::len) - filling.filled;
         if bytes > left {
-            return Err(PyValueError::new_err("outside of the buffer, or frozen already"));
+            return Err(PyValueError::new_err("the range is outside of the buffer, or the buffer is frozen"));
         }
         filling.filled += bytes;
         Ok(left - bytes)
@@ -129,25 +130,25 @@ impl TransportBuffer {
     fn freeze(&self, length: usize) -> PyResult<TransportChunk> {
         let mut filling = self.lock();
         if filling.views > 0 {
-            return Err(PyBufferError::new_err("somebody may still write to it"));
+            return Err(PyBufferError::new_err("the buffer is not frozen, so its bytes may still change"));
         }
         match filling.buffer.take_if(|buffer| length <= buffer.len()) {
             Some(buffer) => {
                 filling.filled = 0;
                 Ok(TransportChunk(buffer.freeze(length)))
             }
-            None => Err(PyValueError::new_err("more than the buffer has, or frozen already")),
+            None => Err(PyValueError::new_err("the size is larger than the buffer, or the buffer is frozen")),
         }
     }
 
     #[allow(unsafe_code, reason = "the buffer protocol asks for a pointer and a length")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("no view to fill"));
+            return Err(PyBufferError::new_err("the buffer protocol was called without a view"));
         }
         let mut filling = slf.get().lock();
         let filled = filling.filled;
-        let Some(buffer) = &mut filling.buffer else { return Err(PyBufferError::new_err("frozen already")) };
+        let Some(buffer) = &mut filling.buffer else { return Err(PyBufferError::new_err("the buffer is frozen")) };
         let rest = &mut buffer.as_mut_slice()[filled..];
         let (start, bytes) = (rest.as_mut_ptr().cast(), rest.len() as ffi::Py_ssize_t);
         // SAFETY: the view is Python's to fill. The memory stays where it is, and nobody else's, as long as the

@@ -74,7 +74,7 @@ impl TransportChunk {
     #[allow(unsafe_code, reason = "the buffer protocol asks for a pointer and a length")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err("no view to fill"));
+            return Err(PyBufferError::new_err("the buffer protocol was called without a view"));
         }
         let bytes: &[u8] = &slf.get().0;
         let start = bytes.as_ptr().cast_mut().cast();

@@ -35,15 +35,15 @@ impl Encryption {
             "none" => Mode::None,
             "accepted" => Mode::Accepted,
             "required" => Mode::Required,
-            _ => return Err(PyValueError::new_err("encryption is none, accepted or required")),
+            _ => return Err(PyValueError::new_err("encryption must be none, accepted or required")),
         };
         if rdma && mode != Mode::None {
-            return Err(PyValueError::new_err("what goes by RDMA can't be encrypted: turn one of them off"));
+            return Err(PyValueError::new_err("RDMA can't be encrypted: turn off RDMA or encryption"));
         }
         // Nobody can connect to who has no key, with TLS or without.
         let tls = if rdma || keys.is_empty() { None } else { Some(Arc::new(Tls::new(keys).map_err(failed)?)) };
         if tls.is_none() && mode != Mode::None {
-            return Err(PyValueError::new_err("without a key nothing can be encrypted"));
+            return Err(PyValueError::new_err("encryption needs a cluster key"));
         }
         Ok(Self { mode, tls })
     }

@@ -20,7 +20,7 @@ use crate::values::{os_error, seconds};
 /// Its own descriptor of what Python has open.
 fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {
     if descriptor < 0 {
-        return Err(PyValueError::new_err("not a descriptor"));
+        return Err(PyValueError::new_err("the number is not a file descriptor"));
     }
     // SAFETY: the caller has it open as long as this call lasts, which is all that the borrow is used for.
     #[allow(unsafe_code, reason = "Python knows descriptors by their numbers")]
@@ -231,7 +231,7 @@ impl Front {
         let row =
             |bytes: &Bytes| bytes.as_slice().chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]])).collect();
         let ring = Policy::new(part_power, rows.iter().map(row).collect(), devices);
-        self.0.route(policy, Some(ring.map_err(|_| PyValueError::new_err("the rows are no ring's"))?));
+        self.0.route(policy, Some(ring.map_err(|_| PyValueError::new_err("the rows are not the table of a ring"))?));
         Ok(())
     }
 

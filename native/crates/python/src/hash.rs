@@ -69,7 +69,7 @@ impl Hasher {
 }
 
 fn not_kept(name: &str) -> PyErr {
-    PyValueError::new_err(format!("this Hasher keeps no {name}: it was made with {name}=False"))
+    PyValueError::new_err(format!("this Hasher does not compute {name}: it was created with {name}=False"))
 }
 
 #[pymethods]

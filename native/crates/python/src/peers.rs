@@ -48,7 +48,7 @@ impl TransportUpload {
     #[pyo3(signature = (footer, /))]
     fn end(&self, footer: Bytes) -> PyResult<()> {
         let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let upload = upload.ok_or_else(|| PyValueError::new_err("it has ended"))?;
+        let upload = upload.ok_or_else(|| PyValueError::new_err("the upload has ended"))?;
         upload.end(footer.as_slice().to_vec()).map_err(invalid)
     }
 

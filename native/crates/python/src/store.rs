@@ -74,7 +74,7 @@ impl StoreWriter {
 }
 
 fn given_up() -> Error {
-    Error::DeviceFailed("this upload was given up after an earlier error".into())
+    Error::DeviceFailed("this upload was aborted after an earlier error".into())
 }
 
 #[pymethods]

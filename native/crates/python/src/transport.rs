@@ -29,7 +29,7 @@ use crate::values::{Parts, kind, os_error, seconds};
 
 fn chunk_size(size: usize) -> PyResult<usize> {
     let fits = (1..=swiftlet_transport::limits::CHUNK_BYTES).contains(&size);
-    fits.then_some(size).ok_or_else(|| PyValueError::new_err("a chunk has 1 byte to 1 MiB"))
+    fits.then_some(size).ok_or_else(|| PyValueError::new_err("a chunk must have 1 byte to 1 MiB"))
 }
 
 /// Runs have this part of the memory, together, for objects whose turn has not come: the fourth one, as uploads may have half.
@@ -50,7 +50,7 @@ pub(crate) fn config(
     let mut config = Config::new(name, machine, keys, Pool::new(pool_bytes).map_err(os_error)?);
     config.threads = threads;
     if !SILENCE_S.contains(&silence_s) {
-        return Err(PyValueError::new_err(format!("silence_s is {silence_s}, not within {SILENCE_S:?}")));
+        return Err(PyValueError::new_err(format!("silence_s is {silence_s}, but must be within {SILENCE_S:?}")));
     }
     config.silence = seconds(silence_s)?;
     Ok(config)
@@ -65,7 +65,7 @@ pub(crate) fn listen(
     host: &str,
     port: u16,
 ) -> PyResult<u16> {
-    let host = host.parse().map_err(|_| PyValueError::new_err("not an IP address"))?;
+    let host = host.parse().map_err(|_| PyValueError::new_err("the host is not an IP address"))?;
     let acceptor = TcpAcceptor::bind(std::net::SocketAddr::new(host, port)).map_err(os_error)?;
     let port = acceptor.address().map_err(os_error)?.port();
     if let Some(directory) = directory {
@@ -191,7 +191,8 @@ impl TransportNode {
     /// Somebody to call; kept for good.
     #[pyo3(signature = (name, host, port, /))]
     fn peer(&self, name: String, host: Option<&str>, port: u16) -> PyResult<TransportPeer> {
-        let host = host.map(str::parse).transpose().map_err(|_| PyValueError::new_err("not an IP address"))?;
+        let host =
+            host.map(str::parse).transpose().map_err(|_| PyValueError::new_err("the host is not an IP address"))?;
         let tcp = host.map(|host| std::net::SocketAddr::new(host, port));
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         let peer = self.node.peer(Address { name, tcp });

@@ -69,11 +69,11 @@ pub fn read(store: &Store, wanted: &[u8], limits: Limits) -> Result<Vec<u8>, Mal
     let mut asked = Vec::new();
     while !cursor.data.is_empty() {
         if asked.len() == limits.objects {
-            return Err(format!("more than {} objects are asked for; ask for fewer", limits.objects));
+            return Err(format!("more than {} objects are requested at once; request fewer", limits.objects));
         }
         let kind = cursor.byte()?;
         if kind != DATA && kind != METADATA {
-            return Err(format!("{kind} is no kind of copy to be asked for"));
+            return Err(format!("{kind} is not a kind of copy that can be requested"));
         }
         asked.push((kind, cursor.key(policy)?));
     }
@@ -137,7 +137,7 @@ fn parse<'a>(cursor: &mut Cursor<'a>, policy: u16) -> Result<Copy<'a>, Malformed
     let (key, timestamp) = (cursor.key(policy)?, cursor.u64()?);
     let known = kind == DATA || kind == METADATA && posted || kind == TOMBSTONE && !posted;
     if !known {
-        return Err(format!("{head} is no kind of copy"));
+        return Err(format!("{head} is not a kind of copy"));
     }
     if kind == TOMBSTONE {
         return Ok(Copy { key, timestamp, put: None, post: None });
@@ -173,7 +173,7 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
     let mut found = Vec::new();
     while !cursor.data.is_empty() {
         if found.len() == objects {
-            return Err(format!("more than {objects} copies come at a time; send fewer"));
+            return Err(format!("more than {objects} copies are sent at once; send fewer"));
         }
         found.push(parse(&mut cursor, policy)?);
     }
@@ -218,7 +218,7 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
     }
     let mut answer = Vec::with_capacity(outcomes.len());
     for (under_way, outcome) in outcomes {
-        let untold = || Error::DeviceFailed("it is not known whether it was taken".into());
+        let untold = || Error::DeviceFailed("it is not known whether the copy was stored".into());
         put_outcome(&mut answer, if under_way == 0 { outcome } else { outcome.and_then(|()| Err(untold())) });
     }
     Ok(answer)

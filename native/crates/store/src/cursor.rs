@@ -15,7 +15,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn take(&mut self, size: u64) -> Result<&'a [u8], Malformed> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let Some((head, rest)) = self.data.split_at_checked(size) else {
-            return Err("the message about copies ends early".into());
+            return Err("the message about copies is truncated".into());
         };
         self.data = rest;
         Ok(head)

@@ -82,7 +82,7 @@ impl Device {
         let (_, free) = self.io("ask for free space", self.disk.space())?;
         if free.saturating_sub(bytes) < self.reserve_bytes {
             return Err(Error::DiskFull(format!(
-                "{free} bytes are free and {} of them are kept in reserve; remove data or add devices",
+                "only {free} bytes are free, and {} bytes are kept in reserve; remove data or add devices",
                 self.reserve_bytes
             )));
         }

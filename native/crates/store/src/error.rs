@@ -32,9 +32,9 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound(None) => write!(out, "the object is not here"),
+            Self::NotFound(None) => write!(out, "the device does not have the object"),
             Self::NotFound(Some(tombstone)) => write!(out, "the object was deleted at {tombstone}"),
-            Self::Superseded(newer) => write!(out, "a version of {newer} is here already"),
+            Self::Superseded(newer) => write!(out, "the device already has a newer version, {newer}"),
             Self::DiskFull(text)
             | Self::DeviceFailed(text)
             | Self::ChecksumMismatch(text)
@@ -68,7 +68,7 @@ impl Error {
     pub fn of_io(error: &io::Error, what: &str) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull(format!("{what}: no space left; remove data or add devices"))
+                Self::DiskFull(format!("{what}: no space is left; remove data or add devices"))
             }
             _ => Self::DeviceFailed(format!("{what}: {error}")),
         }

@@ -150,7 +150,7 @@ fn find(inner: &Inner, key: &Key) -> Result<Option<Found>> {
     match found {
         None => Ok(None),
         Some((held, Some(pinned), post)) => Ok(Some(Found { held, pinned, post })),
-        Some(_) => Err(Error::DeviceFailed("the index speaks of a volume that is not there".into())),
+        Some(_) => Err(Error::DeviceFailed("the index names a volume that does not exist".into())),
     }
 }
 

@@ -145,7 +145,7 @@ impl Store {
             return done(Err(error));
         }
         if data.len() as u64 > MAX_AGGREGATE {
-            return done(Err(Error::SizeMismatch(format!("{} bytes are too many for a volume", data.len()))));
+            return done(Err(Error::SizeMismatch(format!("{} bytes do not fit into a volume", data.len()))));
         }
         match check_footer(footer, data.len() as u64, swiftlet_hash::xxh3_64(&data)) {
             Ok(()) => self.inner.queue.push(key, put_op(key, meta, footer, data, row), done),
@@ -327,7 +327,7 @@ impl Store {
         let threaded = !threads.is_empty();
         for thread in threads {
             if thread.join().is_err() {
-                self.inner.device.fail("a thread of the store has died");
+                self.inner.device.fail("a thread of the store has ended unexpectedly");
             }
         }
         let healthy = self.inner.device.check();

@@ -348,7 +348,7 @@ fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<V
         }
         let digests = inner.index.partition(id, |partition| {
             if let Some(suffix) = partition.check() {
-                return Err(Error::DeviceFailed(format!("set hash of suffix {suffix:03x} is wrong in memory")));
+                return Err(Error::DeviceFailed(format!("the set hash of suffix {suffix:03x} in memory is wrong")));
             }
             Ok(partition.iter().map(|held| held.slot.digest()).collect::<Vec<_>>())
         });

@@ -88,7 +88,7 @@ impl Syncer {
         self.asked = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
-            Some(Err(_)) => Err(std::io::Error::other("the thread that syncs has died")),
+            Some(Err(_)) => Err(std::io::Error::other("the thread that syncs files has ended unexpectedly")),
             None => Ok(()),
         }
     }
@@ -136,7 +136,7 @@ impl Writer {
 
     fn check_alive(&self) -> Result<()> {
         if self.dead {
-            return Err(Error::DeviceFailed("this upload was given up after an earlier error".into()));
+            return Err(Error::DeviceFailed("this upload was aborted after an earlier error".into()));
         }
         self.inner.device.check()
     }
@@ -278,10 +278,10 @@ pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, r
 /// Whether what came is what was announced.
 pub(crate) fn check_footer(footer: &Footer, size: u64, xxh3: u64) -> Result<()> {
     if size != footer.size {
-        return Err(Error::SizeMismatch(format!("{size} bytes arrived, {} were announced", footer.size)));
+        return Err(Error::SizeMismatch(format!("{size} bytes arrived, but {} were announced", footer.size)));
     }
     if xxh3 != footer.xxh3 {
-        let text = "the bytes that arrived have another checksum than those that were sent";
+        let text = "the bytes that arrived do not have the checksum of those that were sent";
         return Err(Error::ChecksumMismatch(text.into()));
     }
     Ok(())

@@ -44,7 +44,7 @@ impl Certificates {
     /// # Errors
     /// There is no key, or no randomness.
     pub fn issue(keys: &[Vec<u8>]) -> Result<Self, Error> {
-        let first = keys.first().ok_or_else(|| Error("there is no cluster key".to_owned()))?;
+        let first = keys.first().ok_or_else(|| Error("there is no cluster key: set cluster.key_file".to_owned()))?;
         let mut authorities = Vec::with_capacity(keys.len());
         for key in keys {
             let (params, signer) = authority(key)?;

@@ -56,7 +56,8 @@ impl Card {
             to.extend_from_slice(part);
         }
         if to.len() > CARD_BYTES {
-            let what = "too many RDMA devices: their addresses do not fit; name the ones to use";
+            let what =
+                "there are too many RDMA devices: their addresses do not fit into a message; name the devices to use";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         Ok(to)
@@ -67,7 +68,10 @@ impl Card {
     pub(crate) fn decode(mut from: &[u8]) -> io::Result<Self> {
         let from = &mut from;
         if take(from, 1)? != [VERSION] {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a card of another version"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer's RDMA address has another format version",
+            ));
         }
         let (base, proof_at) = (number(from, 8)?, number(from, 8)?);
         let mut proof = [0; PROOF_BYTES];

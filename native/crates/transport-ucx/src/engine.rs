@@ -112,7 +112,7 @@ impl Engine {
             Err(error) => drop(tell.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("transport-rdma".to_owned()).spawn(run)?;
-        let card = told.recv().map_err(|_| io::Error::other("UCX could not be started"))??;
+        let card = told.recv().map_err(|_| io::Error::other("UCX can't be started"))??;
         Ok(Arc::new(Self { queue, card, next: AtomicU64::new(1), thread: Some(thread) }))
     }
 
@@ -192,7 +192,7 @@ impl Operation {
             Operation::Fetch { into, then: Some(then) } => then(Ok(into)),
             Operation::Trial { mut into, proof, then: Some(then), .. } => {
                 let right = into.as_mut_slice() == proof;
-                then(if right { Ok(()) } else { Err(io::Error::other("another process's memory was fetched")) });
+                then(if right { Ok(()) } else { Err(io::Error::other("the memory of another process was read")) });
             }
             _ => {}
         }
@@ -353,7 +353,7 @@ impl Worker {
 
     fn meet(&mut self, link: u64, card: &Card, then: Met) {
         let Some(into) = self.proofs.small(PROOF_BYTES) else {
-            then(Err(io::Error::other("too many peers are being met")));
+            then(Err(io::Error::other("too many connections to peers are being opened")));
             return;
         };
         let far = self.library.connect(&card.worker).and_then(|endpoint| {
@@ -445,7 +445,7 @@ impl Worker {
             .map(|(link, _)| *link)
             .collect();
         if !late.is_empty() {
-            let why = io::Error::new(io::ErrorKind::TimedOut, "no RDMA read has ended in time");
+            let why = io::Error::new(io::ErrorKind::TimedOut, "no RDMA read ended in time");
             let operations = self.operations.values_mut().filter(|(link, _)| late.contains(link));
             operations.for_each(|(_, operation)| operation.give_up(&why));
         }

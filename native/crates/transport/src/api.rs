@@ -34,13 +34,13 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreachable(why) => write!(to, "not reachable: {why}"),
-            Error::Lost(why) => write!(to, "connection lost: {why}"),
-            Error::Deadline => to.write_str("deadline passed"),
-            Error::Cancelled => to.write_str("cancelled"),
+            Error::Unreachable(why) => write!(to, "the peer can't be reached: {why}"),
+            Error::Lost(why) => write!(to, "the connection was lost: {why}"),
+            Error::Deadline => to.write_str("the deadline has passed"),
+            Error::Cancelled => to.write_str("the request was cancelled"),
             Error::Overloaded => to.write_str("too many requests are waiting"),
-            Error::NoMemory => to.write_str("no memory for the reply"),
-            Error::Remote(reason, text) => write!(to, "ended by the peer: {reason:?} {text}"),
+            Error::NoMemory => to.write_str("there is no memory for the reply"),
+            Error::Remote(reason, text) => write!(to, "the peer ended the request: {reason:?} {text}"),
             Error::Invalid(what) => to.write_str(what),
         }
     }
@@ -182,10 +182,10 @@ impl Call {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let small = self.header.len() <= HEADER_BYTES && self.footer.len() <= FOOTER_BYTES;
         if !small || self.trace.len() > TRACE_BYTES {
-            return Err(Error::Invalid("a header, footer or trace id over the limit"));
+            return Err(Error::Invalid("the header, footer or trace id is larger than the limit"));
         }
         if self.timeout < Duration::from_millis(1) || self.timeout.as_millis() > u128::from(u32::MAX) {
-            return Err(Error::Invalid("a timeout below 1 ms or above 2^32 ms"));
+            return Err(Error::Invalid("the timeout must be 1 to 2^32 ms"));
         }
         Ok(())
     }

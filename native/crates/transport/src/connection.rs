@@ -86,14 +86,14 @@ impl From<io::Error> for Fail {
 impl std::fmt::Display for Fail {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fail::Closed => to.write_str("closed by the peer"),
+            Fail::Closed => to.write_str("the peer closed the connection"),
             Fail::Io(error) => error.fmt(to),
             Fail::Violation(violation) => violation.fmt(to),
             Fail::Denied(denied) => denied.fmt(to),
-            Fail::Silent => to.write_str("the peer is silent"),
-            Fail::Slow => to.write_str("no handshake in time"),
-            Fail::Stopped => to.write_str("this process ends"),
-            Fail::Drained => to.write_str("the peer ends"),
+            Fail::Silent => to.write_str("the peer has sent nothing for too long"),
+            Fail::Slow => to.write_str("the handshake took too long"),
+            Fail::Stopped => to.write_str("this process is ending"),
+            Fail::Drained => to.write_str("the peer is ending"),
         }
     }
 }
@@ -412,7 +412,7 @@ impl Connection {
                 self.open(around, agreed)
             }
             (Stage::Welcome(_), Kind::Refuse) => Err(Fail::Denied(handshake::Client::refused(meta))),
-            _ => Err(Violation("a handshake out of order").into()),
+            _ => Err(Violation("a message of the handshake at the wrong time").into()),
         }
     }
 
@@ -442,14 +442,14 @@ impl Connection {
         let (number, bytes, card) = decode_region(meta)?;
         let expected = self.link.lends() && self.limits.lent && number == REGION;
         if !expected || self.link.card().is_none() != card.is_empty() {
-            return Err(Violation("a region that was not expected").into());
+            return Err(Violation("a memory region that was not expected").into());
         }
         if !card.is_empty() {
             return Ok(self.meet(around, bytes, card)?);
         }
         let descriptor = self.link.detach().ok_or(Violation("a region without a descriptor"))?;
         if self.region.is_some() {
-            return Err(Violation("a second region").into());
+            return Err(Violation("a second memory region").into());
         }
         self.region = Some(Arc::new(Region::foreign(descriptor, bytes)?));
         Ok(())

@@ -219,7 +219,7 @@ impl Upload {
     /// The footer is over the limit.
     pub fn end(self, footer: Vec<u8>) -> Result<(), Error> {
         if footer.len() > FOOTER_BYTES {
-            return Err(Error::Invalid("a footer over the limit"));
+            return Err(Error::Invalid("the footer is larger than the limit"));
         }
         self.ticket.shared.post(Command::Finish(self.ticket.peer, self.ticket.stream, footer));
         Ok(())

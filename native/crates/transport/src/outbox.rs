@@ -81,7 +81,7 @@ impl Outbox {
             let (at, left) = (offset + self.done as u64, bytes - self.done);
             let Some(written) = unless_blocked(link.write_file(file.as_fd(), at, left))? else { return Ok(0) };
             if written == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a file is shorter than announced"));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is shorter than announced"));
             }
             self.gone(written);
             return Ok(written);

@@ -132,7 +132,7 @@ impl Peers {
             return None;
         }
         peer.fabric = 0;
-        peer.connect(around, fabrics, "no address".to_owned())
+        peer.connect(around, fabrics, "its address is not known".to_owned())
     }
 
     pub(crate) fn connecting(&mut self, peer: usize, key: Key) {

@@ -194,7 +194,7 @@ impl Decoder {
             return Ok(Found::Need(end));
         }
         let check = xxh3_64_with_seed(&bytes[8..end], self.session ^ self.received);
-        require(check.to_be_bytes() == bytes[..8], "a frame's check does not match")?;
+        require(check.to_be_bytes() == bytes[..8], "a frame whose checksum does not match")?;
         self.received += 1;
         Ok(Found::Frame(head, &bytes[HEAD_BYTES..end]))
     }
@@ -203,16 +203,19 @@ impl Decoder {
         let meta_limit = if self.open { META_BYTES } else { HANDSHAKE_BYTES };
         require(head.meta_bytes <= meta_limit, "a meta part over the limit")?;
         require(head.body_bytes <= head.kind.body_limit(), "a body part over the limit")?;
-        require(reserved == [0, 0], "reserved bytes of a head are not 0")?;
+        require(reserved == [0, 0], "a head whose reserved bytes are not 0")?;
         let allowed = match head.kind {
             Kind::Request | Kind::Reply => END,
             Kind::Offer => LENT,
             _ => 0,
         };
-        require(head.flags & !allowed == 0, "a flag that its kind does not have")?;
-        require(head.kind.of_stream() == (head.stream != 0), "a stream number where none may be, or none")?;
+        require(head.flags & !allowed == 0, "a flag that frames of its kind do not have")?;
+        require(
+            head.kind.of_stream() == (head.stream != 0),
+            "a stream number where none is allowed, or no stream number where one is needed",
+        )?;
         let handshake = matches!(head.kind, Kind::Hello | Kind::Welcome | Kind::Proof | Kind::Refuse);
-        require(handshake != self.open || head.kind == Kind::Refuse, "a frame out of its phase")?;
+        require(handshake != self.open || head.kind == Kind::Refuse, "a frame at the wrong time")?;
         require(head.body_bytes == 0 || head.kind == Kind::Data || head.has(END), "a body inside an open request")
     }
 }

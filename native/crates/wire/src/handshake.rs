@@ -126,7 +126,7 @@ impl std::fmt::Display for Denied {
                 write!(to, "refused by a peer of versions {low} to {high}: {text}")
             }
             Denied::Proof => write!(to, "the peer does not have the cluster's key"),
-            Denied::Name(name) => write!(to, "another server answered: {name}"),
+            Denied::Name(name) => write!(to, "another server answered, named {name}"),
         }
     }
 }
@@ -165,7 +165,7 @@ fn put_limits(to: &mut Vec<u8>, limits: &Limits) {
 fn take_limits(from: &mut Fields<'_>) -> Result<Limits, Violation> {
     let window_bytes = from.u32()?;
     let lent = from.u8()?;
-    require(lent <= 1, "a flag that is neither yes nor no")?;
+    require(lent <= 1, "a flag that is neither 0 nor 1")?;
     Ok(Limits { window_bytes, lent: lent == 1, streams: from.u32()?, inline_bytes: from.u32()? })
 }
 
@@ -217,7 +217,7 @@ impl Client {
         let signed = &welcome[..welcome.len() - from.0.len()];
         let mac: Tag = from.array()?;
         from.end()?;
-        require((VERSIONS.0..=VERSIONS.1).contains(&version), "a version that was not offered")?;
+        require((VERSIONS.0..=VERSIONS.1).contains(&version), "a version that this side did not offer")?;
         let key = self
             .keys
             .iter()
@@ -254,11 +254,11 @@ pub fn encode_refusal(refusal: Refusal) -> Vec<u8> {
     put_text(
         &mut to,
         match refusal {
-            Refusal::Version => "no common version",
-            Refusal::Key => "no common key",
-            Refusal::Name => "another server than expected",
-            Refusal::Full => "too many connections",
-            Refusal::GoingAway => "going away",
+            Refusal::Version => "there is no common version",
+            Refusal::Key => "the two sides have no cluster key in common",
+            Refusal::Name => "this is not the expected server",
+            Refusal::Full => "the server has too many connections",
+            Refusal::GoingAway => "the server is ending",
             Refusal::Plain => "connections have to be encrypted here (cluster.encryption)",
         },
     );
@@ -286,7 +286,7 @@ impl Server {
         nonce: &Nonce,
     ) -> Result<Result<(Self, Vec<u8>), Refusal>, Violation> {
         let mut from = Fields(hello);
-        require(from.bytes(MAGIC.len())? == MAGIC, "not this protocol")?;
+        require(from.bytes(MAGIC.len())? == MAGIC, "a greeting of another protocol")?;
         let (low, high) = (from.u16()?, from.u16()?);
         let version = high.min(VERSIONS.1);
         if version < low.max(VERSIONS.0) {

@@ -8,7 +8,7 @@ pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Violation> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Violation("a meta part that ends too soon"))?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Violation("a truncated meta part"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn end(self) -> Result<(), Violation> {
-        require(self.0.is_empty(), "a meta part with something behind its fields")
+        require(self.0.is_empty(), "a meta part with bytes after its fields")
     }
 }
 
@@ -183,7 +183,7 @@ impl Offer {
         let place = if lent { Some(Place { region: from.u32()?, address: from.u64()? }) } else { None };
         from.end()?;
         require((1..=CHUNK_BYTES).contains(&(length as usize)), "an empty chunk, or one over the limit")?;
-        require(offset.checked_add(u64::from(length)).is_some(), "a body that has no end")?;
+        require(offset.checked_add(u64::from(length)).is_some(), "a chunk that ends beyond the largest body")?;
         Ok(Offer { offset, length, place })
     }
 }
@@ -296,6 +296,6 @@ pub fn decode_tried(meta: &[u8]) -> Result<(u32, bool), Violation> {
     let mut from = Fields(meta);
     let (region, works) = (from.u32()?, from.u8()?);
     from.end()?;
-    require(works <= 1, "a trial that neither works nor fails")?;
+    require(works <= 1, "the outcome of a trial that is neither success nor failure")?;
     Ok((region, works == 1))
 }

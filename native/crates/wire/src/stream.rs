@@ -70,7 +70,7 @@ impl Outflow {
     /// # Errors
     /// It goes back, beyond what was offered, or ends within a chunk.
     pub fn grant(&mut self, upto: u64) -> Result<(), Violation> {
-        require(upto >= self.granted, "a grant that takes back")?;
+        require(upto >= self.granted, "a grant that is smaller than an earlier one")?;
         require(upto <= self.offered, "a grant beyond what was offered")?;
         self.granted = upto;
         Ok(())
@@ -103,7 +103,7 @@ impl Outflow {
     /// Nothing of the kind was lent.
     pub fn done(&mut self, offset: u64) -> Result<(), Violation> {
         let at = self.lent.iter().position(|lent| lent.0 == offset);
-        let at = at.ok_or(Violation("something given back that was not lent"))?;
+        let at = at.ok_or(Violation("a chunk that was returned but not lent"))?;
         self.lent_bytes -= u64::from(self.lent.swap_remove(at).1);
         Ok(())
     }
@@ -170,11 +170,11 @@ impl Inflow {
     /// It leaves a gap, is too much, or comes after the end.
     pub fn offer(&mut self, offer: &Offer) -> Result<(), Violation> {
         require(!self.ended, "an offer after the end")?;
-        require(offer.offset == self.offered, "an offer with a gap before it")?;
+        require(offer.offset == self.offered, "an offer that does not follow the earlier one")?;
         let waiting = self.offered - self.received + self.lent + u64::from(offer.length);
-        require(waiting <= OFFERED_BYTES, "more bytes offered than may be")?;
+        require(waiting <= OFFERED_BYTES, "more offered bytes than are allowed")?;
         let chunks = self.offers.len() + self.unreceived.len() + self.lent_chunks;
-        require(chunks < OFFERED_CHUNKS, "more chunks offered than may be")?;
+        require(chunks < OFFERED_CHUNKS, "more offered chunks than are allowed")?;
         self.offered += u64::from(offer.length);
         if offer.place.is_some() {
             require(self.offers.is_empty() && self.unreceived.is_empty(), "a chunk lent before others were sent")?;
@@ -211,8 +211,8 @@ impl Inflow {
     /// It is not granted, or not what comes next.
     pub fn admit(&self, offset: u64, bytes: u64) -> Result<(), Violation> {
         require(!self.ended, "data after the end")?;
-        require(offset == self.received, "data that is not what comes next")?;
-        require(bytes > 0, "data without data")?;
+        require(offset == self.received, "data that does not follow the earlier data")?;
+        require(bytes > 0, "a data frame without data")?;
         require(bytes <= self.granted - self.received, "data that was not granted")
     }
 
@@ -263,8 +263,8 @@ impl Inflow {
     /// # Errors
     /// Something that was offered is missing, or it had ended before.
     pub fn end(&mut self) -> Result<(), Violation> {
-        require(!self.ended, "an end after the end")?;
-        require(self.offered == self.received, "an end before what was offered")?;
+        require(!self.ended, "a second end of a body")?;
+        require(self.offered == self.received, "an end of a body before all that was offered")?;
         self.ended = true;
         Ok(())
     }

@@ -98,7 +98,7 @@ class MemoryWriter:
 
     def _live(self) -> bytearray:
         if self._data is None or self._generation != self._store.generation:
-            raise DeviceFailed("this upload was given up after an earlier error")
+            raise DeviceFailed("this upload was aborted after an earlier error")
         return self._data
 
     def commit(self, record: PutRecord, footer: PutFooter) -> None:
@@ -106,9 +106,9 @@ class MemoryWriter:
         try:
             data = bytes(self._live())
             if len(data) != footer.size:
-                raise SizeMismatch(f"{len(data)} bytes arrived, {footer.size} were announced")
+                raise SizeMismatch(f"{len(data)} bytes arrived, but {footer.size} were announced")
             if xxh3_64(data) != footer.xxh3:
-                raise ChecksumMismatch("the bytes that arrived have another checksum than those that were sent")
+                raise ChecksumMismatch("the bytes that arrived do not have the checksum of those that were sent")
             self._store.install(self._key, _Version.of(record, footer, data))
         finally:
             self.abort()

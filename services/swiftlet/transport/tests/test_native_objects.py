@@ -360,7 +360,7 @@ async def test_who_lacks_the_key_gets_nothing() -> None:
         with served({"d1": store}) as (port, server):
             device, offset = device_at(port)
             async with client_of(offset, key=b"another cluster's key") as transport:
-                with pytest.raises(NotMade, match="no common key"):
+                with pytest.raises(NotMade, match="the two sides have no cluster key in common"):
                     await transport.policies(device)
                 server.set_keys([b"another cluster's key", KEY])
                 while True:

@@ -46,7 +46,7 @@ impl Stream {
 impl Connection {
     /// The peer's card has come.
     pub(super) fn meet(&mut self, around: &Around<'_>, bytes: u64, card: &[u8]) -> Result<(), Violation> {
-        require(self.fetching == Fetching::Unknown, "a second region")?;
+        require(self.fetching == Fetching::Unknown, "a second memory region")?;
         if self.link.card().is_some_and(|ours| ours < card) || self.was_tried {
             self.start_trial(around, bytes, card);
         } else {
@@ -78,7 +78,7 @@ impl Connection {
     /// TRIED has come: whether the peer can fetch from our region. Now it is our turn, if it has not been.
     pub(super) fn tried(&mut self, around: &Around<'_>, (region, works): (u32, bool)) -> Result<(), Fail> {
         let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.was_tried;
-        require(expected, "a trial of a region that was not shown")?;
+        require(expected, "a trial of a memory region that was not announced")?;
         self.was_tried = true;
         if works {
             self.may_lend = true;
@@ -98,7 +98,9 @@ impl Connection {
         offer: &Offer,
         place: Place,
     ) -> Result<(), Violation> {
-        let Fetching::Works(bytes) = self.fetching else { return Err(Violation("a region that was not shown")) };
+        let Fetching::Works(bytes) = self.fetching else {
+            return Err(Violation("a memory region that was not announced"));
+        };
         let end = place.address.checked_add(u64::from(offer.length));
         require(place.region == REGION && end.is_some_and(|end| end <= bytes), "a chunk outside of its region")?;
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.takes_body()) else {

@@ -149,7 +149,7 @@ impl Connection {
             return self.message_begins(around, head, meta);
         }
         if id > self.last_stream {
-            return Err(Violation("a stream that was never begun"));
+            return Err(Violation("a frame of a stream that was never begun"));
         }
         match head.kind {
             Kind::Data => self.data(id, &head, message::decode_number(meta)?),
@@ -157,7 +157,7 @@ impl Connection {
             Kind::Done => {
                 let offset = message::decode_number(meta)?;
                 if !self.given_back(around, id, offset) {
-                    return Err(Violation("something given back that was not lent"));
+                    return Err(Violation("a chunk that was returned but not lent"));
                 }
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.flow.outflow.done(offset)?;
@@ -188,7 +188,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            _ => Err(Violation("a frame out of its phase")),
+            _ => Err(Violation("a frame at the wrong time")),
         }
     }
 
@@ -218,7 +218,7 @@ impl Connection {
             return self.offered_to_fetch(around, id, offer, place);
         }
         let region = self.region.as_ref().filter(|_| place.region == super::REGION);
-        let region = region.ok_or(Violation("a region that was not shown"))?.clone();
+        let region = region.ok_or(Violation("a memory region that was not announced"))?.clone();
         let end = place.address.checked_add(u64::from(offer.length));
         if end.is_none_or(|end| end > region.bytes() as u64) {
             return Err(Violation("a chunk outside of its region"));
@@ -233,7 +233,7 @@ impl Connection {
     pub(super) fn body_ended(&mut self, around: &mut Around<'_>, id: u64, footer: &[u8]) -> Result<(), Violation> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.flow.body_may_come()?;
-        require(stream.end_ahead.is_none(), "an end after the end")?;
+        require(stream.end_ahead.is_none(), "a second end of a body")?;
         if !stream.fetches.is_empty() {
             stream.end_ahead = Some(footer.to_vec());
             return Ok(());
@@ -273,7 +273,7 @@ impl Connection {
         match (head.kind, self.side) {
             (Kind::Request, Side::Server) => self.request(around, head, meta, body, complete),
             (Kind::Reply, Side::Client(_)) => self.reply(around, head, meta, body, complete),
-            _ => Err(Violation("a message of the other side")),
+            _ => Err(Violation("a message that only the other side may send")),
         }
     }
 }

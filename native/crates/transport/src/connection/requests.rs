@@ -193,7 +193,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         let id = head.stream;
         if id <= self.last_stream {
-            return Err(Violation("a request's number used again"));
+            return Err(Violation("a request with the number of another one"));
         }
         self.last_stream = id;
         let request = Request::decode(meta)?;
@@ -280,7 +280,7 @@ impl Connection {
 
     /// The handler dropped the request.
     pub(crate) fn abandon(&mut self, around: &mut Around<'_>, id: u64) -> Result<(), Fail> {
-        let error = Error::Remote(Reason::Failed, "the handler gave no answer".to_owned());
+        let error = Error::Remote(Reason::Failed, "the server did not answer the request".to_owned());
         self.end_stream(around, id, Reason::Failed, error);
         Ok(())
     }

@@ -128,7 +128,7 @@ impl Connection {
                         return true;
                     }
                     Next::Failed => {
-                        let error = Error::Remote(Reason::Failed, "the body's source failed".to_owned());
+                        let error = Error::Remote(Reason::Failed, "the source of the body failed".to_owned());
                         self.end_stream(around, id, Reason::Failed, error);
                         return false;
                     }
@@ -136,7 +136,7 @@ impl Connection {
             }
             let length = stream.items[stream.offered].len();
             if length > CHUNK_BYTES {
-                let error = Error::Invalid("a piece of a body over the limit");
+                let error = Error::Invalid("a piece of the body is larger than the limit");
                 self.end_stream(around, id, Reason::Failed, error);
                 return false;
             }

@@ -333,7 +333,10 @@ pub fn a_wrong_key_or_name_is_refused_and_a_second_key_is_not(carrier: Carrier) 
     let client = world.client(stranger);
     let peer = client.node.peer(world.address("server"));
     let refused = client.ask(&peer, call(ECHO)).error;
-    assert!(matches!(&refused, Some(Error::Unreachable(why)) if why.contains("no common key")), "{refused:?}");
+    assert!(
+        matches!(&refused, Some(Error::Unreachable(why)) if why.contains("the two sides have no cluster key in common")),
+        "{refused:?}"
+    );
     client.node.set_keys(keys(&["guess", "secret"]));
     eventually("with the right key it is let in", || client.ask(&peer, call(ECHO)).status == 200);
 
@@ -399,7 +402,7 @@ pub fn a_peer_that_breaks_the_rules_is_cut_off_and_harms_nobody_else(carrier: Ca
             }),
         ),
         (
-            "an offer in a region that was not shown",
+            "an offer in a memory region that was not announced",
             Box::new(|raw| {
                 raw.frame(Kind::Request, 0, 1, &request);
                 raw.frame(Kind::Offer, LENT, 1, &far);

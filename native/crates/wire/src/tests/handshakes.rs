@@ -47,7 +47,7 @@ fn any_shared_key_is_enough_while_keys_change() {
 fn without_a_common_key_it_is_refused() {
     assert_eq!(run(&keys(&["a"]), &keys(&["b"]), ([1; 32], [2; 32])).err(), Some(Refusal::Key));
     let denied = Client::refused(&encode_refusal(Refusal::Key));
-    assert_eq!(denied, Denied::Refused(2, (1, 1), "no common key".to_owned()));
+    assert_eq!(denied, Denied::Refused(2, (1, 1), "the two sides have no cluster key in common".to_owned()));
 }
 
 #[test]
