@@ -17,14 +17,10 @@ from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
 from swiftlet_operator.keys import are_lost, keys_of, made_again
 from swiftlet_operator.manifests import (
     CLUSTER,
-    DEPLOYMENT,
     FINALIZER,
     RING,
-    STATEFUL_SET,
     USER,
     Manifest,
-    kind_of,
-    name_of,
 )
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.accepted import Basis, basis
@@ -46,15 +42,15 @@ from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.retire import guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
-from swiftlet_operator.plan.rollout import cured, never_scheduled, paced, stamped, switched, turns, with_live_templates
 from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
 from swiftlet_operator.plan.served import live_logins, logins_of
 from swiftlet_operator.plan.spread import replicas_spread
 from swiftlet_operator.plan.tell import ALL_WAIT, cluster_status, events, statuses
 from swiftlet_operator.plan.trouble import Why, explained, explained_degraded, pods_healthy, serves_api, why
 from swiftlet_operator.plan.unwanted import unwanted_children
-from swiftlet_operator.plan.upgrades import Turn, alone, past_timeout, progressing, upgrade
-from swiftlet_operator.plan.volumes import growth, made_anew, volumes_resized
+from swiftlet_operator.plan.upgrades import Turn, alone, progressing
+from swiftlet_operator.plan.volumes import growth, volumes_resized
+from swiftlet_operator.plan.workload_changes import workload_changes
 from swiftlet_operator.plan.workloads import Domain, domains, left_over, published, replicas_to_keep
 from swiftlet_operator.rings import Rebalance, Rebalancer, split
 from swiftlet_operator.world import Defaults, World
@@ -130,27 +126,23 @@ def _make_true(
     users = build_users(site, logins)
     rotating = rotation(world, fresh.token)
     ring_objects = _missing_rings(asked, base, site, states)
-    wanted = [*_certificate(asked, world, site), *build(site)]
-    wanted = [stamped(world, with_live_templates(world, one)) for one in wanted]
-    waited = past_timeout(world, live)
-    is_unsafe = base.secrets_wrong or base.certificate_awaited
-    free = turns(world, wanted, waited, has_data, is_unsafe, allowed.hold)
-    wanted = [paced(world, one, waited, free, has_data) for one in wanted]
-    upgrading = upgrade(world, wanted, live, free.held, turn if has_data else None)
-    held = dict(upgrading.held)
-    anew = made_anew(world, wanted)
-    switching = switched(world, wanted)
-    left = {*held, *anew, *switching}
-    applied = [one for one in wanted if not (kind_of(one) in (STATEFUL_SET, DEPLOYMENT) and name_of(one) in left)]
+    changes = workload_changes(
+        world,
+        [*_certificate(asked, world, site), *build(site)],
+        live,
+        has_data=has_data,
+        is_unsafe=base.secrets_wrong or base.certificate_awaited,
+        draining=allowed.hold,
+        turn=turn,
+    )
     reasons = why(asked, is_valid=known[0].is_true)
-    restarts = progressing(world, upgrading, live)
+    restarts = progressing(world, changes.upgrading, live)
     facts = [*known, *_facts(world, states, live, restarts, groups, reasons), policies_retired(asked)]
     facts += [allowed.fact, _rotated(base, rotating), transport_encrypted(world, site.encryption)]
-    unwanted = unwanted_children(asked, world, wanted, left_over(world, groups, live, states), states)
+    unwanted = unwanted_children(asked, world, changes.wanted, left_over(world, groups, live, states), states)
     told = statuses(
         asked, verdicts, states, logins_of(world, users), waiting=frozenset(kind.kind for kind in base.kept)
     )
-    ending = {name_of(one): one for one in (*never_scheduled(world), *cured(world, wanted, waited, free, has_data))}
     return Actions(
         first=tuple(keys),
         guard=tuple(guards(asked, base)),
@@ -161,29 +153,24 @@ def _make_true(
             () if ring_objects else (build_accepted(site, base.specs),),
             *_before_pods(base, site, verdicts, users, password),
             *(_ring_chain(site, state) for state in states),
-            *((m,) for m in applied),
+            *((m,) for m in changes.applied),
         ),
         patch=(
             *_finalizer(world),
             *growth(world),
             *replacing_now.marks,
-            *switching.values(),
+            *changes.patches,
             *moved(world, site),
             *(() if base.secrets_wrong else mended(world, site) or _key_patches(rotating)),
             *let_go(world, states),
             *(unguarded(one) for one in unwanted if is_guarded(one)),
             *released(asked),
         ),
-        delete=(
-            *unwanted,
-            *replacing_now.delete,
-            *ending.values(),
-            *(one for going in anew.values() for one in going),
-        ),
+        delete=(*unwanted, *replacing_now.delete, *changes.delete),
         force=replacing_now.force,
         status=(cluster_status(world, facts, site, states, rotating), *told),
         events=events(world, facts),
-        again_in_s=again(states, held, facts, told, replacing_now, rotating),
+        again_in_s=again(states, changes.upgrading.held, facts, told, replacing_now, rotating),
     )
 
 
