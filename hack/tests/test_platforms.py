@@ -124,7 +124,7 @@ def base(machine: str, cache: Path, **environ: str) -> list[str]:
     """What `make_base` does, in order, and the image that it comes to."""
     script = f'{BUILDAH}\n mkdir -p $cache; exec 3>&1; make_base {machine}; echo "$base"'
     sources = ("cluster.d/settings.sh", "cluster.d/images.sh")
-    done = run(script, *sources, **({"SWIFTLET_KUBE_CACHE": str(cache)} | environ))
+    done = run(script, *sources, project=ROOT, **({"SWIFTLET_KUBE_CACHE": str(cache)} | environ))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -152,7 +152,7 @@ class TestBase:
 def test_an_image_with_rdma_is_refused_for_another_machine(tmp_path: Path) -> None:
     script = "make_wheel() { echo BEGUN; }; build_image some"
     environ = {"SWIFTLET_KUBE_CACHE": str(tmp_path), "RDMA": "1", "PLATFORM": f"linux/{THERE}"}
-    done = run(script, "cluster.d/settings.sh", "cluster.d/images.sh", **environ)
+    done = run(script, "cluster.d/settings.sh", "cluster.d/images.sh", project=ROOT, **environ)
     assert done.returncode == 1
     assert "an image with RDMA is built on a machine of its own platform" in done.stderr
     assert "BEGUN" not in done.stdout
