@@ -58,6 +58,10 @@ WORKDIR /src
 COPY requirements/build.txt requirements/operator.txt requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
     && pip install --no-cache-dir --prefix=/packages --ignore-installed --require-hashes -r requirements/operator.txt
+# The Kubernetes client's generated classes, a class for each kind and call, are a third of the image. They are loaded by
+# name when somebody asks for one; the operator uses the dynamic client, which knows none.
+RUN cd /packages/lib/python3*/site-packages/kubernetes \
+    && find client/api client/models aio/client/api aio/client/models -type f ! -name '__init__.*' -delete
 
 FROM packages AS wheels
 COPY --from=native /wheels /wheels
