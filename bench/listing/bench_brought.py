@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path as Directory
 
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
-from swiftlet.boundaries.objects import UpdateOutcome, WriteReply
+from swiftlet.boundaries.objects import WriteReply
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import Path
 from swiftlet.placement import metrics
@@ -102,7 +102,7 @@ async def measure(pids: list[int], ports: list[int], arguments: argparse.Namespa
             stamp = clock.next()
             delivery = router.delivery(path, ObjectKey(0, 0, b"d" * 16), stamp, 3)
             for slot, device in enumerate(rings.devices):
-                delivery.replied(slot, device, WriteReply(UpdateOutcome.PENDING))
+                delivery.replied(slot, device, WriteReply(pending=True))
             begun = time.perf_counter()
             assert not await delivery.finish(ObjectRow(path.obj or "", stamp, 10240, "0" * 32, "image/jpeg"))
             latencies.append((time.perf_counter() - begun) * 1000)

@@ -1,4 +1,4 @@
-"""Rows of many writes into one container: brought by every object server, or by the proxy while they are pending.
+"""Rows of many writes into one container, brought by the proxy while they are pending.
 
 Objects are in memory; container servers are real ones over HTTP with databases on disk, in this process. Says writes
 per second, CPU time of all of it (container servers included), and requests with rows to container servers per write.
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path as Directory
@@ -24,15 +24,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from swiftlet.boundaries.listings import ListingTransport
-from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome
-from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.model import ObjectRow
 from swiftlet.names import Path
 from swiftlet.placement.rows.row_queues import RowQueues
-from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, PATIENCE_S, MemoryCluster
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.servers.containers.container_server import ContainerServer, add_container_routes
-from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
-from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 
@@ -53,34 +50,12 @@ class CountedListing:
         return await self._transport.bring_rows(self._places[device.name], partition, account, container, rows, later)
 
 
-class BringingServers(MemoryObjectTransport):
-    """Object servers that bring their rows, each with queues of its own as each is a process of its own."""
-
-    def __init__(self, cluster: MemoryCluster, listing: CountedListing) -> None:
-        super().__init__(cluster.stores, None, PATIENCE_S)
-        self._servers = {
-            device.address: MemoryObjectTransport(cluster.stores, queues_to(cluster, listing))
-            for device in cluster.devices
-        }
-
-    async def _reply(
-        self,
-        device: Device,
-        key: ObjectKey,
-        written: tuple[Timestamp, str],
-        row: ContainerUpdate | None,
-        listed: Callable[[ContainerUpdate], ObjectRow],
-        post: bool = False,
-    ) -> UpdateOutcome:
-        return await self._servers[device.address]._reply(device, key, written, row, listed, post)
-
-
 def queues_to(cluster: MemoryCluster, listing: CountedListing) -> RowQueues:
     return RowQueues(cluster.rings.container, cast(ListingTransport, listing), HASH_PATH)
 
 
-async def measure(root: Directory, pending: bool, writes: int, writers: int, devices: int) -> str:
-    """One way of bringing rows."""
+async def measure(root: Directory, writes: int, writers: int, devices: int) -> str:
+    """All of them."""
     async with AsyncExitStack() as stack:
         cluster = MemoryCluster(root, devices=devices, replicas=3, suppress_after=1_000_000)
         stack.push_async_callback(cluster.close)
@@ -93,11 +68,7 @@ async def measure(root: Directory, pending: bool, writes: int, writers: int, dev
         transport = HttpListingTransport(NodeClient())
         stack.push_async_callback(transport.close)
         listing = CountedListing(transport, places)
-        if pending:
-            cluster.make_pending()
-            cluster.router._queues = queues_to(cluster, listing)
-        else:
-            cluster.objects._transport = BringingServers(cluster, listing)
+        cluster.router._queues = queues_to(cluster, listing)
         await cluster.make_container()
         numbers = iter(range(writes))
 
@@ -120,7 +91,7 @@ async def measure(root: Directory, pending: bool, writes: int, writers: int, dev
 
 
 def main() -> None:
-    """Measure both ways alternately and print the results."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writes", type=int, default=20_000)
     parser.add_argument("--writers", type=int, default=64)
@@ -128,10 +99,9 @@ def main() -> None:
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     for _ in range(3):
-        for name, pending in (("object servers bring", False), ("proxy brings", True)):
-            with tempfile.TemporaryDirectory() as root:
-                sizes = (arguments.writes, arguments.writers, arguments.objects)
-                print(f"{name:21}", asyncio.run(measure(Directory(root), pending, *sizes)), flush=True)
+        with tempfile.TemporaryDirectory() as root:
+            sizes = (arguments.writes, arguments.writers, arguments.objects)
+            print(asyncio.run(measure(Directory(root), *sizes)), flush=True)
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ class Measured:
 class Recording(HttpDevices):
     """Remembers the copies that were read and given.
 
-    A replicator asks its own device for what is on it without a server between, as it does over the native transport
-    through memory.
+    The list of a device's partitions, and what is forgotten on it, go to the store without a server between: they go
+    over the native transport, which the relays do not count.
     """
 
     def __init__(self, cluster: Cluster) -> None:

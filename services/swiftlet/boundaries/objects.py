@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from swiftlet.errors import SwiftletError
@@ -25,26 +24,9 @@ MAX_RUN = 1024
 """Parts of one run."""
 
 
-class UpdateOutcome(Enum):
-    """The outcome for the listing row of a write."""
-
-    LISTED = "listed"
-    """The container replica has it, durably."""
-    QUEUED = "queued"
-    """The container replica could not be asked; the row is in the device's durable outbox."""
-    NO_CONTAINER = "no-container"
-    """The container replica answered that there is no such container; nothing was queued."""
-    PENDING = "pending"
-    """The device has the row durably with its record: a pending update. Whoever wrote brings it to the container's
-    replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by itself
-    later."""
-    NONE = "none"
-    """No row was requested, or the write changed nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class ContainerUpdate:
-    """Asks the object server to bring the write's row to these replicas (by index) of the container."""
+    """Asks the object server to keep the write's row for these replicas (by index) of the container."""
 
     account: str
     container: str
@@ -55,7 +37,10 @@ class ContainerUpdate:
 class WriteReply:
     """A write that is durable on the device."""
 
-    row: UpdateOutcome
+    pending: bool = False
+    """Whether the device keeps a row, durably with the write's record: a pending update. Whoever wrote brings it to the
+    container's replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by
+    itself later. False when no row was requested, or the write changed nothing."""
     existed: bool = True
     """For DELETE: whether there was an object to delete."""
 
@@ -266,7 +251,7 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         ...
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """The rows of these versions are through: a device that answered PENDING for them keeps them no longer.
+        """The rows of these versions are through: a device that has them pending keeps them no longer.
 
         Up to `MAX_ACKNOWLEDGED` at a time. A newer version's row stays pending. May be repeated, and may be lost: then
         the device delivers the row once more.

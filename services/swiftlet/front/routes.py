@@ -15,10 +15,10 @@ from swiftlet.ring.model import Device
 
 @runtime_checkable
 class Peers(Protocol):
-    """An object transport that may reach devices natively."""
+    """Knows which native peers serve devices."""
 
     def native_peer(self, device: Device) -> TransportPeer | None:
-        """Return the peer that serves a device natively; None when none does, or none is known yet."""
+        """Return the peer that serves a device; None when it is not known yet."""
         ...
 
 

@@ -4,9 +4,9 @@ Nothing here blocks, and no call has a timer of its own: deadlines are the nativ
 any other end. What methods mean is `swiftlet.transport.native_objects`; `docs/transport.md` is the protocol.
 
 Fault model: a peer may be unreachable, refuse the handshake, fall silent (known within two seconds), or break off at
-any byte. Each call ends with one answer or one NodeError. `NotMade` says that the request never left: only then may
-somebody make it once more by another way. An address may change with the peer's pod: it is looked up again whenever a
-call could not be made. What RDMA may lack is in `swiftlet.transport.rdma`.
+any byte. Each call ends with one answer or one NodeError; nothing is made a second time. An address may change with the
+peer's pod: it is looked up again whenever a call could not be made (`NotMade`). What RDMA may lack is in
+`swiftlet.transport.rdma`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ from swiftlet.transport.native_runs import NativeRun, PartParts, run_part
 from swiftlet.transport.rdma import RdmaState
 from swiftlet.transport.rdma import start as start_rdma
 
-PROBE = 0
-"""The method that every peer answers by itself, with what came."""
 _MAX_TRACE = 80
 _MAX_NAME = 255
 
@@ -171,12 +169,10 @@ class NativeClient:
         """Remove the listener with this token."""
         self._calls.pop(token, None)
 
-    async def ask(
-        self, device: Device, message: Message, body: bytes | memoryview = b"", timeout_s: float | None = None
-    ) -> tuple[bytes, bytes]:
+    async def ask(self, device: Device, message: Message, body: bytes | memoryview = b"") -> tuple[bytes, bytes]:
         """Send a request with a short answer; return header and body. Raises the error of a refusal, NodeError."""
         answer = Answer()
-        ticket = await self._call(device, message, body, timeout_s or self.settings.answer_timeout_s, answer)
+        ticket = await self._call(device, message, body, self.settings.answer_timeout_s, answer)
         try:
             await answer.future
         except CallFailed:
@@ -245,11 +241,6 @@ class NativeClient:
             del self._calls[token]
             raise NodeError(f"{device.address}: the request can't be made: {error}") from error
         return writing
-
-    async def probe(self, device: Device) -> None:
-        """Check that the peer's native server answers and knows our key; NodeError says why not."""
-        self.forget(device)
-        await self.ask(device, (PROBE, b""), timeout_s=self.settings.connect_timeout_s)
 
     def report(self) -> list[Mapping[str, object]]:
         """Return the counters of each peer to which calls were made; see `TransportNode.report`."""

@@ -24,7 +24,6 @@ from swiftlet.boundaries.objects import (
     PendingDoubt,
     Run,
     RunPart,
-    UpdateOutcome,
     Verdict,
     WriteReply,
 )
@@ -70,10 +69,6 @@ class NativeObjectTransport:
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Return the peer that serves a device, if it is known already."""
         return self._client.known(device)
-
-    async def probe(self, device: Device) -> None:
-        """Check that the device's server answers on its native port; NodeError says why not."""
-        await self._client.probe(device)
 
     async def put(
         self,
@@ -252,7 +247,7 @@ def _parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
 
 def _written(device: Device, header: bytes) -> WriteReply:
     pending, existed = _parsed(device, ObjectWire.written, header)
-    return WriteReply(UpdateOutcome.PENDING if pending else UpdateOutcome.NONE, existed)
+    return WriteReply(pending, existed)
 
 
 class NativePutStream:

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, UpdateOutcome, Verdict
+from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, Verdict
 from swiftlet.errors import SettingsError
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.services import object
@@ -100,12 +100,12 @@ class Place:
         finally:
             await runner.cleanup()
 
-    async def put(self, transport: ObjectTransport, number: int) -> UpdateOutcome:
-        """Write an object with its row; PENDING when all is well."""
+    async def put(self, transport: ObjectTransport, number: int) -> bool:
+        """Write an object with its row; whether that is pending."""
         key = ObjectKey(0, 0, bytes([number]) * 16)
         row = ContainerUpdate("account", "container", (0,))
         reply = await transport.put(self.device, key, record(1), BODY, footer_of(BODY), row)
-        return reply.row
+        return reply.pending
 
 
 def field(app: web.Application, name: str) -> Any:
@@ -121,7 +121,7 @@ def place(tmp_path: Path) -> Place:
 async def test_native_is_used_and_both_sides_say_so(place: Place) -> None:
     async with place.served() as server, place.calling() as (transport, caller):
         assert field(caller, "transports") == {"http": 0}
-        assert await place.put(transport, 1) is UpdateOutcome.PENDING
+        assert await place.put(transport, 1)
         assert field(caller, "transports") == {"http": 0, "tcp": 1}
         assert field(server, "native") == {"port": place.native, "clients": 1, "refused": 0}
         assert field(server, "devices")["d0"]["pending"] == 1
@@ -149,7 +149,7 @@ async def test_keys_are_replaced_on_both_sides(place: Place) -> None:
         async with asyncio.timeout(20):
             while len(field(caller, "keys")) < 2:  # noqa: ASYNC110 - looking is cheap
                 await asyncio.sleep(0.01)
-        assert await place.put(transport, 1) is UpdateOutcome.PENDING
+        assert await place.put(transport, 1)
 
 
 async def test_same_machine(place: Place) -> None:
@@ -157,7 +157,7 @@ async def test_same_machine(place: Place) -> None:
     with tempfile.TemporaryDirectory() as sockets:
         directory = {"native_socket_directory": sockets}
         async with place.served(**directory), place.calling(**directory) as (transport, caller):
-            assert await place.put(transport, 1) is UpdateOutcome.PENDING
+            assert await place.put(transport, 1)
             assert field(caller, "transports") == {"http": 0, "same-node": 1}
 
 
@@ -196,14 +196,14 @@ def no_device(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
 
 async def test_rdma_that_is_off(place: Place) -> None:
     async with place.served(rdma="off") as server, place.calling(rdma="off") as (transport, _):
-        assert await place.put(transport, 1) is UpdateOutcome.PENDING
+        assert await place.put(transport, 1)
         assert field(server, "rdma") == {"mode": "off", "ready": False, "missing": None}
 
 
 async def test_without_rdma_both_sides_say_why_and_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swiftlet_native.rdma_version", lambda: None)
     async with place.served() as server, place.calling() as (transport, caller):
-        assert await place.put(transport, 1) is UpdateOutcome.PENDING
+        assert await place.put(transport, 1)
         for app in (server, caller):
             state = field(app, "rdma")
             assert (state["mode"], state["ready"]) == ("auto", False)

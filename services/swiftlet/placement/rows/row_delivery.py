@@ -1,11 +1,9 @@
 """One write's row on its way to the container's replicas, and what is made of their answers.
 
-Object servers differ: those over HTTP bring the row to their share of the container's replicas before they answer;
-native ones answer that it is pending (`UpdateOutcome.PENDING`). What nobody has told by then is told from here, once
-the write has its quorum and never before: a row must not be listed whose object may come to nothing. To a device with
-the row pending it is acknowledged when the replicas of its share have answered that they have it for good; until then
-it stays pending, and the device brings it later. The write itself only waits until they list it: what they lose with
-their power comes back from the devices.
+Object servers keep the row pending with the write's record. It is told from here, once the write has its quorum and
+never before: a row must not be listed whose object may come to nothing. To a device it is acknowledged when the
+replicas of its share have answered that they have it for good; until then it stays pending, and the device brings it
+later. The write itself only waits until they list it: what they lose with their power comes back from the devices.
 
 Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later are
 acknowledged still; a row that nobody took stays pending. This process may die at any moment: whatever it has not
@@ -23,7 +21,7 @@ from enum import Enum
 
 import structlog
 
-from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome, WriteReply
+from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
 from swiftlet.placement.metrics import UPDATE_OUTCOMES
@@ -50,15 +48,16 @@ class Answer(Enum):
     REFUSED = "refused"
     """There is no such container."""
     SILENT = "silent"
-    """No answer of use: the replica could not be asked, or another device keeps the row for it."""
+    """No answer of use: the replica could not be asked."""
 
 
-_ANSWERS = {
-    UpdateOutcome.LISTED: Answer.LISTED,
-    UpdateOutcome.QUEUED: Answer.SILENT,
-    UpdateOutcome.NO_CONTAINER: Answer.REFUSED,
-}
-"""The answers of all replicas that an object server over HTTP had to tell, by the outcome that it gave."""
+class UpdateOutcome(Enum):
+    """What becomes of a row, as it is counted."""
+
+    LISTED = "listed"
+    QUEUED = "queued"
+    """No replica has it; it stays pending at the devices."""
+    NO_CONTAINER = "no-container"
 
 
 _SHOWS = frozenset({Answer.TAKEN, Answer.LISTED})
@@ -114,7 +113,7 @@ class RowDelivery:
         replicas: int,
         late: Callable[[Collection[int]], None] = lambda _replicas: None,
     ) -> None:
-        """`share_of` a slot are the container replicas it was to tell; `replicas` are all of them.
+        """`share_of` a slot are the container replicas it keeps the row for; `replicas` are all of them.
 
         `late` is told of the replicas that have not taken the row when the write is answered, while others have.
         """
@@ -133,20 +132,17 @@ class RowDelivery:
         """Whether most have answered."""
 
     def share(self, slot: int) -> ContainerUpdate:
-        """Return the container replicas to which a slot delivers the row, or for which it keeps it."""
+        """Return the container replicas for which a slot keeps the row."""
         return self._share_of(slot)
 
     def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
         """Note that an object server has made the write durable; also possible after the write was answered."""
-        if reply.row is UpdateOutcome.PENDING:
+        if reply.pending:
             self._pending.append((slot, device, self._share_of(slot).replicas))
-        elif reply.row in _ANSWERS:
-            for replica in self._share_of(slot).replicas:
-                self._learn(replica, _ANSWERS[reply.row])
         self._acknowledge()
 
     def begin(self, row: ObjectRow) -> None:
-        """Called when the write has its quorum: send the row to the replicas that no object server tells."""
+        """Called when the write has its quorum: send the row to the container's replicas."""
         if self._pending:
             self._send((row,))
 
@@ -156,7 +152,7 @@ class RowDelivery:
         return await self._finish(rows)
 
     async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
-        """All devices have answered that will be waited for: bring the row to whom nobody told, wait for the answers.
+        """All devices have answered that will be waited for: bring the row if it was not yet, wait for the answers.
 
         Without a `row` it is `read` from devices that have it pending, if there are any. Whether the container is
         missing.

@@ -1,9 +1,8 @@
-"""Which device tells which container replica of a write, or keeps the row for it, and who sees to it.
+"""Which device keeps a write's row for which container replica, and who sees to it.
 
-Each of a write's slots tells its share of the container's replicas, so that together they tell all. A slot that is
-lost (its device died in the middle of a streamed upload, or there was no spare left) leaves its share untold. The
-replicas of the container would find the missing row by themselves in time, but a client expects to see in any listing
-what it just wrote: so the untold replicas are told from here (`swiftlet.placement.rows.row_delivery`).
+Each of a write's slots keeps the row for its share of the container's replicas, so that together they keep it for all.
+A slot that is lost (its device died in the middle of a streamed upload, or there was no spare left) leaves its share
+with nobody. All replicas are told from here (`swiftlet.placement.rows.row_delivery`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from swiftlet.timestamp import Timestamp
 
 
 def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
-    """Return which of the container's replicas slot `index` of `slots` has to tell."""
+    """Return the container's replicas for which slot `index` of `slots` keeps the row."""
     assert path.container is not None
     told = {index % replicas} | set(range(index, replicas, slots))
     return ContainerUpdate(path.account, path.container, tuple(sorted(told)))

@@ -105,8 +105,8 @@ class MemoryCluster:
         }
         self.listing_transport = MemoryListingTransport(self.databases)
         self.rows = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
-        self.pending: dict[str, MemoryPending] = {}
-        self.transport = MemoryObjectTransport(self.stores, self.rows, PATIENCE_S, self.pending)
+        self.pending = {device.address: MemoryPending() for device in self.devices}
+        self.transport = MemoryObjectTransport(self.stores, PATIENCE_S, self.pending)
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
         self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)
@@ -182,21 +182,14 @@ class MemoryCluster:
 
     # What befalls them.
 
-    def make_pending(self, *devices: Device) -> None:
-        """These devices (all, if none is named) keep the rows of their writes from now on, as native ones do."""
-        for device in devices or self.devices:
-            self.pending[device.address] = MemoryPending()
-
     def hosts_with_pending(self) -> set[str]:
         """Hosts of the devices that have updates pending."""
-        return {device.host for device in self.devices if device.address in self.pending and self.pending_count(device)}
+        return {device.host for device in self.devices if self.pending_count(device)}
 
     async def deliver_pending(self, after_s: float) -> None:
         """Let that time pass and have all devices deliver what is pending by then."""
         times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=float("inf"))
         for device in self.devices:
-            if device.address not in self.pending:
-                continue
             pending, pool = self.pending[device.address], DevicePool(device.name, 1, 1)
             pending.let_pass(after_s)
             await PendingDelivery(device.name, self.store(device), pending, pool, self.rows, times).deliver()

@@ -33,11 +33,6 @@ from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp
 
 
-@pytest.fixture
-def keeping() -> str:
-    return "all"
-
-
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - conditions of other parties set no event
@@ -145,7 +140,6 @@ async def test_the_proxy_dies_between_quorum_and_row(cluster: MemoryCluster, mon
 
 async def test_a_write_without_quorum_is_pending_and_listed_later(tmp_path: Directory) -> None:
     async with memory_cluster(tmp_path, devices=3) as cluster:
-        cluster.make_pending()
         await cluster.make_container()
         with cluster.down(*cluster.primaries()[1:]), pytest.raises(Unavailable):
             await cluster.put(2)

@@ -14,18 +14,12 @@ from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of
-from swiftlet.placement.tests.conftest import KEEPING
 from swiftlet.placement.transfers import Upload
 from swiftlet.ring.model import Device
 from swiftlet.testing.storage.memory_objects import MemoryPutStream
 
 BODY = bytes(range(256)) * 1024
 CHUNK = 16 * 1024
-
-
-@pytest.fixture(params=KEEPING)
-def keeping(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 async def begin(cluster: MemoryCluster, second: float = 2) -> Upload:

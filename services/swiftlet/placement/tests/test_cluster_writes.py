@@ -9,14 +9,8 @@ import pytest
 from swiftlet.errors import NotFound, Superseded, Unavailable
 from swiftlet.model import ContainerInfo, Kind, PostRecord
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, PATH, MemoryCluster, at, memory_cluster
-from swiftlet.placement.tests.conftest import KEEPING
 from swiftlet.ring.model import Device
 from swiftlet.testing.storage.memory_listing import Fault
-
-
-@pytest.fixture(params=KEEPING)
-def keeping(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def hosts(*devices: Device) -> set[str]:

@@ -13,7 +13,6 @@ from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, 
 from swiftlet.testing.storage.memory_listing import Fault
 
 
-@pytest.mark.parametrize("keeping", ["none", "all"])
 @pytest.mark.parametrize("away", range(3))
 async def test_an_object_is_listed_once_it_is_written(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, away: int

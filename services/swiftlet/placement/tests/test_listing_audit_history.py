@@ -80,7 +80,6 @@ async def damage(cluster: MemoryCluster, choices: random.Random) -> None:
 async def history_of(root: Directory, seed: int) -> AsyncIterator[RowHistory]:
     """A cluster in which nothing has happened yet."""
     async with memory_cluster(root, devices=6) as cluster:
-        cluster.make_pending()
         cluster.router._waits = RowWaits(row_wait_s=0.02, straggler_wait_s=0.01)
         cluster.transport._patience_s = 0.001
         await cluster.make_container()

@@ -140,7 +140,6 @@ class RowHistory:
 @pytest.mark.parametrize("seed", range(SEED, SEED + SEEDS))
 async def test_the_listing_says_what_there_is(tmp_path: Directory, seed: int) -> None:
     async with memory_cluster(tmp_path, devices=6) as cluster:
-        cluster.make_pending()
         cluster.router._waits = RowWaits(row_wait_s=0.02, straggler_wait_s=0.01)
         cluster.transport._patience_s = 0.001
         await cluster.make_container()

@@ -8,10 +8,18 @@ from typing import cast
 
 import pytest
 
-from swiftlet.boundaries.objects import ContainerUpdate, UpdateOutcome
+from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import NotFound
 from swiftlet.model import ObjectRow
-from swiftlet.placement.rows.row_delivery import Answer, RowDelivery, RowWaits, container_missing, outcome_of, through
+from swiftlet.placement.rows.row_delivery import (
+    Answer,
+    RowDelivery,
+    RowWaits,
+    UpdateOutcome,
+    container_missing,
+    outcome_of,
+    through,
+)
 from swiftlet.placement.rows.row_queues import RowQueues, Taken
 from swiftlet.timestamp import Timestamp
 

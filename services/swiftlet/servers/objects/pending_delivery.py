@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED, UpdateOutcome
+from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.servers.objects.metrics import ROWS
@@ -68,8 +68,8 @@ class _Attempt:
     timestamp: Timestamp
     account: str
     container: str
-    done: dict[int, UpdateOutcome] = field(default_factory=dict)
-    """The replicas that have the row or refused it."""
+    listed: dict[int, bool] = field(default_factory=dict)
+    """The replicas that have answered: True for those that have the row, False for those that refused it."""
     row: ObjectRow | None = None
     """The row of the object as it was last read."""
 
@@ -193,21 +193,21 @@ class PendingDelivery:
             async with asyncio.timeout(self._times.send_s):
                 await self._sink.send(tried.account, tried.container, replica, tried.row)
         except NotFound:
-            tried.done[replica] = UpdateOutcome.NO_CONTAINER
+            tried.listed[replica] = False
             return False
         except (TimeoutError, SwiftletError) as error:
             _log.info("row stays pending: container=/%s/%s error=%r", tried.account, tried.container, error)
             return False
-        tried.done[replica] = UpdateOutcome.LISTED
-        ROWS.labels(UpdateOutcome.LISTED.value).inc()
+        tried.listed[replica] = True
+        ROWS.labels("listed").inc()
         return True
 
     def _is_through(self, row: PendingUpdate) -> bool:
         """Whether all replicas have it, or refused it while another took it, or it was refused for too long."""
         tried = self._attempts.get(row.key)
-        if tried is None or any(replica not in tried.done for replica in row.replicas):
+        if tried is None or any(replica not in tried.listed for replica in row.replicas):
             return False
-        if UpdateOutcome.LISTED in tried.done.values():
+        if any(tried.listed.values()):
             return True
         if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
             return False
@@ -218,4 +218,4 @@ class PendingDelivery:
 
 def _left(row: PendingUpdate, tried: _Attempt) -> list[int]:
     """Replicas that do not have the row yet; one that refused it is asked again."""
-    return [replica for replica in row.replicas if tried.done.get(replica) is not UpdateOutcome.LISTED]
+    return [replica for replica in row.replicas if not tried.listed.get(replica)]

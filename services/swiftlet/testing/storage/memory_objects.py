@@ -1,7 +1,6 @@
 """`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
 
-For tests and simulators of what stands above the transport. Devices with a `MemoryPending` answer as native object
-servers do: they keep the rows of their writes pending. The others bring them, as object servers over HTTP do. Each
+For tests and simulators of what stands above the transport. Devices keep the rows of their writes pending. Each
 device has a `Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends,
 busy, or lost in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors,
 never as anything else.
@@ -10,9 +9,9 @@ never as anything else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from swiftlet_native import Doubts
 
@@ -23,7 +22,6 @@ from swiftlet.boundaries.objects import (
     PendingDoubt,
     RunEnd,
     RunPart,
-    UpdateOutcome,
     Verdict,
     WriteReply,
 )
@@ -37,7 +35,7 @@ from swiftlet.errors import (
     SwiftletError,
     Unproved,
 )
-from swiftlet.model import Entry, ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
+from swiftlet.model import Entry, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.ring.model import Device
 from swiftlet.servers.objects.doubts import judge
 from swiftlet.servers.objects.sync_copies import read_copies, take_copies
@@ -60,14 +58,6 @@ def row_name(name: str, row: ContainerUpdate) -> str:
     return name[len(prefix) :]
 
 
-class RowReceiver(Protocol):
-    """Receives listing rows, in the form of the object server's row sink."""
-
-    async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
-        """Bring a row to one replica of its container."""
-        ...
-
-
 @dataclass(slots=True)
 class Link:
     """The faults that a test gives the way to one device; none at first."""
@@ -81,7 +71,7 @@ class Link:
     lose_after_bytes: int | None = None
     """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
     calls: int = 0
-    """Calls so far, refused ones too."""
+    """Calls so far, refused ones too; without acknowledgements, which nobody waits for."""
     loses_acknowledgements: bool = False
     """Acknowledgements get lost on their way."""
 
@@ -92,16 +82,13 @@ class MemoryObjectTransport:
     def __init__(
         self,
         stores: Mapping[str, Store],
-        rows: RowReceiver | None = None,
         patience_s: float = 0.05,
-        pending: Mapping[str, MemoryPending] | None = None,
+        pending: dict[str, MemoryPending] | None = None,
     ) -> None:
-        """`stores` by `Device.address`; a device without one is unreachable. `rows` None: rows count as listed.
-
-        Devices in `pending` (by address too) keep their rows as pending updates instead of bringing them.
+        """`stores` by `Device.address`; a device without one is unreachable. `pending` is what they keep, by address
+        too; devices that are not in it come into it with their first row.
         """
         self._stores = stores
-        self._rows = rows
         self._pending = {} if pending is None else pending
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
@@ -117,8 +104,11 @@ class MemoryObjectTransport:
         return self._links.setdefault(device.address, Link())
 
     async def _reach(self, device: Device) -> Store:
+        self.link(device).calls += 1
+        return await self._reach_uncounted(device)
+
+    async def _reach_uncounted(self, device: Device) -> Store:
         link = self.link(device)
-        link.calls += 1
         await asyncio.sleep(link.delay_s)
         if link.unreachable or device.address not in self._stores:
             raise NodeUnreachable(f"{device.address} is unreachable")
@@ -138,42 +128,21 @@ class MemoryObjectTransport:
 
     def _admit(self, device: Device, row: ContainerUpdate | None) -> None:
         """NodeBusy when a row could not be kept."""
-        pending = self._pending.get(device.address)
-        if pending is not None and row is not None and pending.full:
+        if row is not None and self._pending_of(device).full:
             raise NodeBusy(f"{device.address} has too many pending updates of listings")
 
-    async def _reply(
-        self,
-        device: Device,
-        key: ObjectKey,
-        written: tuple[Timestamp, str],
-        row: ContainerUpdate | None,
-        listed: Callable[[ContainerUpdate], ObjectRow],
-        post: bool = False,
-    ) -> UpdateOutcome:
-        """Keep or deliver the rows of what was `written` (when, and under which name), as an object server would."""
-        if row is None or not row.replicas:
-            return UpdateOutcome.NONE
-        pending = self._pending.get(device.address)
-        if pending is not None:
-            row_name(written[1], row)
-            pending.add(key, *written, row.replicas, post)
-            return UpdateOutcome.PENDING
-        if self._rows is None:
-            return UpdateOutcome.LISTED
-        outcomes = [await self._send(self._rows, row, replica, listed(row)) for replica in row.replicas]
-        if all(outcome is UpdateOutcome.NO_CONTAINER for outcome in outcomes):
-            return UpdateOutcome.NO_CONTAINER
-        return UpdateOutcome.LISTED if UpdateOutcome.LISTED in outcomes else UpdateOutcome.QUEUED
+    def _pending_of(self, device: Device) -> MemoryPending:
+        return self._pending.setdefault(device.address, MemoryPending())
 
-    async def _send(self, rows: RowReceiver, update: ContainerUpdate, replica: int, row: ObjectRow) -> UpdateOutcome:
-        try:
-            await rows.send(update.account, update.container, replica, row)
-        except NotFound:
-            return UpdateOutcome.NO_CONTAINER
-        except NodeError:
-            return UpdateOutcome.QUEUED
-        return UpdateOutcome.LISTED
+    def _keep(
+        self, device: Device, key: ObjectKey, written: tuple[Timestamp, str], row: ContainerUpdate | None, post: bool
+    ) -> bool:
+        """Keep the row of what was `written` (when, and under which name), if there is one."""
+        if row is None or not row.replicas:
+            return False
+        row_name(written[1], row)
+        self._pending_of(device).add(key, *written, row.replicas, post)
+        return True
 
     async def put(
         self,
@@ -211,20 +180,10 @@ class MemoryObjectTransport:
         self._admit(device, row)
         writer = await self._call(device, lambda store: store.create(key, size))
 
-        async def listed(footer: PutFooter) -> WriteReply:
-            return WriteReply(
-                await self._reply(
-                    device,
-                    key,
-                    (record.timestamp, record.name),
-                    row,
-                    lambda update: ObjectRow(
-                        row_name(record.name, update), record.timestamp, footer.size, footer.etag, record.content_type
-                    ),
-                )
-            )
+        def durable() -> WriteReply:
+            return WriteReply(self._keep(device, key, (record.timestamp, record.name), row, post=False))
 
-        return MemoryPutStream(device, self.link(device), writer, record, listed)
+        return MemoryPutStream(device, self.link(device), writer, record, durable)
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
         """Tell a device of its partitions."""
@@ -296,31 +255,16 @@ class MemoryObjectTransport:
 
         self._admit(device, row)
         info = await self._call(device, operation)
-        return WriteReply(
-            await self._reply(
-                device,
-                key,
-                (record.timestamp, info.name),
-                row,
-                lambda update: ObjectRow.of(row_name(info.name, update), info),
-                post=True,
-            )
-        )
+        return WriteReply(self._keep(device, key, (record.timestamp, info.name), row, post=True))
 
     def _owe_handed_on(
         self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: ContainerUpdate | None
     ) -> None:
         """Keep the row of a POST that came behind a newer one, if its content type is what counts from now on."""
-        pending, info = self._pending.get(device.address), store.stat(key)
+        info = store.stat(key)
         typed = record.content_type is not None and info.content_type_timestamp == record.content_type_timestamp
-        if (
-            pending is not None
-            and row is not None
-            and row.replicas
-            and typed
-            and info.content_type_timestamp > info.timestamp
-        ):
-            pending.add(key, info.meta_timestamp, info.name, row.replicas, post=True)
+        if row is not None and row.replicas and typed and info.content_type_timestamp > info.timestamp:
+            self._pending_of(device).add(key, info.meta_timestamp, info.name, row.replicas, post=True)
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
@@ -336,23 +280,15 @@ class MemoryObjectTransport:
 
         self._admit(device, row)
         existed = await self._call(device, operation)
-        outcome = await self._reply(
-            device,
-            key,
-            (timestamp, name),
-            row,
-            lambda update: ObjectRow(row_name(name, update), timestamp, deleted=True),
-        )
-        return WriteReply(outcome, existed)
+        return WriteReply(self._keep(device, key, (timestamp, name), row, post=False), existed)
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
         """Behaves as `ObjectTransport.acknowledge` requires."""
         if len(written) > MAX_ACKNOWLEDGED:
             raise ValueError(f"{len(written)} versions are more than {MAX_ACKNOWLEDGED} at a time")
-        await self._reach(device)
-        pending = self._pending.get(device.address)
-        if pending is not None and not self.link(device).loses_acknowledgements:
-            pending.acknowledge(written)
+        await self._reach_uncounted(device)
+        if not self.link(device).loses_acknowledgements:
+            self._pending_of(device).acknowledge(written)
 
     async def policies(self, device: Device) -> list[int]:
         """Storage policies with anything on the device."""
@@ -412,14 +348,14 @@ class MemoryPutStream:
         link: Link,
         writer: ObjectWriter,
         record: PutRecord,
-        listed: Callable[[PutFooter], Awaitable[WriteReply]],
+        durable: Callable[[], WriteReply],
     ) -> None:
-        """`listed` makes the reply of a write that is durable."""
+        """`durable` makes the reply of a write that is durable."""
         self._device = device
         self._link = link
         self._writer = writer
         self._record = record
-        self._listed = listed
+        self._durable = durable
         self._moved = 0
 
     async def write(self, chunk: bytes | memoryview) -> None:
@@ -432,7 +368,7 @@ class MemoryPutStream:
         """Finish; returns once durable."""
         await asyncio.sleep(self._link.delay_s)
         self._on_the_way(lambda: self._writer.commit(self._record, footer))
-        return await self._listed(footer)
+        return self._durable()
 
     def _on_the_way(self, step: Callable[[], None]) -> None:
         try:

@@ -19,7 +19,6 @@ from swiftlet.boundaries.objects import (
     ContainerUpdate,
     GetStream,
     ObjectTransport,
-    UpdateOutcome,
     WriteReply,
 )
 from swiftlet.errors import (
@@ -27,7 +26,6 @@ from swiftlet.errors import (
     DeviceFailed,
     DiskFull,
     NodeError,
-    NodeUnreachable,
     NotFound,
     SizeMismatch,
     Superseded,
@@ -66,35 +64,22 @@ class Peer:
     transport: ObjectTransport
     device: Device
     store: FaultyStore
-    rows: RowRecorder
-    pending: PendingUpdates | None = None
-    """What is pending at the device, if it keeps its rows instead of bringing them."""
+    pending: PendingUpdates
+    """The rows that the device keeps."""
     doubts: Doubts = field(default_factory=Doubts)
     """What the device may have missed."""
 
-    @property
-    def outcome(self) -> UpdateOutcome:
-        """What becomes of a row when nothing is wrong."""
-        return UpdateOutcome.LISTED if self.pending is None else UpdateOutcome.PENDING
-
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
-        """The last write's row was brought to both replicas of `ROW`, or is pending for them."""
-        if self.pending is not None:
-            assert PendingUpdate(key, row.modified, ROW.replicas) in self.pending.due(0.0, 1000)
-            return
-        told = sorted(self.rows.rows[-2:], key=lambda one: one[2])
-        assert told == [("account", "container", replica, row) for replica in ROW.replicas]
+        """The last write's row is pending for both replicas of `ROW`."""
+        assert PendingUpdate(key, row.modified, ROW.replicas) in self.pending.due(0.0, 1000)
 
     def check_untold(self) -> None:
-        """No row was brought, none is pending."""
-        assert self.rows.rows == []
-        assert self.pending is None or self.pending.count() == 0
+        """No row is pending."""
+        assert self.pending.count() == 0
 
     def forget_rows(self) -> None:
-        """Clear the recorded and the pending rows, as if nothing had been written yet."""
-        self.rows.rows.clear()
-        if self.pending is not None:
-            self.pending.acknowledge([(row.key, row.timestamp) for row in self.pending.due(0.0, 1000)])
+        """Clear the pending rows, as if nothing had been written yet."""
+        self.pending.acknowledge([(row.key, row.timestamp) for row in self.pending.due(0.0, 1000)])
 
     async def put(self, key: ObjectKey, moment: float, data: bytes, **metadata: str) -> WriteReply:
         """Store in one round trip."""
@@ -130,8 +115,8 @@ class ObjectTransportConformance(ABC):
     """The suite of checks that every `ObjectTransport` passes."""
 
     @abstractmethod
-    def connected(self, store: FaultyStore, rows: RowRecorder) -> AbstractAsyncContextManager[Peer]:
-        """A transport to a device that is kept in `store` and tells `rows`."""
+    def connected(self, store: FaultyStore) -> AbstractAsyncContextManager[Peer]:
+        """A transport to a device that is kept in `store`."""
 
     def fresh_store(self) -> FaultyStore:
         """An empty device; in memory unless a suite says otherwise."""
@@ -142,7 +127,7 @@ class ObjectTransportConformance(ABC):
         """Yield a peer with one healthy device."""
         store = self.fresh_store()
         try:
-            async with self.connected(store, RowRecorder()) as peer:
+            async with self.connected(store) as peer:
                 yield peer
         finally:
             store.close()
@@ -151,7 +136,7 @@ class ObjectTransportConformance(ABC):
     async def test_small(self, peer: Peer, size: int) -> None:
         """One round trip each way."""
         data = some_bytes(size)
-        assert await peer.put(key_of(1), 1, data, color="blüe") == WriteReply(peer.outcome)
+        assert await peer.put(key_of(1), 1, data, color="blüe") == WriteReply(pending=True)
         assert await peer.content(key_of(1)) == data
         info = await peer.transport.head(peer.device, key_of(1))
         assert info == peer.store.stat(key_of(1))
@@ -163,7 +148,7 @@ class ObjectTransportConformance(ABC):
         """A stream, with and without a size."""
         data = some_bytes(size)
         reply = await peer.stream(key_of(1), 1, data, size if known else None, step=300_001)
-        assert reply == WriteReply(peer.outcome)
+        assert reply == WriteReply(pending=True)
         peer.check_told(key_of(1), ObjectRow("object", at(1), size, footer_of(data).etag, "text/plain"))
         assert await peer.content(key_of(1)) == data
 
@@ -195,7 +180,7 @@ class ObjectTransportConformance(ABC):
                 await ask(peer.device, key_of(1))
             assert caught.value.timestamp is None
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)
-        assert reply == WriteReply(peer.outcome, existed=False)
+        assert reply == WriteReply(pending=True, existed=False)
         with pytest.raises(NotFound) as caught:
             await peer.transport.get(peer.device, key_of(1))
         assert caught.value.timestamp == at(3)
@@ -247,13 +232,11 @@ class ObjectTransportConformance(ABC):
         posted = ObjectRow("object", at(1), 4, footer_of(b"data").etag, "image/png", False, at(2), at(2))
         peer.check_told(key_of(1), posted)
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)
-        assert reply == WriteReply(peer.outcome, existed=True)
+        assert reply == WriteReply(pending=True, existed=True)
         peer.check_told(key_of(1), ObjectRow("object", at(3), deleted=True))
 
     async def test_a_post_acknowledges_its_own_row_alone(self, peer: Peer) -> None:
         """Who brings a POST's row may not know of data whose rows are pending: they stay so until newer data come."""
-        if peer.pending is None:
-            return
         await peer.put(key_of(1), 1, b"data")
         await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {}), ROW)
         await peer.transport.acknowledge(peer.device, [(key_of(1), at(2))])
@@ -266,21 +249,9 @@ class ObjectTransportConformance(ABC):
         """No row asked for, none sent."""
         data = b"data"
         put = peer.transport.put(peer.device, key_of(1), record(1), data, footer_of(data), None)
-        assert await put == WriteReply(UpdateOutcome.NONE)
-        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(
-            UpdateOutcome.NONE
-        )
+        assert await put == WriteReply(pending=False)
+        assert await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {})) == WriteReply(pending=False)
         peer.check_untold()
-
-    async def test_row_outcomes(self, peer: Peer) -> None:
-        """A missing container is told apart from one that can't be asked; who keeps the row asks none."""
-        keeps = peer.pending is not None
-        peer.rows.error = NotFound("no such container")
-        assert (await peer.put(key_of(1), 1, b"data")).row is (
-            UpdateOutcome.PENDING if keeps else UpdateOutcome.NO_CONTAINER
-        )
-        peer.rows.error = NodeUnreachable("down")
-        assert (await peer.put(key_of(1), 2, b"data")).row is (UpdateOutcome.PENDING if keeps else UpdateOutcome.QUEUED)
 
     async def test_acknowledged_again_and_unasked(self, peer: Peer) -> None:
         """Acknowledging what is pending nowhere harms nobody, be it none or as many as may be named at a time."""

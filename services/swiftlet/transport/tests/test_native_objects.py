@@ -15,7 +15,6 @@ import pytest
 import swiftlet_native
 from prometheus_client import REGISTRY
 
-from swiftlet.boundaries.objects import UpdateOutcome
 from swiftlet.context import request_id
 from swiftlet.errors import ChecksumMismatch, DeviceFailed, DiskFull, NodeError, NodeTimeout, NodeUnreachable, NotFound
 from swiftlet.ring.model import Device
@@ -25,7 +24,6 @@ from swiftlet.testing.storage.object_conformance import (
     ROW,
     ObjectTransportConformance,
     Peer,
-    RowRecorder,
     drain,
     record,
 )
@@ -120,13 +118,13 @@ class TestNative(ObjectTransportConformance):
         return FaultyNativeStore()
 
     @asynccontextmanager
-    async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+    async def connected(self, store: FaultyStore) -> AsyncIterator[Peer]:
         assert isinstance(store, FaultyNativeStore)
         doubts = swiftlet_native.Doubts()
         with served({"d1": store}, doubts={"d1": doubts}, encryption=self.encryption) as (port, _):
             device, offset = device_at(port)
             async with client_of(offset, encryption=self.encryption) as transport:
-                yield Peer(transport, device, store, rows, NativePending(store), doubts)
+                yield Peer(transport, device, store, NativePending(store), doubts)
 
     # Native code does not ask Python's faults: the same is checked with devices that are full, failed or damaged.
 
@@ -278,7 +276,7 @@ async def test_clients_and_servers_follow_new_keys_while_they_encrypt() -> None:
 
 class TestNativeOnOneMachine(TestNative):
     @asynccontextmanager
-    async def connected(self, store: FaultyStore, rows: RowRecorder) -> AsyncIterator[Peer]:
+    async def connected(self, store: FaultyStore) -> AsyncIterator[Peer]:
         assert isinstance(store, FaultyNativeStore)
         doubts = swiftlet_native.Doubts()
         with (
@@ -287,7 +285,7 @@ class TestNativeOnOneMachine(TestNative):
         ):
             device, offset = device_at(port)
             async with client_of(offset, sockets=Path(directory)) as transport:
-                yield Peer(transport, device, store, rows, NativePending(store), doubts)
+                yield Peer(transport, device, store, NativePending(store), doubts)
                 assert {row["transport"] for row in transport.client.report()} <= {"same-node"}
 
 
@@ -348,7 +346,7 @@ async def test_a_server_that_leaves_finishes_what_it_has_and_takes_no_more() -> 
                         except NotMade:
                             break
                 await stream.write(data[1_000_000:])
-                assert (await stream.commit(footer_of(data))).row is UpdateOutcome.NONE
+                assert (await stream.commit(footer_of(data))).pending is False
                 assert store.stat(key_of(1)).size == len(data)
     finally:
         store.close()
@@ -381,7 +379,7 @@ async def test_another_server_than_the_one_that_is_meant_is_not_spoken_to() -> N
             other = Device(0, "one", "127.0.0.1", PORT + 1, "d1", "r1", "z1", "n1", 1.0)
             async with client_of(port - PORT - 1) as transport:
                 with pytest.raises(NotMade, match="another server"):
-                    await transport.probe(other)
+                    await transport.policies(other)
     finally:
         store.close()
 
@@ -390,13 +388,13 @@ async def test_nobody_listens_or_has_the_name() -> None:
     device, offset = device_at(1)
     async with client_of(offset) as transport:
         with pytest.raises(NotMade):
-            await transport.probe(device)
+            await transport.policies(device)
         nameless = Device(0, "one", "no-such-host.invalid", PORT, "d1", "r1", "z1", "n1", 1.0)
         with pytest.raises(NotMade, match="does not resolve"):
             await transport.put(nameless, key_of(1), record(1), b"", footer_of(b""), None)
         beyond = Device(0, "one", "127.0.0.1", 100, "d1", "r1", "z1", "n1", 1.0)
         with pytest.raises(NotMade, match="no native port"):
-            await transport.probe(beyond)
+            await transport.policies(beyond)
 
 
 async def test_rows_are_pending_and_acknowledged_and_the_request_id_travels() -> None:
@@ -409,7 +407,7 @@ async def test_rows_are_pending_and_acknowledged_and_the_request_id_travels() ->
                 request_id.set("tx" + "é" * 100)
                 body = b"data"
                 reply = await transport.put(device, key_of(1), record(1), body, footer_of(body), ROW)
-                assert reply.row is UpdateOutcome.PENDING
+                assert reply.pending
                 assert (pending.count(), pending.name(key_of(1)), pending.name(key_of(2))) == (1, record(1).name, None)
                 assert 0.0 <= pending.oldest_s() < 60.0
                 await transport.acknowledge(device, [(key_of(1), record(1).timestamp)])

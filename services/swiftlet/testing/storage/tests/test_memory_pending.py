@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swiftlet.boundaries.objects import UpdateOutcome, WriteReply
+from swiftlet.boundaries.objects import WriteReply
 from swiftlet.errors import NodeBusy
 from swiftlet.model import PostRecord
 from swiftlet.ring.model import Device
@@ -84,16 +84,16 @@ async def test_a_device_that_owes_answers_so_until_it_owes_too_much() -> None:
     transport = MemoryObjectTransport({DEVICE.address: MemoryStore()}, pending={DEVICE.address: pending})
     body = b"data"
     reply = await transport.put(DEVICE, key_of(1), record(1), body, footer_of(body), ROW)
-    assert reply == WriteReply(UpdateOutcome.PENDING)
+    assert reply == WriteReply(pending=True)
     assert pending.due(0.0, 10) == [PendingUpdate(key_of(1), at(1), ROW.replicas)]
     with pytest.raises(NodeBusy):
         await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), ROW)
     with pytest.raises(NodeBusy):
         await transport.delete(DEVICE, key_of(1), at(2), NAME, ROW)
     without = await transport.put(DEVICE, key_of(2), record(1), body, footer_of(body), None)
-    assert without == WriteReply(UpdateOutcome.NONE)
+    assert without == WriteReply(pending=False)
     await transport.acknowledge(DEVICE, [(key_of(1), at(1))])
-    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).row is UpdateOutcome.PENDING
+    assert (await transport.post(DEVICE, key_of(1), PostRecord(at(2), {}), ROW)).pending
     assert pending.due(0.0, 10) == [PendingUpdate(key_of(1), at(2), ROW.replicas)]
     transport.link(DEVICE).loses_acknowledgements = True
     await transport.acknowledge(DEVICE, [(key_of(1), at(2))])
