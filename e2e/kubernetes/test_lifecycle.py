@@ -115,7 +115,6 @@ def devices(namespace: Namespace, count: int) -> str | None:
 
 def test_it_is_upgraded_in_use(namespace: Namespace, client: ClientPod) -> None:
     image = os.environ["SWIFTLET_E2E_NEXT_IMAGE"]
-    before = all_pods(namespace)
 
     def upgraded() -> str | None:
         images = {name: pod["spec"]["containers"][0]["image"] for name, pod in all_pods(namespace).items()}
@@ -124,7 +123,7 @@ def test_it_is_upgraded_in_use(namespace: Namespace, client: ClientPod) -> None:
 
     with client.load() as load, operator_killed_at_random(seed=2) as killed:
         change(namespace, {"spec": {"image": image}})
-        together = watch_away(namespace, before, settled(namespace, 3, upgraded))
+        together = watch_away(namespace, settled(namespace, 3, upgraded))
         seen = load.finish()
     assert killed
     assert together <= 1, "storage pods of two failure domains were away at the same time"
@@ -132,14 +131,18 @@ def test_it_is_upgraded_in_use(namespace: Namespace, client: ClientPod) -> None:
     assert failed_share(seen) < FAILED_WRITES
 
 
-def watch_away(namespace: Namespace, before: dict[str, dict[str, Any]], done: Callable[[], str | None]) -> int:
-    """Wait until `done`; the most storage pods that were not ready at one time meanwhile."""
+def watch_away(namespace: Namespace, done: Callable[[], str | None]) -> int:
+    """Wait until `done`; the most storage pods that were not ready at one time meanwhile.
+
+    A pod beyond the pool's replicas is none of them: it goes for good.
+    """
+    [pool] = pools(namespace)
+    names = [f"{NAME}-main-{number}" for number in range(pool["replicas"])]
     most = 0
 
     def probe() -> str | None:
         nonlocal most
         pods = storage_pods(namespace)
-        names = [name for name in before if name.startswith(f"{NAME}-main-")]
         most = max(most, sum(not (name in pods and is_ready(pods[name])) for name in names))
         return done()
 
