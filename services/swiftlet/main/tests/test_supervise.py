@@ -131,7 +131,7 @@ def test_a_dead_service_stays_dead_when_told_so(plans: Callable[..., list[Servic
 
 def test_a_service_that_can_not_start_is_quoted(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
     supervisor = Supervisor(plans(good="works", bad="fails"), signals, start=Program)
-    with pytest.raises(StartFailed, match=r"bad ended with 1(.|\n)*no disk today"):
+    with pytest.raises(StartFailed, match=r"bad ended with exit code 1(.|\n)*no disk today"):
         supervisor.start()
     supervisor.stop(10)
 
