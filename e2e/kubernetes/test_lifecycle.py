@@ -210,6 +210,7 @@ kind: StorageQuota
 metadata: {name: levels}
 spec:
   clusterRef: {name: lab}
+  usageSeconds: 60
   levels: [{name: default}, {name: L1, containerCount: 10, containerUsage: 1Gi}]
   assignments: [{account: arts, level: L1}]
 """
