@@ -201,7 +201,7 @@ fn who_is_to_be_patient_waits_for_a_process_that_stands_still_and_gives_it_up_la
     child.stop();
     let begun = Instant::now();
     let error = client.ask(&peer, Call { timeout: Duration::from_secs(20), ..call(ECHO) }).error;
-    assert!(matches!(&error, Some(Error::Lost(why)) if why.contains("silent")), "{error:?}");
+    assert!(matches!(&error, Some(Error::Lost(why)) if why.contains("sent nothing")), "{error:?}");
     assert!(begun.elapsed() > PATIENCE - Duration::from_millis(500) && begun.elapsed() < PATIENCE + NOTICED);
     child.kill();
 }
