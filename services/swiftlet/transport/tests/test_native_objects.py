@@ -378,7 +378,7 @@ async def test_another_server_than_the_one_that_is_meant_is_not_spoken_to() -> N
         with served({"d1": store}) as (port, _):
             other = Device(0, "one", "127.0.0.1", PORT + 1, "d1", "r1", "z1", "n1", 1.0)
             async with client_of(port - PORT - 1) as transport:
-                with pytest.raises(NotMade, match="another server"):
+                with pytest.raises(NotMade, match="not the expected server"):
                     await transport.policies(other)
     finally:
         store.close()
