@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{AGGREGATE, Directory, LONG, MIB, config, content, footer, get, put, store_config};
+use common::{Directory, LONG, MIB, config, content, footer, get, put, store_config};
 use swiftlet_node::{Client, Failure, Limits, Server};
 use swiftlet_store::Store;
 use swiftlet_transport::{Address, Carrier, Config, Error, Handler, Node, Peer, PeerSnapshot, TcpAcceptor};
