@@ -344,7 +344,10 @@ pub fn a_wrong_key_or_name_is_refused_and_a_second_key_is_not(carrier: Carrier) 
         let mut address = world.address("server");
         address.name = "another".to_owned();
         let refused = client.ask(&client.node.peer(address), call(ECHO)).error;
-        assert!(matches!(&refused, Some(Error::Unreachable(why)) if why.contains("not the expected server")), "{refused:?}");
+        assert!(
+            matches!(&refused, Some(Error::Unreachable(why)) if why.contains("not the expected server")),
+            "{refused:?}"
+        );
     }
 }
 
