@@ -55,7 +55,7 @@ def queues_to(cluster: MemoryCluster, listing: CountedListing) -> RowQueues:
 
 
 async def measure(root: Directory, writes: int, writers: int, devices: int) -> str:
-    """All of them."""
+    """Put `writes` objects by `writers` at a time; return the line of the results with their times."""
     async with AsyncExitStack() as stack:
         cluster = MemoryCluster(root, devices=devices, replicas=3, suppress_after=1_000_000)
         stack.push_async_callback(cluster.close)

@@ -69,6 +69,6 @@ def _orphans(world: World, keep: set[tuple[str, str]], states: Sequence[RingStat
         old_chunk = kind == CONFIG_MAP.kind and name.startswith(f"{cluster}-ring-") and name not in chunks
         old_chunk = old_chunk and labels_of(one).get(RING_LABEL) not in later
         prunable = kind in prunable_kinds or (old_chunk and all(state.outcome for state in states))
-        if ours and prunable and (kind, name) not in keep and not one["metadata"].get("deletionTimestamp"):
+        if ours and prunable and (kind, name) not in keep and not is_going(one):
             found.append(one)
     return tuple(found)

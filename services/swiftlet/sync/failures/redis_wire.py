@@ -73,12 +73,12 @@ class Heartbeat:
 
 
 def heartbeat_text(beat: Heartbeat) -> str:
-    """Encode a heartbeat."""
+    """Return the value of a heartbeat's key: its fields as JSON."""
     return json.dumps({"life": beat.life, "domain": beat.domain, "cutOff": beat.cut_off})
 
 
 def heartbeat_of(text: object) -> Heartbeat | None:
-    """Decode a heartbeat."""
+    """Return the heartbeat that such a value tells of, None when it is anything else."""
     match _json(text):
         case {"life": str(life), "domain": str(domain), "cutOff": bool(cut_off)}:
             return Heartbeat(life, domain, cut_off)
@@ -109,7 +109,7 @@ def rows_of(texts: object, offset_s: float) -> dict[str, Exceptions]:
 
 
 def notice_text(notice: Notice, by: Observer) -> str:
-    """Encode a notice."""
+    """Return the message of a notice: what happened to which node, and who says so, as JSON."""
     return json.dumps({"news": notice.news.value, "node": notice.node, "by": by.name, "domain": by.domain})
 
 
