@@ -1,4 +1,4 @@
-"""One device as the object server holds it: store, threads, what is pending, what it may have missed."""
+"""One device of the object server: its store, its threads, its pending updates, and what it may have missed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectDevice:
-    """A device and the work on it."""
+    """A device, and the work in progress on it."""
 
     name: str
     store: Store

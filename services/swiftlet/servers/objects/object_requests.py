@@ -1,4 +1,4 @@
-"""Every request of the object server passes through here: admission to its device, metrics, errors as answers."""
+"""Admits every request of the object server to its device, counts it, and turns errors into answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def guarded(operation: str, work: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
-    """A handler that answers with what `work` finds or with its error, and counts both."""
+    """Return a handler that answers with the result of `work` or with its error, and counts both."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         device, began_s, outcome = request.match_info["device"], time.perf_counter(), "aborted"
