@@ -2,16 +2,16 @@
 
 Merge rules. All of them are functions of what was ever merged, not of the order (the two exceptions are noted):
 - A database has a PUT and a DELETE timestamp, the newest of each seen. It is deleted while the DELETE is newer, and
-does not exist while it was never PUT.
+  does not exist while it was never PUT.
 - Of the values of a metadata item the newest wins (of two with the same timestamp the greater value). Items not newer
-than the DELETE are forgotten, so that a container that is created again begins without any.
+  than the DELETE are forgotten, so that a container that is created again begins without any.
 - Rows merge by their kind's rule (`merge_row`); removed rows stay as markers until `reclaim`.
 - A deletion that turns out to have raced with a live row (a peer had accepted it) is undone: the PUT timestamp is
-raised to the DELETE's. So a deleted database never has live rows. Whether it is undone depends on what met first on a
-replica, but replicas that differ in it agree at their next merge, because PUT timestamps only grow.
+  raised to the DELETE's. So a deleted database never has live rows. Whether it is undone depends on what met first on a
+  replica, but replicas that differ in it agree at their next merge, because PUT timestamps only grow.
 - `created` and the policy belong together. Of two replicas created apart, the older one wins, unless it was created
-before the deletion that both know by then. With three created apart the order of merges may choose among them; the
-replicas agree all the same once they have merged.
+  before the deletion that both know by then. With three created apart the order of merges may choose among them; the
+  replicas agree all the same once they have merged.
 
 Totals and the set hash are stored with the rows, in the same transaction.
 """

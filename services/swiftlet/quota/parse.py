@@ -52,7 +52,7 @@ class _File(_Part):
 
 
 def parse_quotas(text: str, where: str) -> Quotas:
-    """The limits; SettingsError names everything that is wrong."""
+    """Parse the quota file. Raises SettingsError, which names all mistakes."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
