@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
+from swiftlet.documents import read_document
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -59,6 +61,9 @@ class Verdict:
 
 
 Check = Callable[[World], Iterator[Verdict]]
+
+_REMEMBERED = 256
+"""Policies files that are remembered: each is read several times in a look at its cluster."""
 
 KEYS_LOST = "KeysLost"
 KEY_REASONS = frozenset({KEYS_LOST, "KeysIncomplete", "KeysDiffer"})
@@ -463,9 +468,13 @@ def _restored_policies(world: World) -> set[int]:
 def live_policies(world: World) -> dict[int, str]:
     """The policies that the services know now, name by index; none when there are no settings yet."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
-    text = ((live or {}).get("data") or {}).get(POLICIES_FILE, "")
+    return dict(_policies_in(str(((live or {}).get("data") or {}).get(POLICIES_FILE, ""))))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _policies_in(text: str) -> Mapping[int, str]:
     try:
-        document: Any = yaml.safe_load(text) or []
+        document: Any = read_document(text) or []
         return {int(entry["index"]): str(entry["name"]) for entry in document}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         # Somebody wrote into it; it will be written anew.

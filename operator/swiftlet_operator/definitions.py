@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import DEFINITION, GROUP, Manifest, annotations_of, labels_of, name_of
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 def read_definitions(folder: Path) -> list[Manifest]:
     """The definitions in the folder's YAML files; SettingsError when there is none, or something else."""
     try:
-        found = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
+        found = [read_document(path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
     except (OSError, yaml.YAMLError) as error:
         raise SettingsError(f"{folder}: {error}") from error
     if not found:

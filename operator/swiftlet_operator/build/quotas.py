@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from swiftlet.crd import StorageQuotaSpec
 from swiftlet.crd.quota import DEFAULT_LEVEL, Level
+from swiftlet.documents import write_document
 from swiftlet_operator.build.settings import QUOTAS_FILE
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest
@@ -15,7 +14,7 @@ from swiftlet_operator.manifests import CONFIG_MAP, Manifest
 
 def build_quotas(site: Site, quota: StorageQuotaSpec | None) -> Manifest:
     """Always there, so that the first StorageQuota restarts nothing; without one nothing is limited."""
-    text = yaml.safe_dump(quotas_of(quota), sort_keys=False)
+    text = write_document(quotas_of(quota))
     return site.object(CONFIG_MAP, quotas_name(site.name), "quotas", {"data": {QUOTAS_FILE: text}})
 
 

@@ -6,9 +6,8 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import yaml
-
 from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet.documents import write_document
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
 from swiftlet_operator.build.site import KEYS, Site
 from swiftlet_operator.manifests import GROUP, SECRET, Manifest
@@ -60,7 +59,7 @@ def build_users(site: Site, logins: Iterable[Login]) -> Manifest:
         {"account": one.account, "user": one.user, "roles": list(one.roles), "secret_hash": one.secret_hash}
         for one in sorted(logins, key=lambda one: (one.account, one.user))
     ]
-    text = yaml.safe_dump(entries, sort_keys=False)
+    text = write_document(entries)
     return site.object(SECRET, site.child("users"), "users", _opaque({USERS_FILE: text}))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
+from swiftlet.documents import write_document
 from swiftlet.settings import SERVICES
 from swiftlet.settings.sections import AGGREGATE_BELOW, MAX_AGGREGATE_BELOW
 from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Policy, Site
@@ -108,8 +107,8 @@ def restart_digest(site: Site, *services: str) -> str:
 def build_settings(site: Site) -> Manifest:
     """Build the ConfigMap with the settings of all services."""
     data = {
-        FILE: yaml.safe_dump(settings_of(site), sort_keys=False),
-        POLICIES_FILE: yaml.safe_dump([_policy(policy) for policy in site.policies], sort_keys=False),
+        FILE: write_document(settings_of(site)),
+        POLICIES_FILE: write_document([_policy(policy) for policy in site.policies]),
     }
     return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": data})
 

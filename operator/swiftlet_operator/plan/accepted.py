@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from swiftlet.crd import (
@@ -48,6 +49,8 @@ from swiftlet_operator.world import World
 
 _LAYOUT = (POLICY, RING)
 _Specs = Mapping[str, Any]
+_REMEMBERED = 256
+"""Clusters whose accepted specs are remembered as they were read last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +132,30 @@ class _Views:
 def _accepted(world: World) -> tuple[_Views, _Specs] | None:
     live = world.child(CONFIG_MAP, accepted_name(world.cluster.meta.name))
     text = ((live or {}).get("data") or {}).get(ENTRY)
+    return _read(text or "", world.cluster.meta.namespace, world.cluster.meta.name)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(text: str, namespace: str, cluster: str) -> tuple[_Views, _Specs] | None:
+    """The specs of a cluster in its ConfigMap's entry, None when they can't be read."""
     try:
-        specs = json.loads(text or "")
-        cluster = parse_storage_cluster(_manifest(world, CLUSTER, world.cluster.meta.name, specs[CLUSTER.plural]))
-        policies = tuple(parse_storage_policy(one) for one in _manifests(world, POLICY, specs))
-        rings = tuple(parse_ring(one) for one in _manifests(world, RING, specs))
+        specs = json.loads(text)
+        own = parse_storage_cluster(_manifest(namespace, CLUSTER, cluster, specs[CLUSTER.plural]))
+        policies = tuple(parse_storage_policy(one) for one in _manifests(namespace, POLICY, specs))
+        rings = tuple(parse_ring(one) for one in _manifests(namespace, RING, specs))
     except (ValueError, KeyError, TypeError, AttributeError, SettingsError):
         # It is written anew as soon as the specs fit together.
         return None
-    return _Views(cluster.spec, policies, rings), specs
+    return _Views(own.spec, policies, rings), specs
 
 
-def _manifests(world: World, kind: Kind, specs: _Specs) -> Iterator[Manifest]:
+def _manifests(namespace: str, kind: Kind, specs: _Specs) -> Iterator[Manifest]:
     for name, spec in specs[kind.plural].items():
-        yield _manifest(world, kind, name, spec)
+        yield _manifest(namespace, kind, name, spec)
 
 
-def _manifest(world: World, kind: Kind, name: str, spec: Any) -> Manifest:
-    metadata = {"name": name, "namespace": world.cluster.meta.namespace}
+def _manifest(namespace: str, kind: Kind, name: str, spec: Any) -> Manifest:
+    metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
 

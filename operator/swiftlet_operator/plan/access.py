@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet.documents import read_document
 from swiftlet_operator.build.quotas import build_quotas, quotas_name
 from swiftlet_operator.build.secrets import (
     Login,
@@ -96,7 +97,7 @@ def _hashes(world: World) -> dict[tuple[str, str], str]:
     """The hashes in the live users file."""
     live = world.child(SECRET, f"{world.cluster.meta.name}-users")
     try:
-        entries = yaml.safe_load(decoded(live, USERS_FILE) or "" if live else "") or []
+        entries = read_document(decoded(live, USERS_FILE) or "" if live else "") or []
         return {(entry["account"], entry["user"]): str(entry["secret_hash"]) for entry in entries}
     except (yaml.YAMLError, KeyError, TypeError):
         # Somebody wrote into it: all are hashed anew.

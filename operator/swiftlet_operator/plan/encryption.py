@@ -20,6 +20,7 @@ from typing import NamedTuple, get_args
 import yaml
 
 from swiftlet.crd import Fact
+from swiftlet.documents import read_document
 from swiftlet_operator.build.settings import FILE
 from swiftlet_operator.build.site import EncryptionMode
 from swiftlet_operator.manifests import CONFIG_MAP, name_of
@@ -117,7 +118,7 @@ def _written(world: World) -> EncryptionMode | None:
     """The mode in the live settings, None when they are not there or damaged."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
     try:
-        cluster = yaml.safe_load((live or {})["data"][FILE])["cluster"]
+        cluster = read_document((live or {})["data"][FILE])["cluster"]
         found = cluster.get("encryption", "none")
     except (AttributeError, KeyError, TypeError, yaml.YAMLError):
         return None

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from swiftlet.crd import Fact, Resource, StorageUserSpec
+from swiftlet.documents import read_document
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import PROXY
 from swiftlet_operator.logins import NOT_SERVED, SILENT
@@ -85,7 +86,7 @@ def _uses(report: Report | None, version: str) -> bool:
 
 def _lines(content: bytes) -> dict[tuple[str, str], str]:
     try:
-        entries = yaml.safe_load(content) or []
+        entries = read_document(content) or []
         return {(str(one["account"]), str(one["user"])): digest_of(one) for one in entries}
     except (yaml.YAMLError, KeyError, TypeError):
         # Somebody wrote into it; it will be written anew.

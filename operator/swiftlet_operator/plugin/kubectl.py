@@ -36,7 +36,7 @@ class Kubectl:
         """What kubectl prints; `content` is what it reads."""
         command, sent = [self.program, *self.options, *arguments], content.encode() if content is not None else None
         try:
-            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, input=sent)  # noqa: S603 - no shell, and the program is kubectl
+            done = run(command, sent, timeout_s)
         except FileNotFoundError as error:
             raise KubectlError(f"{self.program} is not installed; it is what this talks to the cluster with") from error
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -106,6 +106,11 @@ class Kubectl:
         """The namespace of the current context, `default` when it names none."""
         shown = self.text("config", "view", "--minify", "--output=jsonpath={..namespace}").split()
         return shown[0] if shown else "default"
+
+
+def run(command: Sequence[str], content: bytes | None, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """What becomes of a process that reads `content`; OSError, TimeoutExpired."""
+    return subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, input=content)  # noqa: S603 - no shell, and the program is kubectl
 
 
 def without_none(items: Sequence[str | None]) -> tuple[str, ...]:

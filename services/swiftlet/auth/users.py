@@ -25,6 +25,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError, Unauthorized
 
 # argon2id at the lower of the cost points that RFC 9106 recommends for little memory: a login costs tens of
@@ -90,7 +91,7 @@ def _parse_user(entry: Any, where: str) -> User:
 def parse_users(text: str, where: str) -> dict[tuple[str, str], User]:
     """Return the users by (account, user). Raises SettingsError, which names the entry and the field."""
     try:
-        entries = yaml.safe_load(text) or []
+        entries = read_document(text) or []
     except yaml.YAMLError as error:
         raise SettingsError(f"{where}: the file is not valid YAML: {error}") from error
     if not isinstance(entries, list):

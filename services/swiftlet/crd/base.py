@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -21,6 +21,10 @@ class View(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", validate_default=True
     )
+
+    def __deepcopy__(self, _memo: dict[int, Any] | None = None) -> Self:
+        """Return the view itself: it never changes, and Pydantic would copy defaults for each resource."""
+        return self
 
 
 def _check_quantity(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from swiftlet.errors import SettingsError
 
@@ -12,6 +13,8 @@ MAX_CHARS = 32
 PATTERN = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$"
 """The pattern of quantities in the CRDs: without a sign, and with digits on both sides of a point."""
 
+_REMEMBERED = 4096
+"""Quantities whose numbers are remembered: those of all clusters are compared at each look at one."""
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:([KMGTPE]i|[numkMGTPE])|[eE]([0-9]{1,2}))?", re.ASCII)
 _FACTORS = {
     "n": Fraction(1, 10**9),
@@ -23,6 +26,7 @@ _FACTORS = {
 }
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def parse_quantity(text: str) -> Fraction:
     """Return the exact number that a quantity stands for. Raises SettingsError when it is not a quantity."""
     match = _QUANTITY.fullmatch(text) if len(text) <= MAX_CHARS else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 
 _MAX_FILE_BYTES = 1024 * 1024
@@ -22,6 +23,6 @@ def read_yaml(path: Path, what: str) -> Any:
     if len(content) > _MAX_FILE_BYTES:
         raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes; is it the {what}?")
     try:
-        return yaml.safe_load(content)
+        return read_document(content)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
