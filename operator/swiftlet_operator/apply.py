@@ -104,7 +104,7 @@ async def announce(kube: Kube, world: World, events: Sequence[Event], may_write:
             await kube.create(_event(world, event))
             count += 1
         except KubeError as error:
-            _log.warning("event %s: %s", event.reason, error)
+            _log.warning("the event %s could not be written: %s", event.reason, error)
     return count
 
 
@@ -138,7 +138,7 @@ async def _create(kube: Kube, manifest: Manifest, may_write: Callable[[], None],
             await kube.create(manifest)
             written.count += 1
         except KubeConflict:
-            _log.info("%s %s is there already", manifest["kind"], name_of(manifest))
+            _log.info("%s %s exists already", manifest["kind"], name_of(manifest))
     return not noted.failed
 
 

@@ -122,16 +122,16 @@ async def _put(kube: Kube, definition: Manifest, version: str) -> None:
     if live is None:
         metadata = {**definition["metadata"], "annotations": _annotations(definition, version)}
         await kube.create({**definition, "metadata": metadata})
-        _log.info("%s: made", name)
+        _log.info("the definition %s was created", name)
         return
     new = wanted(live, definition, version)
     if new is None:
         there = annotations_of(live)[INSTALLED_VERSION]
-        _log.warning("%s: left as it is, because version %s is newer than %s", name, there, version)
+        _log.warning("the definition %s is left as it is, because version %s is newer than %s", name, there, version)
         return
     written = await kube.replace(new)
     same = written["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
-    _log.info("%s: %s", name, "is as it should be" if same else "replaced")
+    _log.info("the definition %s %s", name, "is as it should be" if same else "was replaced")
 
 
 async def _leave_versions(kube: Kube, definition: Manifest, version: str, within_s: float, renames: Renames) -> None:

@@ -31,7 +31,7 @@ async def _classes(kube: Kube) -> tuple[Manifest, ...] | None:
     try:
         return tuple(await kube.list(STORAGE_CLASS, None))
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("StorageClasses can't be read: %s", error)
         return None
 
 
@@ -39,5 +39,5 @@ async def _events(kube: Kube, namespace: str, kind: str, name: str) -> list[Mani
     try:
         return await kube.events(namespace, kind, name)
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("the events of %s %s can't be read: %s", kind, name, error)
         return []

@@ -60,7 +60,7 @@ async def migrate(kube: Kube, definition: str, renames: Renames = RENAMES, withi
     live = await until_answered(partial(kube.get, DEFINITION, "", definition), within_s)
     fields = renames.get(definition, ())
     if live is None:
-        _log.warning("%s is not there", definition)
+        _log.warning("the definition %s does not exist", definition)
         return 0
     if not (older_versions(live) or fields):
         _log.info("%s: all objects are stored as %s", definition, stored_version(live))

@@ -54,7 +54,7 @@ async def follow_nodes(kube: Nodes, leads: Callable[[], bool], tell: Callable[[]
                     tainted = frozenset(name_of(one) for one in every if is_leaving(one) and not _is_cordoned(one))
                     all_due_at = time.monotonic() + ALL_S
             except KubeError as error:
-                _log.warning("nodes can't be looked at: %s", error)
+                _log.warning("nodes can't be read: %s", error)
             if cordoned | tainted != before:
                 tell()
         await asyncio.sleep(CORDONED_S)

@@ -166,7 +166,9 @@ async def _rescued(reporter: Reporter, world: World) -> dict[str, Ring]:
     for name, pods in lost_rings(world).items():
         ring = await reporter.ring([pod for pod in world.pods if name_of(pod) in pods], name)
         if ring is not None:
-            _log.warning("ring %s of %s: version %d is taken from a pod", name, world.cluster.meta.name, ring.version)
+            _log.warning(
+                "version %d of the ring %s of %s is taken from a pod", ring.version, name, world.cluster.meta.name
+            )
             found[name] = ring
     return found
 
@@ -177,7 +179,7 @@ async def _unsealed(reporter: Reporter, world: World) -> Unsealed:
         return Unsealed()
     found = await asyncio.to_thread(unsealed, world, await reporter.sealed_keys(world.pods))
     if found.secret is not None:
-        _log.warning("keys of %s: they are taken from a sealed copy on a volume", world.cluster.meta.name)
+        _log.warning("the keys of %s are taken from a sealed copy on a volume", world.cluster.meta.name)
     return found
 
 
@@ -257,7 +259,7 @@ async def _allowed(kube: Kube, kind: Kind, name: str) -> Manifest | None:
     try:
         return await kube.get(kind, "", name)
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("%s %s can't be read: %s", kind.kind, name, error)
         return None
 
 

@@ -93,7 +93,7 @@ class Reconciler:
         told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write, world.own)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
-            _log.info("%s/%s: %d objects and %d statuses written", key.namespace, key.name, written.count, told)
+            _log.info("%d objects and %d statuses of %s/%s were written", written.count, told, key.namespace, key.name)
         if written.failures:
             raise KubeUnavailable("; ".join(written.failures))
         return actions.again_in_s

@@ -83,7 +83,7 @@ class Recovery:
             return Known(self._known.keys, "another operator is making it")
         except (KubeError, SealError) as error:
             if self._known.problem != str(error):
-                _log.warning("recovery key: %s", error)
+                _log.warning("the recovery key can't be used or stored: %s", error)
             return Known(self._known.keys, str(error))
 
     def _united(self, found: list[tuple[str, ...]]) -> RecoveryKeys:
@@ -93,7 +93,7 @@ class Recovery:
         if len(united) > MAX_IDENTITIES:
             raise SealError(f"Secrets {NAME} and {COPY} have more than {MAX_IDENTITIES} identities; remove old ones")
         if not united:
-            _log.warning("a recovery key is made: sealed copies of keys that an earlier one opened are of no use")
+            _log.warning("a new recovery key was made; it can't open copies that were sealed for an earlier one")
         return RecoveryKeys(united or (new_identity(),))
 
     async def _write(self, name: str, live: Manifest | None, keys: RecoveryKeys) -> None:

@@ -27,5 +27,5 @@ async def until_answered(ask: Callable[[], Awaitable[_Answer]], within_s: float,
         except KubeError as error:
             if not isinstance(error, _PASSING) or time.monotonic() + pause_s > deadline:
                 raise
-            _log.warning("asking again in %g s: %s", pause_s, error)
+            _log.warning("a request to the API server failed and is repeated in %g s: %s", pause_s, error)
         await asyncio.sleep(pause_s)

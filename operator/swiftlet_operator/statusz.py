@@ -116,7 +116,13 @@ class HttpReporter:
                 if body is not None:
                     return codec.decode(body)
             except RingError as error:
-                _log.warning("the ring %s of %s in %s is damaged: %s", ring, question.service, question.pod, error)
+                _log.warning(
+                    "the ring %s from the service %s in the pod %s is damaged: %s",
+                    ring,
+                    question.service,
+                    question.pod,
+                    error,
+                )
         return None
 
     async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
@@ -137,7 +143,7 @@ class HttpReporter:
             ):
                 return await _limited(response, most_bytes) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            _log.debug("no answer of %s in %s: %r", question.service, question.pod, error)
+            _log.debug("the service %s in the pod %s did not answer: %r", question.service, question.pod, error)
             return None
 
 

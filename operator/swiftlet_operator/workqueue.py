@@ -101,15 +101,15 @@ class WorkQueue:
             again_s = await self._work(key)
         except NotLeader as error:
             outcome = "refused"
-            _log.info("%s/%s: %s", key.namespace, key.name, error)
+            _log.info("the reconcile of %s/%s was given up: %s", key.namespace, key.name, error)
             return None
         except KubeError as error:
             entry.failures += 1
-            _log.warning("%s/%s: %s", key.namespace, key.name, error)
+            _log.warning("the reconcile of %s/%s failed and is repeated: %s", key.namespace, key.name, error)
         except Exception:
             # One cluster's trouble must not end the others' worker.
             entry.failures += 1
-            _log.exception("%s/%s: the reconcile failed", key.namespace, key.name)
+            _log.exception("the reconcile of %s/%s failed unexpectedly", key.namespace, key.name)
         else:
             entry.failures, outcome = 0, "done"
             return again_s

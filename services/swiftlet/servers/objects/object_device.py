@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
 from swiftlet_native import Doubts
@@ -22,8 +21,9 @@ from swiftlet.servers.objects.pending_delivery import PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.device_status import DeviceStatus
 from swiftlet.store.protocol import Store
+from swiftlet.web.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ObjectDevice:
             STORE_COUNTERS[name].labels(self.name).inc(more)
             self._counted[name] = count
             if name == "quarantined" and more:
-                _log.error("damage was found and set aside: device=%s records=%d", self.name, more)
+                _log.error("damaged records were found and set aside", device=self.name, records=more)
 
     async def _usage(self) -> Usage:
         return await self.pool.run(self.store.usage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.servers.objects.metrics import DEVICE_UP, DURATION, IN_FLIGHT, REQUESTS
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.json_requests import Answer, answer, refusal
+from swiftlet.web.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,7 +44,7 @@ def note_failure(device: str, operation: str, error: SwiftletError) -> None:
     """Log errors that an operator should look at."""
     if isinstance(error, DeviceFailed):
         DEVICE_UP.labels(device).set(0)
-        _log.error("device failed: device=%s operation=%s error=%s", device, operation, error)
+        _log.error("a device failed during a request", device=device, operation=operation, error=str(error))
 
 
 @contextmanager

@@ -11,7 +11,6 @@ admission. A device that is not among ours answers like a failed one, so that ca
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -39,10 +38,11 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import doubt_json, judge_path, verdict_from
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY
+from swiftlet.web.logs import get_logger
 
 RECLAIM_PERIOD_S = 3600.0
 """Seconds between two removals of old tombstones."""
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class ObjectServer:
             try:
                 await self.reclaim(device)
             except (SwiftletError, OSError) as error:
-                _log.error("reclaiming failed: device=%s error=%s", device.name, error)
+                _log.error("old tombstones could not be reclaimed", device=device.name, error=str(error))
             except Exception:
-                _log.exception("reclaiming failed unexpectedly: device=%s", device.name)
+                _log.exception("reclaiming old tombstones failed unexpectedly", device=device.name)
             await asyncio.sleep(RECLAIM_PERIOD_S)
 
     async def reclaim(self, device: ObjectDevice) -> int:
@@ -170,9 +170,9 @@ class ObjectServer:
             try:
                 await device.pending.deliver()
             except (SwiftletError, OSError) as error:
-                _log.error("upkeep failed: device=%s error=%s", device.name, error)
+                _log.error("pending updates could not be delivered", device=device.name, error=str(error))
             except Exception:
-                _log.exception("upkeep failed unexpectedly: device=%s", device.name)
+                _log.exception("the delivery of pending updates failed unexpectedly", device=device.name)
             await asyncio.sleep(self.settings.row_interval_s)
 
     # -- requests --------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ can't read the object keeps the row.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,13 +29,14 @@ from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.pauses import Group, Pauses
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
+from swiftlet.web.logs import get_logger
 
 PENDING_FOR_S = 10.0
 """Seconds for which a row is left to its writer; it is longer than the writer's timeouts together."""
 _BATCH = MAX_ACKNOWLEDGED
 _GROUPS_AT_ONCE = 8
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 class RowSink(Protocol):
@@ -144,13 +144,16 @@ class PendingDelivery:
         try:
             listed = self._as_it_is(row)
         except SwiftletError as error:
-            _log.warning(
-                "a pending update can't be read: device=%s object=%s error=%s", self._device, row.key.hex, error
-            )
+            _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=str(error))
             return True
         parts = listed.name.split("/", 3) if listed is not None else []
         if listed is None or len(parts) != 4:
-            _log.error("nothing to list: device=%s object=%s held=%r", self._device, row.key.hex, listed)
+            _log.error(
+                "a pending update has nothing to list and is dropped",
+                device=self._device,
+                object=row.key.hex,
+                held=repr(listed),
+            )
             return False
         _, account, container, name = parts
         tried = self._attempts.get(row.key)
@@ -196,7 +199,11 @@ class PendingDelivery:
             tried.listed[replica] = False
             return False
         except (TimeoutError, SwiftletError) as error:
-            _log.info("row stays pending: container=/%s/%s error=%r", tried.account, tried.container, error)
+            _log.info(
+                "a container update stays pending",
+                container=f"/{tried.account}/{tried.container}",
+                error=repr(error),
+            )
             return False
         tried.listed[replica] = True
         ROWS.labels("listed").inc()
@@ -214,7 +221,10 @@ class PendingDelivery:
         if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
             return False
         ROWS.labels("dropped").inc()
-        _log.warning("row dropped: /%s/%s was missing for the reclaim age", tried.account, tried.container)
+        _log.warning(
+            "a container update is dropped, because its container has been missing for the reclaim age",
+            container=f"/{tried.account}/{tried.container}",
+        )
         return True
 
 

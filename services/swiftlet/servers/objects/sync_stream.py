@@ -119,12 +119,12 @@ class _Stream:
                     await self._room.wait()
                 message = await self._socket.receive()
         except SwiftletError as error:
-            _log.warning("sync stream refused", error=str(error))
+            _log.warning("a sync stream was refused", error=str(error))
             await self._socket.close(code=1008, message=str(error).encode()[:100])
         except TimeoutError:
             await self._socket.close(code=1008, message=b"nothing was asked")
         except ConnectionError as error:
-            _log.info("sync stream cut off", error=repr(error))
+            _log.info("a sync stream was cut off", error=repr(error))
         finally:
             self._ended = True
             self._room.set()
@@ -144,7 +144,7 @@ class _Stream:
                 await self._send()
                 await self._socket.close(code=1001, message=b"the server ends")
         except (ConnectionError, TimeoutError) as error:
-            _log.info("sync stream cut off", error=repr(error))
+            _log.info("a sync stream was cut off", error=repr(error))
 
     def _begin(self, batch: Batch) -> None:
         self._unanswered += len(batch.requests)
@@ -188,7 +188,7 @@ class _Stream:
                 async with asyncio.timeout(SEND_S):
                     await self._send()
             except (ConnectionError, TimeoutError) as error:
-                _log.info("sync stream cut off", error=repr(error))
+                _log.info("a sync stream was cut off", error=repr(error))
                 self._ended = True
                 self._room.set()
                 await self._socket.close(code=1008, drain=False)

@@ -142,7 +142,12 @@ class RoundState:
             self._give_up(ledger, unfinished)
         elif len(partitions) == 1:
             (partition,) = partitions
-            _log.info("peer skipped", peer=peer.name, partition=partition, error=str(result.error))
+            _log.info(
+                "a partition could not be compared with a peer",
+                peer=peer.name,
+                partition=partition,
+                error=str(result.error),
+            )
             self._count(ledger, peer, "failed", partitions)
             behind = result.lacking[partition]
             self._conclude(ledger, peer, other={partition: Found(done=False, proof=False, behind=behind)})
