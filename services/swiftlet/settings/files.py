@@ -1,4 +1,4 @@
-"""Settings in files: read whole, within a limit, as YAML, with one wording for what can be wrong with a file."""
+"""Settings in files: read as a whole, within a limit, as YAML, with one wording for what can be wrong with a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _MAX_FILE_BYTES = 1024 * 1024
 
 
 def read_yaml(path: Path, what: str) -> Any:
-    """The document in a file; `what` names the file's kind in the SettingsError for one that can't be read."""
+    """Return the document in a file. Raises SettingsError, in which `what` names the file's kind, when it can't be
+    read.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
